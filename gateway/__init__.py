@@ -11,7 +11,7 @@ docs/architecture.md shows how the packages fit together and which may import wh
     background, pauses                     background tasks; growing pauses between attempts
     generation                             one configuration and everything built from it; replaced by a reload
     runtime, services                      everything that lives as long as the process (ADR 46); its former names
-    __main__                               ``python -m gateway``
+    __main__                               the command ``gateway``, also as ``python -m gateway``
 
 Always true: functions here import their modules when called, since `gateway.app` depends on all that a host imports
 first; the names in `__all__` are the plugin's public interface (docs/plugin.md), and everything else may change.

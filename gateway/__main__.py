@@ -1,6 +1,19 @@
-"""``python -m gateway``: the same as the command ``gateway``."""
+"""The command ``gateway``, also as ``python -m gateway``."""
 
-from gateway.cli import main
+import signal
+
+
+def main() -> None:
+    """Run the command. Ctrl-C while its modules are imported ends the process without a traceback."""
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not under nohup, for example
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from gateway.cli import main as run
+
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -126,7 +126,8 @@ def joined_issues(issues: Sequence[Issue]) -> str:
     """Return one message for several faults: the first three, and the number of further ones."""
     shown = [issue.message.removesuffix(".") for issue in issues[:3]]
     rest = len(issues) - len(shown)
-    return "; ".join([*shown, *([f"and {rest} more"] if rest else [])]) + "."
+    joined = "; ".join([*shown, *([f"and {rest} more"] if rest else [])])
+    return joined if joined.endswith("?") else f"{joined}."
 
 
 class GatewayError(Exception):

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.access.key_policy import MOST_WILDCARDS, parse, wildcards
 from gateway.access.operation_rules import is_reference
-from gateway.access.scopes import EVERYTHING, PROXY, is_scope
+from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyLimits, Kind, MintedKey
 from gateway.secret import Secret
@@ -110,12 +110,12 @@ def default_scopes(requested: RequestedKey) -> tuple[str, ...]:
 def _scope_issues(requested: RequestedKey) -> list[Issue]:
     if len(requested.scopes or ()) > MOST:
         return [Issue("custom", f"At most {MOST} scopes in a key.", ("scopes",))]
-    issues = []
+    issues: list[Issue] = []
     for n, scope in enumerate(requested.scopes or ()):
         if not is_scope(scope):
-            issues.append(
-                Issue("custom", f"'{scope[:64]}' is not a scope; docs/keys.md lists them.", ("scopes", str(n)))
-            )
+            near = None if issues else nearest_scope(scope)
+            hint = f"did you mean '{near}'?" if near else "docs/keys.md lists them."
+            issues.append(Issue("custom", f"'{scope[:64]}' is not a scope; {hint}", ("scopes", str(n))))
         elif requested.kind == "capability" and scope not in OF_CAPABILITY:
             message = f"A capability can have only the scopes {' and '.join(OF_CAPABILITY)}."
             issues.append(Issue("custom", message, ("scopes", str(n))))

@@ -337,7 +337,7 @@ class Policy:
             )
         fault = ambiguous(sent.path)
         if fault is not None:
-            return Breach("ambiguous_path", f"a path that {fault} can be read in two ways")
+            return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
         if _MAY_OVERRIDE.search(sent.query) and (name := _override_in(sent.query)):
             return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
         allowing = ""

@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
+from gateway.text import nearest
+
+PREFIX: Final = "environment:"
 EVERYTHING: Final = "environment:*"
 PROXY: Final = "environment:proxy"
 CONNECT: Final = "environment:connect_sessions:write"
@@ -58,3 +61,10 @@ def _covers(scope: str, wanted: str) -> bool:
 def is_scope(text: str) -> bool:
     """Return whether `text` is a scope or a wildcard that a key can have."""
     return text in SCOPES or text in WILDCARDS
+
+
+def nearest_scope(text: str) -> str | None:
+    """Return the scope of which `text` is a typo; None if none is close."""
+    by_rest = {scope.removeprefix(PREFIX): scope for scope in sorted(SCOPES | WILDCARDS)}
+    near = nearest(text.removeprefix(PREFIX), by_rest)  # the common prefix would make all scopes similar
+    return by_rest[near] if near is not None else None

@@ -360,8 +360,8 @@ def _check_integrations(
     if issues:
         there = [one.integration_id for one in generation.integrations.of(environment)]
         near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, there))
-        if near is not None:
-            issues[0] = replace(issues[0], message=f"{issues[0].message} Did you mean '{near}'?")
+        hint = f"Did you mean '{near}'?" if near else "GET /integrations lists those it has."
+        issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
 
 

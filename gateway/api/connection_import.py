@@ -13,7 +13,7 @@ from gateway.access.refusals import no_connection
 from gateway.api.connect_endpoints import check_tags
 from gateway.api.connection_json import whole
 from gateway.api.narrow import check_webhook
-from gateway.api.request_body import Strict, check_count, issue, parsed, query_of
+from gateway.api.request_body import Strict, check_count, issues_of, parsed, query_of
 from gateway.api.shapes import (
     ConnectionId,
     EndUserBody,
@@ -159,7 +159,7 @@ def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: An
         body = Import.model_validate(given)
     except ValidationError as fault:
         check_count(fault, "invalid_body")
-        faults = [issue(one, given) for one in fault.errors(include_url=False, include_input=False)]
+        faults = issues_of(fault, given, Import)
     held: dict[str, Any] = {}
     key = given.get("provider_config_key") if isinstance(given, dict) else None
     if isinstance(key, str):

@@ -1,6 +1,7 @@
 """Reads JSON bodies and queries of API requests, and reports all faults together."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -9,14 +10,14 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.documents.pydantic_messages import pydantic_message
+from gateway.documents.pydantic_messages import keys_at, pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.http.json_depth import MOST_LEVELS, nested_deeper
 from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
-from gateway.text import counted, whole_number
+from gateway.text import counted, did_you_mean, whole_number
 from gateway.timestamps import ago
 
 # ── Pydantic's errors, in our words.
@@ -34,6 +35,19 @@ CODES: Final = {
     "less_than_equal": "too_big",
     "value_error": "custom",
 }
+
+
+def issues_of(fault: ValidationError, value: Any, model: type[BaseModel]) -> list[Issue]:
+    """Return an issue for each error; that of the first unknown field has the closest field of `model`."""
+    errors = fault.errors(include_url=False, include_input=False)
+    issues = [issue(error, value) for error in errors]
+    for n, error in enumerate(errors):
+        if error["type"] == "extra_forbidden":
+            *place, name = error["loc"]
+            hint = did_you_mean(str(name), keys_at(model, place))
+            issues[n] = replace(issues[n], message=issues[n].message.removesuffix(".") + hint) if hint else issues[n]
+            break
+    return issues
 
 
 def issue(error: ErrorDetails, value: Any = None) -> Issue:
@@ -147,7 +161,7 @@ def checked(value: Any, model: type[Model], code: Code) -> Model:
         return model.model_validate(value)
     except ValidationError as fault:
         check_count(fault, code)
-        issues = [issue(one, value) for one in fault.errors(include_url=False, include_input=False)]
+        issues = issues_of(fault, value, model)
         raise InvalidRequest(code, joined_issues(issues), errors=issues) from None
 
 
@@ -176,6 +190,7 @@ def query_of(
     """
     issues: list[Issue] = []
     query: dict[str, str] = {}
+    hinted = False
     for name, given in request.query.items():
         text = given
         if name.partition("[")[0] in nested and name.endswith("]"):
@@ -187,7 +202,10 @@ def query_of(
                 issues.append(Issue("custom", message, (name,)))
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
         elif name not in allowed:
-            issues.append(Issue("unrecognized_keys", f"'{name[:64]}' is not a parameter of this endpoint.", (name,)))
+            known = () if hinted else (*allowed, *many, *nested)
+            hint, hinted = did_you_mean(name, known) or ".", True
+            message = f"'{name[:64]}' is not a parameter of this endpoint{hint}"
+            issues.append(Issue("unrecognized_keys", message, (name,)))
         elif name in query:
             issues.append(Issue("custom", f"'{name}' was given twice.", (name,)))
         elif name in truths and text.lower() not in TRUE | FALSE:

@@ -167,7 +167,13 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
             mode = AUTH_MODES[provider.auth_mode]
             known = sorted({*mode.fills, *mode.members, *provider.credentials})
             filled = ", ".join(f"${{{filled_name}}}" for filled_name in known) or "none"
-            yield place, f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
+            message = f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
+            if name == "body" and place[0] == "proxy":
+                message = "${body} is not available, so a whole body cannot be signed; ${bodyCanonicalParams} has the "
+                message += "members of a form or of a JSON object"
+            elif not mode.redirects and known:
+                message += f", or add {rest or name!r} to credentials"
+            yield place, message
 
 
 def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:

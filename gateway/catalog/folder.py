@@ -1,19 +1,19 @@
 """Reads one folder of YAML files into entries, with inherited values merged in, and collects all faults of the files."""
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.catalog.checks import ExternalNames, Finding, check
 from gateway.catalog.evidence import inheritable_evidence
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, UnreadableFile, read, shown_path
-from gateway.documents.pydantic_messages import pydantic_message
+from gateway.documents.pydantic_messages import keys_at, pydantic_message
 from gateway.documents.read_document import dotted
 from gateway.text import did_you_mean
 
@@ -169,7 +169,7 @@ def _fault(error: ErrorDetails) -> Finding:
 
 def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
     if error["type"] == "extra_forbidden":
-        return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), _fields_at(path[:-1]))
+        return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), keys_at(Provider, path[:-1]))
     colon = ":" if error["type"] == "value_error" else ""
     return f"{_dotted(path)}{colon} {pydantic_message(error, 'yaml')}"
 
@@ -183,22 +183,6 @@ def _did_you_mean(key: str, known: Collection[str]) -> str:
     if key == "<<":
         return "; merge keys are not supported, write the values out"
     return did_you_mean(key, known)
-
-
-def _fields_at(path: Sequence[int | str]) -> list[str]:
-    """Return the keys of the shape at `path`."""
-    shape: type[BaseModel] = Provider
-    for step in path:
-        field = shape.model_fields.get(str(step))
-        shape = next(_shapes_in(field.annotation), shape) if field else shape
-    return list(shape.model_fields)
-
-
-def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _shapes_in(inner)
 
 
 def _dotted(path: Sequence[int | str]) -> str:

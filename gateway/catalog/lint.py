@@ -18,7 +18,7 @@ from gateway.catalog.pagination import in_body, misplaced
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import CATEGORIES, Paginate, Setting, title_from
 from gateway.catalog.render import Unresolved, carries_credential, render_url
-from gateway.catalog.template import Name, placeholders
+from gateway.catalog.template import Name, parse, placeholders, unknown_letters
 from gateway.catalog.template_places import addresses, texts
 from gateway.catalog.value import BadValue
 from gateway.catalog.yaml_file import CatalogFault, read
@@ -86,6 +86,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _without_effect(provider)
     yield from _own_fields(provider)
     yield from _plain_http(provider)
+    yield from _time_formats(provider)
     yield from _credential(provider)
     yield from _open_hosts(provider)
     yield from _unchecked_installation(provider)
@@ -155,6 +156,13 @@ def _plain_http(provider: Provider) -> Iterator[Finding]:
     for key in ("docs", "docs_connect", "homepage", "setup_guide_url"):
         if str(getattr(provider, key)).lower().startswith("http://"):
             yield (key,), "is plain http; use the page's https URL"
+
+
+def _time_formats(provider: Provider) -> Iterator[Finding]:
+    for place, template in (*texts(provider), *addresses(provider)):
+        for time in parse(template).times():
+            for letters in unknown_letters(time.format or ""):
+                yield place, f"{letters!r} in ${{now:…}} is not a token of a time format; put literal text in [ ]"
 
 
 def _credential(provider: Provider) -> Iterator[Finding]:

@@ -171,6 +171,11 @@ def write(at: datetime, format_: str | None) -> str:
     return _TOKEN.sub(lambda found: _token(found, at), format_)
 
 
+def unknown_letters(format_: str) -> list[str]:
+    """Return the letters in a time format that are neither a token nor in ``[ ]``."""
+    return re.findall(r"[A-Za-z]+", _TOKEN.sub(" ", format_))
+
+
 def _token(found: re.Match[str], at: datetime) -> str:
     if found[1] is not None:
         return found[1]
@@ -240,6 +245,16 @@ class Template:
                 case FunctionCall(_, arguments):
                     for argument in arguments:
                         yield from argument.names()
+
+    def times(self) -> Iterator[Now]:
+        """Yield the times that the template needs, also in function arguments."""
+        for part in self.parts:
+            match part:
+                case Now():
+                    yield part
+                case FunctionCall(_, arguments):
+                    for argument in arguments:
+                        yield from argument.times()
 
 
 @lru_cache(maxsize=8192)

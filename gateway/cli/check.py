@@ -14,6 +14,7 @@ from gateway.catalog.address import AddressTemplate, parse_address
 from gateway.cli.options import as_json, config_file
 from gateway.cli.terminal import ReportedFault, hint_at_init, placed
 from gateway.config import Fault
+from gateway.egress.guard import literal
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Gua
         parts = urlsplit(url or "")
         if url and (refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port)):
             yield Fault(config.where(*place, key), f"events cannot be sent there: {refused}")
+        elif parts.scheme == "http" and _may_be_public(parts.hostname or ""):
+            yield Fault(
+                config.where(*place, key),
+                f"events to http://{parts.hostname} are refused unless its IP address is in egress.allow; use https",
+            )
 
 
 def _integration(
@@ -168,6 +174,13 @@ def _provider_urls(
 
 def _is_literal(address: AddressTemplate) -> bool:
     return address.whole is None and all(isinstance(piece, str) for piece in (*address.host, address.port or ""))
+
+
+def _may_be_public(host: str) -> bool:
+    """Return whether `host` is a name that DNS may resolve to a public address; other names are for private networks."""
+    if literal(host) is not None or "." not in host:
+        return False
+    return not host.endswith((".internal", ".local", ".localhost", ".lan", ".home.arpa", ".svc", ".test"))
 
 
 def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:

@@ -4,7 +4,7 @@
 
     calls              builds URL, header fields and body of a request from a call's arguments. No I/O
     client_response    a provider's response: read as a whole, or streamed
-    client_errors      the exceptions, by their cause; checks the gateway's base URL
+    client_errors      the exceptions, by their cause; checks base URL and secret key
     listed_pages       a list through ``Gateway-Paginate``, resumed after an interruption
     returned_results   verifies the result with which an end user returns from the connect page; PKCE for sessions
     async_client       the client for asyncio

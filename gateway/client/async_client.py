@@ -25,7 +25,7 @@ from gateway.client.calls import (
     fields,
     proxied,
 )
-from gateway.client.client_errors import checked, refusal, unreachable
+from gateway.client.client_errors import checked, checked_key, refusal, unreachable
 from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
@@ -79,7 +79,8 @@ class AsyncClient:
     """The client. `base_url`: the gateway's URL. `provider_config_key` and `connection_id`: defaults for all calls.
 
     `silence_s`: a call fails if nothing is received for this time; None for no limit. `connect_s`: limit for
-    connecting. Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url`.
+    connecting. Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url` or
+    `secret_key`.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class AsyncClient:
         connect_s: float = 10.0,
     ) -> None:
         self._base_url = checked(base_url)
-        self._authorization = f"Bearer {secret_key}"
+        self._authorization = f"Bearer {checked_key(secret_key)}"
         self._defaults: Options = {}
         if provider_config_key is not None:
             self._defaults["provider_config_key"] = provider_config_key

@@ -1,4 +1,4 @@
-"""The exceptions of a call, by their cause; the check of the gateway's base URL.
+"""The exceptions of a call, by their cause; the checks of the gateway's base URL and of the secret key.
 
 CallFailed
 ├── GatewayError     the gateway refused the call: `code`, `message`, `payload`
@@ -54,7 +54,7 @@ class GatewayError(CallFailed):
         request_id: str = "",
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(f"{code}: {message}" if code else message)
         self.status = status
         self.code = code
         self.message = message
@@ -98,7 +98,8 @@ class ProviderError(CallFailed):
     """The provider returned a status of 400 or more."""
 
     def __init__(self, response: "Response") -> None:
-        super().__init__(f"the provider returned {response.status} {response.reason}: {response.text[:200]}")
+        text = f"the provider returned {response.status} {response.reason}: {response.text[:200]}"
+        super().__init__(text if response.request_id else _not_of_a_gateway(response))
         self.response = response
         self.status = response.status
 
@@ -121,8 +122,8 @@ class CutShort(CallFailed):
 
 
 def refusal(response: "Response") -> GatewayError:
-    """Return the error in a response with ``Gateway-Error``. A response without it is from a server in front of the
-    gateway: the error's code is then empty."""
+    """Return the error in a response of the gateway. A response of another server has no ``Gateway-Error`` and no
+    request id: the error's code is then empty."""
     try:
         error = json.loads(response.content)["error"]
         code, message = str(error["code"]), str(error.get("message", ""))
@@ -130,6 +131,8 @@ def refusal(response: "Response") -> GatewayError:
         error = {}
         code = response.headers.get("Gateway-Error", "")
         message = f"{response.status} {response.reason}: {response.text[:200]}"
+        if not code and not response.request_id:
+            message = _not_of_a_gateway(response)
     payload = error.get("payload")
     return GatewayError(
         response.status,
@@ -139,6 +142,13 @@ def refusal(response: "Response") -> GatewayError:
         payload=payload if isinstance(payload, Mapping) else None,
         request_id=response.request_id,
         retry_after_s=seconds(response.headers.get("Retry-After", "")),
+    )
+
+
+def _not_of_a_gateway(response: "Response") -> str:
+    return (
+        f"the server is not a gateway: its response ({response.status} {response.reason}) has no Gateway-Request-Id; "
+        f"check base_url, and the reverse proxy: the gateway behind it may be down. It returned: {response.text[:200]}"
     )
 
 
@@ -154,7 +164,7 @@ def seconds(retry_after: str) -> float | None:
     return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
 
 
-# ── The gateway's base URL, and the message if the gateway cannot be reached.
+# ── The gateway's base URL and secret key, and the message if the gateway cannot be reached.
 
 
 def checked(base_url: str) -> str:
@@ -169,6 +179,17 @@ def checked(base_url: str) -> str:
             f"'{base_url}' is not the URL of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
         )
     return base_url.rstrip("/")
+
+
+def checked_key(secret_key: str) -> str:
+    """Return the secret key. Raises ValueError if it cannot be one; the message does not contain it."""
+    if not secret_key.strip():
+        raise ValueError("secret_key is empty")
+    if secret_key.endswith(("\n", "\r")):
+        raise ValueError("secret_key ends with a line break; remove it with .strip()")
+    if not secret_key.isprintable():
+        raise ValueError("secret_key contains a line break or another control character; copy the key again")
+    return secret_key
 
 
 def unreachable(base_url: str, fault: Exception) -> Unreachable:

@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -274,6 +274,7 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     filled, findings, origins = substitute(tree, Substitution(environ, base))
     faulty = {finding.place for finding in findings}
     shape, misread = read_shape(filled, faulty, origins)
+    findings = list(_with_database(findings, shape, base))
     faulty |= {finding.place for finding in misread}
     broken = list(broken_rules(shape, base, faulty))
     findings += (_with_origin(finding, origins) for finding in (*misread, *broken))
@@ -283,6 +284,17 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     if faults:
         raise Faults(faults, Readable(config, left_out))
     return config
+
+
+def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path) -> Iterator[Finding]:
+    """Add to an encryption key that cannot be filled in that the existing SQLite database needs it."""
+    url = store_url.absolute(shape.store.url, base)
+    database = url.removeprefix(store_url.SQLITE)
+    exists = database != url and _stat(Path(database)) is not None
+    advice = f"{database} cannot be read without its encryption key: restore the key"
+    for finding in findings:
+        of_key = exists and finding.place[:2] == ("store", "encryption_keys")
+        yield replace(finding, message=f"{finding.message}; {advice}") if of_key else finding
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:

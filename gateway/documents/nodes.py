@@ -113,10 +113,9 @@ def explained(error: yaml.MarkedYAMLError, text: str) -> str:
         return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
     problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
     context = f" ({error.context})" if error.context else ""
-    hint = (
-        "; indent with spaces, not tabs; quote a value that begins with @, `, %, & or *" if "token" in problem else ""
-    )
-    return f"not YAML: {problem}{context}{hint}"
+    spaces = "; indent with spaces, not tabs" if "token" in problem or "tab character" in problem else ""
+    quotes = "; quote a value that begins with @, `, %, & or *" if "token" in problem else ""
+    return f"not YAML: {problem}{context}{spaces}{quotes}"
 
 
 def _is_reference(mark: yaml.Mark | None, text: str) -> bool:

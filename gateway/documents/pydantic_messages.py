@@ -3,10 +3,11 @@
 A message never repeats the value, which may be a secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 Syntax: TypeAlias = Literal["json", "yaml"]  # "json": a request body from a program; "yaml": a file written by a person
@@ -89,3 +90,21 @@ def _not_text(given: object) -> str:
             return "must be one text, not a mapping; a value that holds ': ' or begins with { goes in quotes"
         case _:
             return "must be text"
+
+
+def keys_at(shape: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """Return the keys that `shape` has at `path`; none where it may have one of several shapes."""
+    for step in path:
+        field = shape.model_fields.get(str(step))
+        shapes = set(_shapes_in(field.annotation)) if field else set()
+        if len(shapes) > 1:
+            return []
+        shape = next(iter(shapes), shape)
+    return list(shape.model_fields)
+
+
+def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _shapes_in(inner)

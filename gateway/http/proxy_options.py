@@ -17,6 +17,7 @@ from gateway.http.url import has_dot_segment
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _STATUSES: Final = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
 _SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
+_SHOWN: Final = re.compile(r"[A-Za-z0-9 .,+-]{1,16}")  # values that a message repeats; longer ones may be a secret
 _MAX_CHARS: Final = 255
 NAMING: Final = ("Provider-Config-Key", "Connection-Id")
 LISTED_BY: Final = {
@@ -61,7 +62,8 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
         elif len(values[0]) > _MAX_CHARS and required:
             fault = Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
         elif (wrong := check(values[0])) is not None:
-            fault = Issue("invalid_format", f"{name} {wrong}.", (name.lower(),))
+            given = f", not '{values[0]}'" if wrong.startswith("must be ") and _SHOWN.fullmatch(values[0]) else ""
+            fault = Issue("invalid_format", f"{name} {wrong}{given}.", (name.lower(),))
         if fault is not None:
             issues.append(fault)
             return ""

@@ -17,6 +17,8 @@ def parse(raw: bytes) -> Any:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
         raise _refused(f"is not UTF-8 (byte {fault.start + 1})") from None
+    if not text.strip():
+        raise _refused("is empty")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_number)
     except json.JSONDecodeError as fault:

@@ -10,7 +10,7 @@ from gateway.http.shaped_body import ShapedBody, shaped_body
 from gateway.text import counted
 
 LONGEST_MESSAGE: Final = 4000
-CALL_AGAIN: Final = "Then call again."
+OPEN_LINK: Final = "Ask the user to open this link, then call again:"
 SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON, or has too many values."
 
 
@@ -77,7 +77,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
     if "allowed" in payload:
         lines.append(f"Allowed: {'; '.join(map(str, payload['allowed'][:20]))}")
     if url := payload.get("connect_url"):
-        lines.append(f"Ask the user to open {url} {CALL_AGAIN}")
+        lines.append(f"{OPEN_LINK} {url}")
     elif "fix" in payload:
         lines.append(str(payload["fix"]))
     shown = {**error, "status": status}

@@ -35,7 +35,7 @@ from gateway.mcp.tool_calls import (
 )
 from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
-from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
+from gateway.mcp.tool_results import OPEN_LINK, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_responses import WholeResponses
 from gateway.middleware.response_shape import MARK
 from gateway.off_loop import off_loop
@@ -205,9 +205,7 @@ class ToolRun:
         if behind is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
         if (link := response.headers.get(CONNECT_URL_FIELD)) is not None:
-            shaped.result["content"].append(
-                text_block(f"The token lacks scopes. Ask the user to open {link} {CALL_AGAIN}")
-            )
+            shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
             uri = self._wholes.kept_at(sent, media_type, response.body)
             shaped.result["content"].append(

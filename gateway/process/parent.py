@@ -21,7 +21,7 @@ from gateway.process import start
 from gateway.process.handshake import Message, send_now
 from gateway.process.reload_workers import Reloads
 from gateway.process.shared_memory import SharedMemory
-from gateway.process.sockets import Listening, listening
+from gateway.process.sockets import Listening, PortInUse, listening
 from gateway.process.start import ENDING, Started
 from gateway.process.workers import ORDERLY, WorkerProcess, Workers
 from gateway.refresh.for_workers import ExchangesForWorkers
@@ -222,7 +222,7 @@ class Parent:
                 addresses = SimpleNamespace(**message["server"])
                 self._sockets = self._held.enter_context(listening(addresses))
             except StartRefused as refusal:
-                send_now(worker.sock, {"refused": str(refusal)})
+                send_now(worker.sock, {"refused": str(refusal), "in_use": isinstance(refusal, PortInUse)})
                 return
             self._count = message["workers"]
             if self._sockets.admin is not None:

@@ -16,6 +16,10 @@ ADMIN: Final = "admin"  # name of server.admin_port's descriptor in LISTEN_FDNAM
 CONSOLE: Final = "console"  # name of console.port's descriptor
 
 
+class PortInUse(StartRefused):
+    """Another process, or another gateway process, listens on server.port."""
+
+
 class Addresses(Protocol):
     """Hosts and ports to listen on, from the sections `server` and `console`."""
 
@@ -101,7 +105,8 @@ def listen(host: str, port: int, key: str) -> socket.socket:
         reason = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
         besides = ", and update server.public_url if it contains the port" if key == "server.port" else ""
         host_key = {"server.port": "server.host", "console.port": "console.host"}.get(key, "server.admin_host")
-        raise StartRefused(f"{host}:{port} {reason}. Change {key} or {host_key} in gateway.yaml{besides}.") from fault
+        kind = PortInUse if fault.errno == errno.EADDRINUSE and key == "server.port" else StartRefused
+        raise kind(f"{host}:{port} {reason}. Change {key} or {host_key} in gateway.yaml{besides}.") from fault
     sock.setblocking(False)
     return sock
 

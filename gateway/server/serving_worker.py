@@ -9,19 +9,19 @@ import os
 import pickle
 import signal
 import socket
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from functools import partial
 from typing import Any, Final
 
 import structlog
 from aiohttp import web
 
-from gateway.api.health import readiness
+from gateway.api.health import INSTANCE, readiness
 from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
 from gateway.app.compose import METRICS_PAGE, PARENT, SEATED, create
 from gateway.app.generations import Checked
-from gateway.authority import origin_of
+from gateway.authority import ANY_ADDRESS, origin_of
 from gateway.background import beside
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
@@ -40,6 +40,7 @@ from gateway.server.runner import GatewayRunner
 from gateway.server.startup_warnings import descriptor_limit, warn
 from gateway.startup.hardening import harden
 from gateway.startup.imports import give_back_memory
+from gateway.vault import Keyring, instance
 
 log = structlog.get_logger(__name__)
 
@@ -159,6 +160,7 @@ def read(descriptor: int) -> tuple[Config, Catalog]:
 GARBAGE: Final = 10_000  # new objects before a collection; a request makes some hundred short-lived ones
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 REPORT_EVERY_S: Final = 1.0
+HEALTH_S: Final = 2.0  # limit for the response of the gateway that has our port
 
 
 def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
@@ -184,7 +186,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     except (EOFError, OSError):
         return 0  # the parent has ended
     if "refused" in given:
-        raise StartRefused(given["refused"])
+        raise StartRefused((given["in_use"] and _already_runs(config)) or given["refused"])
     public, *others = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for listener in listeners:
         listener.setblocking(False)
@@ -198,6 +200,20 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     worker = Worker(app, start, listeners, given)
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         return running.run(worker.run(sock))
+
+
+def _already_runs(config: Config) -> str | None:
+    """Return the refusal if this gateway already listens on server.port: it has one of our encryption keys."""
+    import http.client  # imported here: a gateway that serves does not need it
+
+    host, port = config.server.host, config.server.port
+    client = http.client.HTTPConnection(ANY_ADDRESS.get(host, host), port, timeout=HEALTH_S)
+    with closing(client), suppress(OSError, http.client.HTTPException):
+        client.request("GET", "/health")
+        shown = client.getresponse().headers.get(INSTANCE)
+        if shown in {instance(one) for one in Keyring(config.store.encryption_keys).ids}:
+            return f"{host}:{port} is in use: this gateway already runs there. Stop it first."
+    return None
 
 
 class Worker:

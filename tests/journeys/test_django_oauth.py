@@ -37,6 +37,7 @@ async def connected(gateway_server: GatewayServer, django_idp: DjangoIdp, end_us
     return connection_id
 
 
+@LASTING
 async def test_connect_call_expire_call_again_restart_call_again(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
 ) -> None:

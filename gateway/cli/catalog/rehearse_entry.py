@@ -37,7 +37,7 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
     logging.getLogger().addHandler(logging.NullHandler())
     with exit_on_faults(as_json):
         catalog, _ = catalog_and_url(file)
-        provider = find_provider(catalog, name)
+        provider = find_provider(catalog, name, file)
         try:
             values = dict(pair.split("=", 1) for pair in given)
         except ValueError:

@@ -78,7 +78,7 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
 
     with exit_on_faults():
         catalog, public_url = catalog_and_url(file)
-    find_provider(catalog, name)
+    find_provider(catalog, name, file)
     entry = catalog.provider_json(name, public_url)
     if as_json:
         print(json.dumps({"data": entry}, indent=2))
@@ -87,11 +87,14 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
     print(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120), end="")
 
 
-def find_provider(catalog: "Catalog", name: str) -> "Provider":
-    """Return the provider of that name. Raises click.ClickException with the closest name."""
+def find_provider(catalog: "Catalog", name: str, file: Path | None) -> "Provider":
+    """Return the provider of that name. Raises click.ClickException with the closest name, or the option for the
+    configuration in this folder, if `file` is None."""
     provider = catalog.get(name)
     if provider is None:
-        hint = did_you_mean(name, catalog.providers) or "; to list all, run `gateway catalog list`"
+        here = file is None and Path("gateway.yaml").exists()
+        own = "; -c gateway.yaml adds your own catalog folders" if here else ""
+        hint = did_you_mean(name, catalog.providers) or f"{own}; to list all, run `gateway catalog list`"
         raise click.ClickException(f"the catalog has no provider '{name}'{hint}")
     return provider
 
@@ -142,7 +145,7 @@ def operations(
 
     with exit_on_faults():
         catalog, _ = catalog_and_url(file)
-    find_provider(catalog, name)
+    find_provider(catalog, name, file)
     if risk is not None:
         _refuse_unknown("--risk", risk, RISKS)
     try:

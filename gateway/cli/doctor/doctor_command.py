@@ -91,7 +91,9 @@ async def _run_checks(one: "ExaminedGateway", *, offline: bool) -> "list[DoctorF
         journaled = group.create_task(_all(journal(one)))
         network = [] if offline else [group.create_task(_all(look(one))) for look in (reach, running, outbound)]
     (reached, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
-    here = (*at_disk[0].result(), *at_disk[1].result(), *journaled.result())
+    here: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journaled.result()]
+    if any((finding.check, finding.level) == ("store", "fail") for finding in running_gateway):
+        here = [finding for finding in here if (finding.check, finding.level) != ("store", "ok")]
     return [*here, *running_gateway, *reached, *clocks(one), *declared.result(), *providers]
 
 

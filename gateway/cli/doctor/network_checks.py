@@ -22,7 +22,9 @@ from gateway.catalog.template import TemplateError
 from gateway.cli.doctor.findings import RESPONSE_S, Declared, DoctorFinding, ExaminedGateway, Level, ok
 from gateway.cli.doctor.machine_checks import AT_STAKE, CHECK
 from gateway.cli.terminal import program
+from gateway.config.exposed import SQLITE
 from gateway.egress.egress_errors import EgressError
+from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted, unconnected
 from gateway.vault import Keyring, instance
 
@@ -304,16 +306,19 @@ UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*
 
 async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Yield findings from ``/ready`` of a running gateway, and from its metrics if `server.admin_port` is set."""
-    server, text, journal = examined.config.server, "", None
+    server, text, reported = examined.config.server, "", {}
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
         async with examined.http.get(f"{local_url(server.host, server.port)}/ready") as response:
-            journal = (await response.json()).get("journal")
+            body = await response.json()
+            reported = body if isinstance(body, dict) else {}
     if server.admin_port:
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with examined.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as response:
                 text = await response.text()
     where = examined.where("store", "url")
-    if journal == "unwritable":
+    if reported.get("store") == "away":
+        yield _lost_store(examined, where)
+    if reported.get("journal") == "unwritable":
         detail = f"{AT_STAKE}: the running gateway cannot write the refresh journal"
         yield DoctorFinding("warn", CHECK, detail, where, "see refresh_journal_unwritable in its log")
     if times := sum(map(int, UNREADABLE.findall(text))):
@@ -329,3 +334,17 @@ async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
         fix = "find them with `gateway connections list` (needs_reauth), then see `gateway connections why ID`"
         place = examined.where("environments", environment, "integrations", integration)
         yield DoctorFinding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")
+
+
+def _lost_store(examined: ExaminedGateway, where: str) -> DoctorFinding:
+    url = examined.config.store.url
+    if not url.startswith(SQLITE):
+        detail, fix = "the running gateway does not reach its database", "see store_unavailable in its log"
+        return DoctorFinding("fail", "store", detail, where, fix)
+    path = sqlite_path(url)
+    detail = f"the running gateway has lost its database: {path} was "
+    if path.exists():
+        detail, fix = f"{detail}replaced by another file", "restart the gateway"
+    else:
+        detail, fix = f"{detail}moved or removed", "put it back, or stop the gateway and run `gateway restore`"
+    return DoctorFinding("fail", "store", detail, where, fix)

@@ -52,16 +52,17 @@ def replay(
             since=_moment(since, now) if since else None,
         )
         queued = await runtime.store.event_log.replay(wanted, now)
+        nothing = bool(message_ids) and not queued
         if as_json:
             print(json.dumps({"queued": queued}))
-        else:
+        elif not nothing:
             print(
                 f"{counted(queued, 'delivery', 'deliveries')} queued; list them with `gateway events list --state pending`"
             )
-        if message_ids and not queued:
-            print("gateway: there is no such event, or it is being sent now", file=sys.stderr)
-            return 1
-        return 0
+        if nothing:
+            ids = " or ".join(f"'{one}'" for one in message_ids)
+            print(f"gateway: there is no event {ids}, or it is being sent now", file=sys.stderr)
+        return 1 if nothing else 0
 
     run(file, work, as_json=as_json)
 

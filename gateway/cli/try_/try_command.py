@@ -176,19 +176,20 @@ def trial(file: Path | None, url: str | None, key: str | None, environment: str 
     with exit_on_faults(wish.as_json):
         try:
             there = try_target.find(file, url, key, environment)
-            _check(there.url)
+            _check(there)
             with Client(there.url, there.key.reveal()) as client:
                 sys.exit(_tried(client, there, wish))
         except TrialFailed as failed:
             _exit_with_failure(failed, wish.as_json)
 
 
-def _check(url: str) -> None:
+def _check(there: "Target") -> None:
     from gateway.cli.try_ import TrialFailed
-    from gateway.client.client_errors import checked
+    from gateway.client.client_errors import checked, checked_key
 
     try:
-        checked(url)
+        checked(there.url)
+        checked_key(there.key.reveal())
     except ValueError as fault:
         raise TrialFailed(str(fault)) from None
 

@@ -121,6 +121,13 @@ def test_ambiguous_path_matches_no_rule(path: str) -> None:
     assert ambiguous(path) is not None
 
 
+def test_refusal_of_an_ambiguous_path_says_what_to_write() -> None:
+    policy = Policy((), (KeyLimits(rules=("GET /v1/**",)),))
+    breach = policy.decision(SentRequest("GET", "api.example.com", "/v1/%6b", "", frozenset()))
+    assert isinstance(breach, Breach)
+    assert breach.why == "a path can be read in two ways if it holds '%6b', which must be written as 'k'"
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/a/b", "/a/", "/a.b/c", "/a%20b", "/caf%C3%A9", "/%40me", "/a,b:c@d", "/~a/(b)"]
 )

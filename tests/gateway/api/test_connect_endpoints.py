@@ -70,6 +70,10 @@ async def test_a_misspelt_integration_is_refused_with_the_nearest(running: Runni
     body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
     assert body["message"].endswith("has no integration 'traker'. Did you mean 'tracker'?")
     assert [one["path"] for one in body["errors"]] == [["allowed_integrations", "0"], ["allowed_integrations", "1"]]
+    wish["allowed_integrations"] = ["nope"]
+    body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
+    assert body["message"].endswith("has no integration 'nope'. GET /integrations lists those it has.")
+    wish["allowed_integrations"] = ["traker"]
     limited = {
         "display_name": "n",
         "scopes": ["environment:connect_sessions:write"],

@@ -53,6 +53,12 @@ async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> 
     assert (error["code"], error["message"]) == ("invalid_json", "The body is not UTF-8 (byte 8).")
 
 
+@pytest.mark.parametrize("body", [b"", b" \n"])
+async def test_empty_body_is_called_empty(running: RunningGateway, body: bytes) -> None:
+    error = await refused(running, "/connections", data=as_json(body))
+    assert (error["code"], error["message"]) == ("invalid_json", "The body is empty.")
+
+
 async def test_complete_surrogate_pair_is_one_character(running: RunningGateway, tracker: Tracker) -> None:
     response = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
     assert response["metadata"] == {"a": "\U0001f600"}
@@ -87,6 +93,45 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
         "'limit' must be a whole number from 1 to 2000; 'page' must be a whole number from 0 to 1000000000; "
         "'surprise' is not a parameter of this endpoint."
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"tags": {}, "alowed_integrations": []}, "; did you mean 'allowed_integrations'?"),
+        ({"tags": {}, "alowed_integrations": [], "overides": {}}, "; 'overides' is not a field here."),
+        ({"end_user": {"id": "u1", "emial": "a@b.c"}}, "'emial' is not a field here; did you mean 'email'?"),
+        ({"tags": {}, "a" * 65: 1}, f"'{'a' * 64}' is not a field here."),
+    ],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_first_unknown_field_is_reported_with_the_nearest(
+    shared: RunningGateway, body: Any, message: str
+) -> None:
+    error = await refused(shared, "/connect/sessions", json=body)
+    assert error["message"].endswith(message)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_unknown_field_of_an_import_is_reported_with_the_nearest(shared: RunningGateway) -> None:
+    error = await refused(shared, "/connections", json={"provider_config_key": "tracker", "conection_id": "c1"})
+    assert "'conection_id' is not a field here; did you mean 'connection_id'?" in str(error["errors"])
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("end_user_id=u1", "'end_user_id' is not a parameter of this endpoint; did you mean 'endUserId'?"),
+        ("tag=x", "'tag' is not a parameter of this endpoint; did you mean 'tags'?"),
+        ("serach=u1&limmit=1", "did you mean 'search'?; 'limmit' is not a parameter of this endpoint."),
+    ],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_first_unknown_parameter_is_reported_with_the_nearest(
+    shared: RunningGateway, query: str, message: str
+) -> None:
+    error = (await shared.json("GET", f"/connections?{query}", expect=400))["error"]
+    assert error["message"].endswith(message)
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,15 @@ CASES = [
         "7: proxy.headers.x-api-key: hmacSha1Hex takes two arguments",
     ),
     (PLAIN.replace("${apiKey}", "${apikey}"), "7: ${apikey} is not filled by auth_mode API_KEY; it fills ${apiKey}"),
+    (
+        PLAIN.replace("${apiKey}", "${apiSecret}"),
+        "7: ${apiSecret} is not filled by auth_mode API_KEY; it fills ${apiKey}, or add 'apiSecret' to credentials",
+    ),
+    (
+        PLAIN.replace("${apiKey}", "${credentials.secret}"),
+        "7: ${credentials.secret} is not filled by auth_mode API_KEY; it fills ${apiKey}, or add 'secret' to credentials",
+    ),
+    (PLAIN.replace("${apiKey}", "${body}"), "7: ${body} is not available, so a whole body cannot be signed; ${body"),
     (PLAIN.replace("${apiKey}", "${password}"), "7: ${password} is not filled by auth_mode API_KEY"),
     (PLAIN.replace("${apiKey}", "${connectionConfig.x}"), "7: ${connectionConfig.x} has no setting; add 'x'"),
     (PLAIN.replace("${apiKey}", "${apiKey} || ${apiKey}"), "7: templates have no '||'; give the setting a default"),

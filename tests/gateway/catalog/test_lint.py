@@ -19,6 +19,8 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             SOURCED + "sunset: {date: '2026-08-31', what: v1 ends, source: a page, replaced_by: [v2, v3]}\n",
             "11: sunset on 2026-08-31: v1 ends (source: a page); use v2 or v3",
         ),
+        (SOURCED.replace("${apiKey}", "${apiKey}${now:QQ}"), "7: 'QQ' in ${now:…} is not a token of a time format;"),
+        (SOURCED.replace("${apiKey}", "${base64(${apiKey}${now:YYYYTHH})}"), "7: 'T' in ${now:…} is not a token"),
         (dedent(MAIL), "1: names no sources, so nobody knows how far to trust it"),
         (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is not a category of the vocabulary in docs/catalog.md"),
         (SOURCED.replace("https://api", "http://api"), "6: is plain http, which only networks in egress.allow may use"),

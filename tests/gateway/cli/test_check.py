@@ -179,6 +179,24 @@ def test_valid_but_probably_unintended_setting_is_a_warning(file: Path, text: st
     assert message in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://example.com/hook", True),
+        ("https://example.com/hook", False),
+        ("http://app:8000/hook", False),
+        ("http://app.shop.internal/hook", False),
+        ("http://localhost/hook", False),
+        ("http://127.0.0.1/hook", False),
+    ],
+)
+def test_webhook_url_with_plain_http_is_warned_of(file: Path, url: str, warned: bool) -> None:
+    result = check(file, f"{GOOD}    webhook_url: {url}\negress: {{allow: [127.0.0.1/32]}}\n")
+    warning = f"{file}:8: warning: events to http://example.com are refused unless its IP address is in egress.allow"
+    assert (result.exit_code, warning in result.stderr) == (0, warned)
+    assert warned or "events " not in result.stderr.replace("forge events", "")
+
+
 def test_json_has_file_and_line_of_each_fault(file: Path) -> None:
     result = check(file, "live: {ttl_s: never}\n", "--json")
     assert result.exit_code == 1

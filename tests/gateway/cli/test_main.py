@@ -1,8 +1,11 @@
 """The `gateway` command itself: its list of commands, fast help, and usage errors."""
 
+import os
+import signal
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
@@ -10,7 +13,10 @@ from click.testing import CliRunner
 
 from gateway.cli import COMMANDS, main
 from gateway.cli.catalog import COMMANDS as CATALOG_COMMANDS
+from tests.fakes.patience import PATIENCE_S
 from tests.gateway.cli.command import run_command
+
+ROOT = Path(__file__).parents[3]
 
 HEAVY = ("aiohttp", "pydantic", "sqlalchemy", "rich", "yaml", "cryptography", "asyncio")
 
@@ -25,6 +31,24 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     for name in COMMANDS:
         assert f"  {name} " in run.stdout
     assert run.stdout.endswith("heavy: []\n")
+
+
+@pytest.mark.parametrize("start", ["-m gateway", "-c import~gateway.__main__;gateway.__main__.main()"])
+def test_ctrl_c_while_modules_are_imported_prints_nothing(tmp_path: Path, start: str) -> None:
+    """A traceback of Python's import is no use to an operator."""
+    (tmp_path / "click.py").write_text("import signal\nprint('importing', flush=True)\nsignal.pause()\n")
+    process = subprocess.Popen(
+        [sys.executable, *(word.replace("~", " ") for word in start.split(" "))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
 
 
 @pytest.mark.parametrize("entry", [*COMMANDS.values(), *CATALOG_COMMANDS.values()], ids=lambda entry: entry.at)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.client import AsyncClient, Client, Unreachable
+from gateway.client import AsyncClient, Client, GatewayError, ProviderError, Unreachable
 from gateway.client.client_errors import unreachable
 
 Response = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -69,6 +69,21 @@ async def test_server_that_is_not_a_gateway_is_reported() -> None:
         assert "silence_s" in await said(url, silence_s=0.05)
 
 
+async def test_error_of_a_server_that_is_not_a_gateway_says_so() -> None:
+    async def not_found(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnothing")
+        await writer.drain()
+
+    not_a_gateway = r"^the server is not a gateway: its response \(404 Not Found\) has no Gateway-Request-Id; "
+    async with something(not_found) as url, AsyncClient(url, "k" * 16) as client:
+        with pytest.raises(GatewayError, match=not_a_gateway) as refused:
+            await client.list_integrations()
+        assert refused.value.code == ""
+        response = await client.get("/x", provider_config_key="jira", connection_id="c1")
+        with pytest.raises(ProviderError, match=not_a_gateway):
+            response.raise_for_status()
+
+
 def test_several_addresses_are_not_reported_as_tuples() -> None:
     several = OSError(
         "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 111] ('127.0.0.1', 1)"
@@ -81,3 +96,19 @@ def test_invalid_url_is_refused_immediately(url: str) -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(ValueError, match="is not the URL of a gateway; write it with http:// or https://"):
             kind(url, "k" * 16)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("", "secret_key is empty"),
+        (" \n", "secret_key is empty"),
+        ("sk-0123456789abcdef\n", "secret_key ends with a line break; remove it with .strip()"),
+        ("sk-01234567\n89abcdef", "secret_key contains a line break or another control character"),
+    ],
+)
+def test_invalid_secret_key_is_refused_immediately_and_not_shown(key: str, message: str) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match=message) as raised:
+            kind("http://127.0.0.1:3003", key)
+        assert "0123" not in str(raised.value)

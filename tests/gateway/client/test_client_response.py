@@ -8,7 +8,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from gateway import client
 from gateway.client import CallFailed, CutShort, GatewayError, PagingBroken, ProviderError, Response, Unreachable
 
-GONE = Response(404, "Not Found", CIMultiDictProxy(CIMultiDict()), b'{"message": "gone"}')
+FROM_GATEWAY = CIMultiDictProxy(CIMultiDict({"Gateway-Request-Id": "r-1"}))
+GONE = Response(404, "Not Found", FROM_GATEWAY, b'{"message": "gone"}')
 
 
 def test_former_names_of_a_response_are_kept() -> None:

@@ -38,6 +38,7 @@ TABLE = [
     ("server:\n  host: 127.0.0.1\n  publicUrl: x", 4, "did you mean 'public_url'?"),
     ("server: []", 2, "server: must be a mapping: `key: value` lines"),
     ("server: text", 2, "server: must be a mapping: `key: value` lines"),
+    ("server:\n  port: 3003\n\thost: x", 4, "; indent with spaces, not tabs"),
     ("server:\n  port: eighty", 3, "server.port: must be a whole number"),
     ("server:\n  port: ${PORT}", 3, "server.port: must be a whole number (it came from ${PORT})"),
     ("server: {drain_s: 10s}", 2, "server.drain_s: must be a number of seconds, not '10s'"),

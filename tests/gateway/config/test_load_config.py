@@ -244,3 +244,16 @@ def test_console_url_is_the_public_url_or_that_of_the_consoles_own_port() -> Non
     assert (named.console_url, named.console_host) == ("https://console.example.com", "0.0.0.0")
     local = config(server=public, console={"port": 3005, "host": "127.0.0.1"})
     assert local.console_url == "http://127.0.0.1:3005"
+
+
+@pytest.mark.parametrize("reference", ["${file:encryption_key}", "${NOT_SET}"])
+def test_missing_encryption_key_of_a_database_is_to_be_restored(tmp_path: Path, reference: str) -> None:
+    given = {"store": {"encryption_keys": [reference]}}
+    advice = f"{tmp_path}/gateway.db cannot be read without its encryption key: restore the key"
+    with pytest.raises(Faults) as before:
+        parse(given, base=tmp_path, environ={})
+    assert "cannot be read without" not in str(before.value)
+    (tmp_path / "gateway.db").touch()
+    with pytest.raises(Faults) as after:
+        parse(given, base=tmp_path, environ={})
+    assert str(after.value) == f"{before.value}; {advice}"

@@ -190,7 +190,8 @@ async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
     assert (code, out.split()[0]) == (0, "1")
     (again,) = await receiver.until_taken(1)
     assert again.headers["webhook-id"] == one["id"]
-    assert (await command(telling, "replay", "msg_unknown"))[0] == 1
+    refusal = "gateway: there is no event 'msg_unknown', or it is being sent now\n"
+    assert await command(telling, "replay", "msg_unknown") == (1, "", refusal)
     assert (await command(telling, "replay"))[0] == 2
     assert (await command(telling, "show", "msg_unknown"))[0] == 1
 

@@ -164,7 +164,7 @@ async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(door: Ag
     key = await door.key("GET /base/v1/me", scopes=["environment:proxy", CONNECT])
     result = await door.call(key, "get_me")
     assert (result["isError"], result["structuredContent"]["status"]) == (True, 403)
-    assert "Ask the user to open http" in text_of(result)
+    assert "Ask the user to open this link, then call again: http" in text_of(result)
     narrow = await door.key("GET /base/v1/me")
     assert "Ask the user" not in text_of(await door.call(narrow, "get_me"))
 

@@ -164,6 +164,16 @@ async def test_a_busy_port_is_one_line_that_names_the_key(tmp_path: Path) -> Non
     assert err.splitlines() == [f"gateway: 127.0.0.1:{port} is in use. {fix}"]
 
 
+async def test_second_start_of_a_running_gateway_says_that_it_runs(tmp_path: Path) -> None:
+    async with serve(tmp_path) as first:
+        await first.ready()
+        async with serve(tmp_path, port=first.port) as second:
+            code, out, err = await second.ended()
+    assert (code, out) == (1, "")
+    refusal = f"127.0.0.1:{first.port} is in use: this gateway already runs there. Stop it first."
+    assert err.splitlines() == [f"gateway: {refusal}"]
+
+
 async def test_several_workers_share_the_port_and_replace_the_dead(tmp_path: Path) -> None:
     async with serve(tmp_path, workers=2, drain_s=10 * PATIENCE_S) as gateway:
         await gateway.ready()

@@ -48,6 +48,23 @@ async def test_path_and_query_arrive_byte_for_byte(sent: str, arrives: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("Retries: many", "Retries must be a whole number, not 'many'."),
+        ("Decompress: yes please", "Decompress must be true or false, not 'yes please'."),
+        ("Gateway-Timeout: 0", "Gateway-Timeout must be seconds, more than 0, such as 2.5, not '0'."),
+        ("Retries: sk-0123456789abcdef", "Retries must be a whole number."),
+        ("Retries: 'x'", "Retries must be a whole number."),
+    ],
+)
+async def test_short_value_of_a_wrong_option_is_reported(field: str, message: str) -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        response = await gateway.call("/proxy/x", field)
+    assert response.startswith(b"HTTP/1.1 400 ")
+    assert message.encode() in response
+
+
+@pytest.mark.parametrize(
     "sent",
     [
         "/proxy/../x",

@@ -80,6 +80,19 @@ def test_show_of_an_unknown_provider_helps() -> None:
     assert result.stderr == "Error: the catalog has no provider 'jria'; did you mean 'jira'?\n"
 
 
+def test_show_of_an_unknown_provider_names_the_option_for_the_configuration_here(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mine.parent)
+    unknown = "Error: the catalog has no provider 'gh'"
+    result = catalog("show", "gh")
+    assert result.stderr == (
+        f"{unknown}; -c gateway.yaml adds your own catalog folders; to list all, run `gateway catalog list`\n"
+    )
+    result = catalog("show", "gh", "-c", "gateway.yaml")
+    assert result.stderr == f"{unknown}; to list all, run `gateway catalog list`\n"
+
+
 def test_lint_passes_the_shipped_catalog() -> None:
     result = catalog("lint")
     assert result.exit_code == 0

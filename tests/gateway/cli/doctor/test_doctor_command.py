@@ -285,6 +285,21 @@ async def test_it_reports_a_running_gateway_that_cannot_write_its_journal(
     assert "refresh_journal_unwritable" in doubt["fix"]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_database_that_the_running_gateway_has_lost_is_a_failure(
+    examined: Examined, running: RunningGateway, replaced: bool
+) -> None:
+    path = running.folder / "gateway.db"
+    path.rename(running.folder / "moved.db")
+    if replaced:
+        path.touch(0o600)
+    result = await examined.report()
+    (fault,) = result.of("store")
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("url: sqlite"))
+    assert f"the running gateway has lost its database: {path} was " in fault["message"]
+    assert ("restart" if replaced else "put it back") in fault["fix"]
+
+
 async def test_files_that_hold_no_secret_may_be_read_by_others(still: Examined) -> None:
     port = still.file.parent / "port"
     port.write_text("0")

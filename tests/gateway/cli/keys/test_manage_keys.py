@@ -133,7 +133,12 @@ def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["create", "x", "--scope", "environment:proxie"], "is not a scope"),
+        (["create", "x", "--scope", "environment:proxi"], "is not a scope; did you mean 'environment:proxy'?"),
+        (
+            ["create", "x", "--scope", "connections:raed"],
+            "is not a scope; did you mean 'environment:connections:read'?",
+        ),
+        (["create", "x", "--scope", "environment:foo"], "'environment:foo' is not a scope; docs/keys.md lists them."),
         (["create", "x", "--allow", "/v1"], "has no path"),
         (["create", "x", "--capability"], "one connection"),
         (["create", "x", "--expires", "soon"], "30d"),

@@ -235,6 +235,11 @@ async def test_invalid_gateway_url_is_reported(tried: Try, url: str) -> None:
     assert (result.exit_code, f"'{url}' is not the URL of a gateway" in result.stderr) == (1, True)
 
 
+async def test_secret_key_with_a_line_break_is_reported(tried: Try) -> None:
+    result = await tried("--url", "http://127.0.0.1:9", "--key", "sk-0123456789abcdef\n")
+    assert (result.exit_code, "secret_key ends with a line break" in result.stderr) == (1, True)
+
+
 def test_in_a_pipe_the_json_comes_before_the_lines_on_stderr(unused_tcp_port: int) -> None:
     command = [sys.executable, "-m", "gateway", "try", "--url", f"http://127.0.0.1:{unused_tcp_port}", "--key", "k"]
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
