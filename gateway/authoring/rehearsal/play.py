@@ -277,12 +277,20 @@ class _Play(Knowledge):
     steps: list[RehearsedStep] = field(default_factory=list)
 
     async def all(self) -> None:
-        for name in ("connect", "verification", "call", "refresh", "page", "revocation"):
+        steps = {
+            "connect": self._connect,
+            "verification": self._verification,
+            "call": self._call,
+            "refresh": self._refresh,
+            "page": self._page,
+            "revocation": self._revocation,
+        }
+        for name, run in steps.items():
             step = RehearsedStep(name)
             self.steps.append(step)
             mark = len(self.actor.arrivals)
             try:
-                await getattr(self, f"_{name}")(step, mark)
+                await run(step, mark)
             except (RehearsalRefused, ClientError, TimeoutError) as wrong:
                 step.checks.append(
                     Check(f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no response in time")
