@@ -66,6 +66,7 @@ class PostgresServer:
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_run = False
         self.port = free_port()
         if copied_from is None:
             self._make()
@@ -129,8 +130,12 @@ class PostgresServer:
                 await (await asyncpg.connect(self.url("postgres"), timeout=5)).close()
             except (OSError, asyncpg.PostgresError):
                 assert time.monotonic() < deadline, (self._folder / "log").read_text()
+                if self._process is not None and self._process.poll() is not None:  # another process has taken the port
+                    self.port = self.port if self._has_run else free_port()
+                    self.launch()
                 await asyncio.sleep(0.02)
             else:
+                self._has_run = True
                 return
 
     def stop(self) -> None:
