@@ -16,7 +16,7 @@ from gateway.http.request_head import request_head
 from gateway.middleware.upstream import default_fields
 from gateway.records.trace import TRACEPARENT
 from gateway.secret import digest
-from gateway.server.request_lines import LENGTH_DIGITS, Passing, RequestLines
+from gateway.server.request_lines import LENGTH_DIGITS, TRACE, Passing, RequestLines
 
 KNOWN_HEADS: Final = 1024  # heads that are remembered because they arrived twice
 KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
@@ -104,9 +104,10 @@ class KnownHead:
         """
         if trace is None:
             return True
-        found = [name for name, _ in self.lines.passing if name.spelled == TRACEPARENT]
+        # The kind is another where all fields decided together, such as `Nango-Proxy-Traceparent` about this one.
+        kinds = [name.kind for name, _ in self.lines.passing if name.spelled == TRACEPARENT]
         plain = _TRACE_VALUE.fullmatch(trace) is not None
-        self._trace_varies = len(found) == 1 and plain and not self._may_be_in_trace
+        self._trace_varies = kinds == [TRACE] and plain and not self._may_be_in_trace
         return self._trace_varies
 
     def passing(self, replaced: frozenset[str], traceparent: str | None) -> bytes:

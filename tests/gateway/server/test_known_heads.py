@@ -169,6 +169,14 @@ def test_a_trace_that_may_hold_the_key_is_not_remembered() -> None:
     assert len(heads) == 1
 
 
+@pytest.mark.parametrize("minted", ["y", TRACES[0]])
+def test_a_trace_that_another_field_replaces_is_not_remembered(minted: str) -> None:
+    heads = KnownHeads()
+    fields = ["Connection-Id: c1", f"traceparent: {TRACES[0]}", f"Nango-Proxy-Traceparent: {minted}"]
+    remembered(heads, lines_of(*fields))
+    assert heads.find(lines_of(*fields), None) is None
+
+
 def test_an_empty_value_is_not_a_missing_one() -> None:
     heads = KnownHeads()
     remembered(heads, lines_of("Connection-Id: c1", "Accept: */*"))
