@@ -26,6 +26,13 @@ MOST_WITH_ANCESTORS: Final = 1000  # maximum number of rules that are compared w
 log = structlog.get_logger(__name__)
 
 
+def check_rules_together(limits: Sequence[KeyLimits]) -> None:
+    """Raise InvalidRequest if a new key, the first in `limits`, has rules and too many together with its ancestors."""
+    if limits[0].rules and sum(len(one.rules) for one in limits) > MOST_WITH_ANCESTORS:
+        message = f"At most {MOST_WITH_ANCESTORS:,} rules in a key and its ancestors."
+        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("limits", "rules"))])
+
+
 class KeyIssuer:
     """Creates and revokes keys. `catalog` returns the current catalog, for rules that name operations."""
 
@@ -43,8 +50,7 @@ class KeyIssuer:
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
         now = clock.now()
-        asks = None if caller is None else caller.key
-        above = asks
+        asks = above = None if caller is None else caller.key
         old = None if requested.replaces is None else await self.find(environment, requested.replaces, caller)
         if old is not None:
             if asks is not None:
@@ -61,10 +67,7 @@ class KeyIssuer:
             check_within(scopes, caller)
         inherited = old.limits if old is not None else above.limits if above is not None else ()
         limits = (requested.limits, *inherited)
-        if requested.limits.rules and sum(len(one.rules) for one in limits) > MOST_WITH_ANCESTORS:
-            message = f"At most {MOST_WITH_ANCESTORS:,} rules in a key and its ancestors."
-            issue = Issue("custom", message, ("limits", "rules"))
-            raise InvalidRequest("invalid_body", message, errors=[issue])
+        check_rules_together(limits)
         ends = [requested.expires_at, *(one.expires_at for one in (above, asks) if one is not None)]
         text = mint(requested.kind)
         new = NewMintedKey(

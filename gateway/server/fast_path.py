@@ -150,8 +150,7 @@ class FastPath:
         if connection is None:
             return None
         end = len(data) - len(behind)
-        head_bytes, body_bytes = data[:body_at], data[body_at:end]
-        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.write_batch)
+        exchange = client.exchange_type(client, data[:body_at], data[body_at:end], plan, connection, self.write_batch)
         exchange.last = exchange.close_requested = known.lines.last
         return exchange, outgoing + framed, behind
 

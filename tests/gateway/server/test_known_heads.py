@@ -1,4 +1,4 @@
-"""A known head means for each request what reading its lines anew would give."""
+"""A known head means for each request what its lines say when they are read."""
 
 import gc
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def lines_of(*more: str, usual: str = USUAL) -> bytes:
 
 
 def read(lines: bytes) -> ArrivedHead | None:
-    """Read the lines anew."""
+    """Read the lines, without a memory."""
     found = LineReader().read(lines[2:])
     if found is None:
         return None
@@ -84,10 +84,10 @@ def test_a_head_is_known_without_the_values_that_differ(
     remembered(heads, lines_of(*first))
     assert len(heads) == 1
     for more in (first, second, first):
-        found, anew = heads.find(lines_of(*more), None), read(lines_of(*more))
+        found, fresh = heads.find(lines_of(*more), None), read(lines_of(*more))
         assert found is not None
-        assert anew is not None
-        assert meaning(found, replaced) == meaning(anew, replaced)
+        assert fresh is not None
+        assert meaning(found, replaced) == meaning(fresh, replaced)
 
 
 LINES = st.sampled_from(
@@ -128,13 +128,13 @@ def test_a_known_head_is_what_its_lines_say(first: list[str], second: list[str])
     if read(lines_of(*first)) is not None:
         remembered(heads, lines_of(*first))
     for more in (first, second):
-        found, anew = heads.find(lines_of(*more), None), read(lines_of(*more))
+        found, fresh = heads.find(lines_of(*more), None), read(lines_of(*more))
         if found is None:
             continue
-        if anew is None:  # then only the id is wrong, and it opens nothing
+        if fresh is None:  # then only the id is wrong, and it opens nothing
             assert id_fault(found.connection_id, CONNECTION_ID) or len(found.connection_id) > 255
         else:
-            assert meaning(found) == meaning(anew)
+            assert meaning(found) == meaning(fresh)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,8 @@ async def test_change_of_another_process_wakes_the_reader(opener: Opener) -> Non
     await there.changes.version()
     waiting = asyncio.create_task(heard(there))
     await here.connections.put(new(), now=NOW)
-    await waiting
+    assert (await asyncio.wait([waiting], timeout=PATIENCE_S))[0] == {waiting}
+    waiting.result()
 
 
 async def test_a_reader_that_comes_back_after_the_log_was_pruned_is_notified(store: Store) -> None:

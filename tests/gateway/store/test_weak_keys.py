@@ -30,6 +30,8 @@ async def test_a_store_under_a_weak_key_opens_and_is_moved_to_another(
     await store.use_keyring(Keyring([good, WEAK]))
     await store.rotation.rotate(lambda _done, _total: None)
     await (await opener(good)).close()
+    with pytest.raises(StoreRefused):
+        await opener(WEAK)
 
 
 async def test_reload_with_a_weak_first_key_is_refused(opener: Opener) -> None:

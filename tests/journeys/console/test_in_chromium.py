@@ -265,14 +265,18 @@ async def test_a_live_page_whose_session_ends_shows_the_sign_in(busy: RunningGat
     page = await signed_in(await browser.new_context(), busy)
     await page.goto(f"{busy.url}/console/dev/calls?live=1")
     await busy.runtime.store.console_sessions.end_all()
-    await page.get_by_role("heading", name="Sign in").wait_for()
+    heading = page.get_by_role("heading", name="Sign in")
+    await heading.wait_for()
+    assert await heading.is_visible()
 
 
 async def test_without_javascript_a_live_page_is_loaded_again(busy: RunningGateway, browser: Any) -> None:
     page = await signed_in(await browser.new_context(java_script_enabled=False), busy)
     await page.goto(f"{busy.url}/console/dev/calls?live=1")
     await busy.runtime.store.call_log.add_many([another(1)])
-    await page.get_by_text("/new/1").wait_for()
+    call = page.get_by_text("/new/1")
+    await call.wait_for()
+    assert await call.is_visible()
 
 
 async def test_the_first_tab_leads_to_the_content(busy: RunningGateway, browser: Any) -> None:

@@ -104,6 +104,7 @@ async def test_writes_are_committed_while_other_commits_are_under_way(opener: Op
     stores = here, there = await opener(), await opener()
     async with SlowCommit(here, REF), SlowCommit(there, OTHER):
         await asyncio.gather(*(stores[n % 2].connections.put(new(ref), now=NOW) for n, ref in enumerate(REFS)))
+        assert all([await here.connections.get(ref) for ref in REFS])
 
 
 async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:

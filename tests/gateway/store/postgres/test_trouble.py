@@ -84,7 +84,9 @@ async def test_a_store_can_be_closed_while_the_server_hangs(opener: Opener, post
     await store.changes.version()
     postgres_server.freeze()
     try:
-        await asyncio.wait_for(store.close(), PATIENCE_S)
+        closing = asyncio.create_task(store.close())
+        assert (await asyncio.wait([closing], timeout=PATIENCE_S))[0] == {closing}
+        closing.result()
     finally:
         postgres_server.thaw()
 
