@@ -223,7 +223,7 @@ def nested(levels: int) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize("levels", [65, 490, 900])
+@pytest.mark.parametrize("levels", [65, 490, 700])
 async def test_values_that_nest_too_deep_are_refused_and_named(
     running: RunningGateway, tracker: Tracker, levels: int
 ) -> None:
