@@ -366,6 +366,23 @@ async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: P
             assert body["error"]["data"]["code"] == code
 
 
+async def test_the_doors_of_a_capability_and_of_a_session_refuse_in_json_rpc_too(door: Agents) -> None:
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
+    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    mcp_client = {"Accept": "application/json, text/event-stream"}
+    named = {**mcp_client, "Authorization": f"Bearer {await door.key(*RULES)}"}
+    for path, headers, status, code in (
+        (f"/c/{made['data']['secret']}/mcp", {**mcp_client, "Origin": "https://attacker.example"}, 403, "forbidden"),
+        (f"/c/gw_cap_{'A' * 49}/mcp", mcp_client, 401, "unknown_account"),
+        ("/session/1/mcp", mcp_client, 401, "missing_auth_header"),
+        ("/session/999999/mcp", named, 404, "session_not_found"),
+    ):
+        got, body = await door.posted(message, headers, path)
+        assert (got, body["jsonrpc"], body["id"], body["error"]["code"]) == (status, "2.0", None, -32010), body
+        assert body["error"]["data"]["code"] == code
+
+
 async def test_a_client_of_a_providers_own_mcp_server_reads_a_refusal_as_well(door: Agents) -> None:
     key = await door.key("POST /base/v1/mcp with tools search_*")
     params = {"name": "delete_issue", "arguments": {}}
