@@ -10,6 +10,10 @@ LINE_BYTES: Final = 1024
 REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the chain uses
 TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+_TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_VALUE: Final = rb'(?:"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"|%b*+)' % _TOKEN
+# Extensions of a request's chunk have names; the chain's parser accepts an empty name only before a value.
+_REQUEST_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;(?:%b++(?:=%b)?|=%b))*+\r\n" % (_TOKEN, _VALUE, _VALUE))
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
 _SIZES: Final = {form % size: size for size in range(1, 256) for form in (b"%x", b"%X")}
 _SHORT: Final = 4  # length of a size line with a size of `_SIZES`, CR LF included
@@ -19,15 +23,15 @@ _AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
 class Chunks:
     """An incremental decoder. `rest`: None until the last chunk and the trailer were fed; then the bytes after them.
 
-    `of_request`: a trailer with a framing field raises Malformed,
-    since the next parser might obey it (RFC 9110 §6.5.1).
+    `of_request`: a chunk extension that is not RFC 9112 §7.1.1's raises Malformed, as in aiohttp's parser; so does a
+    trailer with a framing field, since the next parser might obey it (RFC 9110 §6.5.1).
     """
 
-    __slots__ = ("_held", "_left", "_line_bytes", "_of_request", "_stage", "_trailer_bytes", "rest")
+    __slots__ = ("_held", "_left", "_line_bytes", "_of_request", "_size", "_stage", "_trailer_bytes", "rest")
 
     def __init__(self, *, of_request: bool = False) -> None:
         self._of_request = of_request
-        self._line_bytes = REQUEST_LINE_BYTES if of_request else LINE_BYTES
+        self._line_bytes, self._size = (REQUEST_LINE_BYTES, _REQUEST_SIZE) if of_request else (LINE_BYTES, _SIZE)
         self.rest: bytes | None = None
         self._stage = _AT_SIZE
         self._left = 0
@@ -75,7 +79,7 @@ class Chunks:
 
     def _line(self, data: bytes, at: int, end: int) -> None:
         if self._stage == _AT_SIZE:
-            found = _SIZE.fullmatch(data, at, end)
+            found = self._size.fullmatch(data, at, end)
             if found is None:
                 raise Malformed("a chunk has no proper size")
             self._left = int(found[1], 16)
