@@ -173,6 +173,7 @@ class Parent:
         if self._admin is not None:
             self._admin.stopping = True
         if self._sockets is not None:
+            self._workers.send({"type": "stopping", "close_ends_listening": self._sockets.close_ends_listening()})
             self._sockets.close_to_clients()  # each worker accepts connections until it closes its own copy
         self._workers.signal(signal.SIGTERM)
         while self._workers.living:

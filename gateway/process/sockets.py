@@ -1,11 +1,13 @@
 """Listening sockets: opened here, or passed by the process that started us (systemd's socket activation,
 for example)."""
 
+import ctypes
 import errno
 import os
 import socket
+import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import StartRefused
@@ -14,6 +16,19 @@ BACKLOG: Final = 2048
 FIRST_FD: Final = 3  # sd_listen_fds(3)
 ADMIN: Final = "admin"  # name of server.admin_port's descriptor in LISTEN_FDNAMES
 CONSOLE: Final = "console"  # name of console.port's descriptor
+
+_SO_ATTACH_FILTER: Final = 26  # Linux, socket(7)
+# A classic BPF program (struct sock_filter: code, jump if true, jump if false, operand) that sees the TCP header.
+_DROP_SYN: Final = b"".join(
+    struct.pack("HBBI", *instruction)
+    for instruction in (
+        (0x30, 0, 0, 13),  # load the byte with the flags
+        (0x54, 0, 0, 0x12),  # keep SYN and ACK
+        (0x15, 0, 1, 0x02),  # SYN alone?
+        (0x06, 0, 0, 0),  # drop the packet
+        (0x06, 0, 0, 0x40000),  # let the packet pass
+    )
+)
 
 
 class PortInUse(StartRefused):
@@ -43,6 +58,10 @@ class Listening(NamedTuple):
     public: socket.socket
     admin: socket.socket | None
     console: socket.socket | None
+
+    def close_ends_listening(self) -> list[bool]:
+        """Return, for the public and the console's socket (if configured), whether nobody else keeps it open."""
+        return [not isinstance(sock, PassedSocket) for sock in (self.public, self.console) if sock is not None]
 
     def close_to_clients(self) -> None:
         """Close the public and the console's socket; the admin port stays open."""
@@ -111,10 +130,26 @@ def listen(host: str, port: int, key: str) -> socket.socket:
     return sock
 
 
-def _socket(descriptor: int) -> socket.socket:
+def ignore_new_connections(listener: socket.socket) -> None:
+    """Let the kernel ignore further attempts to connect to this listening socket, on Linux; elsewhere do nothing.
+
+    Connections whose handshake has begun are still completed and wait to be accepted. A client whose attempt is ignored
+    repeats it after a second (RFC 6298 §2.1), and is refused if the socket is closed by then.
+    """
+    program = ctypes.create_string_buffer(_DROP_SYN, len(_DROP_SYN))
+    option = struct.pack("HP", len(_DROP_SYN) // 8, ctypes.addressof(program))
+    with suppress(OSError):  # a kernel without socket filters
+        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, option)
+
+
+class PassedSocket(socket.socket):
+    """A listening socket that a supervisor passed in and keeps open."""
+
+
+def _socket(descriptor: int) -> PassedSocket:
     refused = f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"
     try:
-        sock = socket.socket(fileno=descriptor)
+        sock = PassedSocket(fileno=descriptor)
     except OSError as fault:
         raise StartRefused(f"{refused}: {fault.strerror}.") from fault
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) or sock.family == socket.AF_UNIX:

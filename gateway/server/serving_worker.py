@@ -32,7 +32,7 @@ from gateway.observe.metrics import Board
 from gateway.process.admin import process_samples
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now
-from gateway.process.sockets import BACKLOG
+from gateway.process.sockets import BACKLOG, ignore_new_connections
 from gateway.refresh.through_parent import ParentLink
 from gateway.runtime import RUNTIME
 from gateway.secret import Secret
@@ -65,8 +65,9 @@ class BatchSite(web.BaseSite):
         assert made is not None, "the runner is set up"
         self._make_protocol = made
         self._listener = listener
-        self._opening = set[asyncio.Task[object]]()
+        self._opening_tasks = set[asyncio.Task[object]]()
         self._resumption: asyncio.TimerHandle | None = None
+        self.close_ends_listening = False
 
     @property
     def name(self) -> str:
@@ -81,15 +82,18 @@ class BatchSite(web.BaseSite):
         """Accept the waiting connections and close the listening socket. On return each of them has its protocol.
 
         When the last copy of a listening socket is closed, the kernel resets the connections that still wait, even if
-        a request has arrived on them. So nothing may come between the last `accept` and the close.
+        a request has arrived on them. `close_ends_listening`: nobody else keeps the socket open, so no connection may
+        be made between the last `accept` and the close.
         """
         if self._resumption is not None:
             self._resumption.cancel()
         asyncio.get_running_loop().remove_reader(self._listener)
+        if self.close_ends_listening:
+            ignore_new_connections(self._listener)
         with suppress(OSError):
             self._accept_waiting(BACKLOG)
         self._listener.close()
-        await asyncio.gather(*self._opening, return_exceptions=True)
+        await asyncio.gather(*self._opening_tasks, return_exceptions=True)
         await super().stop()
 
     def _resume(self) -> None:
@@ -116,12 +120,12 @@ class BatchSite(web.BaseSite):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             client.setblocking(False)
-            opening = loop.create_task(_opened(loop, self._make_protocol, client), name="accept")
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+            opening = loop.create_task(_open_client(loop, self._make_protocol, client), name="accept")
+            self._opening_tasks.add(opening)
+            opening.add_done_callback(self._opening_tasks.discard)
 
 
-async def _opened(loop: asyncio.AbstractEventLoop, make_protocol: web.Server, client: socket.socket) -> None:
+async def _open_client(loop: asyncio.AbstractEventLoop, make_protocol: web.Server, client: socket.socket) -> None:
     try:
         await loop.connect_accepted_socket(make_protocol, client)
     except OSError:  # the client has gone
@@ -186,7 +190,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     except (EOFError, OSError):
         return 0  # the parent has ended
     if "refused" in given:
-        raise StartRefused((given["in_use"] and _already_runs(config)) or given["refused"])
+        raise StartRefused((given["in_use"] and _refusal_if_running(config)) or given["refused"])
     public, *others = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for listener in listeners:
         listener.setblocking(False)
@@ -202,7 +206,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         return running.run(worker.run(sock))
 
 
-def _already_runs(config: Config) -> str | None:
+def _refusal_if_running(config: Config) -> str | None:
     """Return the refusal if this gateway already listens on server.port: it has one of our encryption keys."""
     import http.client  # imported here: a gateway that serves does not need it
 
@@ -233,13 +237,14 @@ class Worker:
         self._parent = ParentLink(self._channel.send)
         self._commands: asyncio.Queue[Message] = asyncio.Queue()
         self._reloading = False
+        self._close_ends_listening = [False for _ in listeners]
 
     async def run(self, sock: socket.socket) -> int:
         """Run until the stop; return the exit code."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_unhandled)
         for number in ENDING:
-            loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(number, self._begin_drain)
         server = self._app[SEATED].config.server
         drain_s, notice_s = server.drain_s, server.notice_s
         run = GatewayRunner(self._app, drain_s=drain_s)
@@ -270,12 +275,13 @@ class Worker:
             self._app[RUNTIME].serving = False
             run.start_draining(idle_s=notice_s)
             await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
-            for site in sites:
+            for site, close_ends_listening in zip(sites, self._close_ends_listening, strict=False):
+                site.close_ends_listening = close_ends_listening
                 await site.stop()
         log.info("stopped")
         return 0
 
-    def _end(self) -> None:
+    def _begin_drain(self) -> None:
         """Start the drain at the first signal. Ignore further signals; without a parent, a further one ends the
         process.
 
@@ -301,6 +307,8 @@ class Worker:
                 self._parent.exchanged(message)
             case "journal":
                 self._parent.journal_fault = message["fault"]
+            case "stopping":
+                self._close_ends_listening = message["close_ends_listening"]
             case "nothing_new":
                 if not self._reloading:
                     self._app[RUNTIME].store.missing_keys.reload_finished()
@@ -315,7 +323,7 @@ class Worker:
             self._reloading = True
             try:
                 if message["type"] == "reload":
-                    ok = await reload.reload(self._app, accept=partial(_hand_on, memory))
+                    ok = await reload.reload(self._app, accept=partial(_write_configuration, memory))
                 else:
                     ok = await reload.take_over(self._app, partial(read, memory))
             finally:
@@ -356,7 +364,7 @@ class Worker:
         metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
 
 
-def _hand_on(descriptor: int, ready: Checked) -> None:
+def _write_configuration(descriptor: int, ready: Checked) -> None:
     write(descriptor, ready.config, ready.catalog)
 
 

@@ -83,6 +83,16 @@ def test_admin_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, two:
         assert admin.getsockname() == other.getsockname() != public.getsockname()
 
 
+def test_a_socket_that_a_supervisor_keeps_open_goes_on_listening(
+    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
+) -> None:
+    """Its next gateway process gets the same socket, so this one must not make it ignore new connections."""
+    hand_over(monkeypatch, two[1], count="1")
+    with sockets.listening(server(console_port=0)) as found:
+        assert found.close_ends_listening() == [False, True]
+    os.close(two[1] + 1)
+
+
 def test_too_many_passed_sockets_are_refused(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
     _, first = two
     hand_over(monkeypatch, first, count="2")

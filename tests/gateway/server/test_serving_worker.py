@@ -7,6 +7,7 @@ import errno
 import os
 import select
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -89,6 +90,43 @@ async def test_requests_that_wait_to_be_accepted_at_the_stop_get_responses(liste
     await site.stop()
     listener.close()
     received = await asyncio.gather(*(asyncio.to_thread(begin, client) for client in waiting))
+    await runner.cleanup()
+    assert set(received) == {b"HTTP/1.1 200"}
+
+
+class ConnectedToLate(socket.socket):
+    """A socket to which `late` connects at the moment when no more connections wait."""
+
+    late: socket.socket
+
+    def accept(self) -> tuple[socket.socket, object]:
+        try:
+            return super().accept()
+        except BlockingIOError:
+            self.late.connect_ex(self.getsockname())
+            raise
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a socket filter of Linux")
+async def test_no_connection_is_made_between_the_last_accept_and_the_close(listener: socket.socket) -> None:
+    """The kernel would reset it, and a load balancer does not repeat a POST whose connection was reset."""
+    runner = await running()
+    waiting = clients(listener, 3)
+    with ConnectedToLate(fileno=os.dup(listener.fileno())) as closing, socket.socket() as late:
+        late.setblocking(False)
+        closing.setblocking(False)
+        closing.late = late
+        site = BatchSite(runner, closing)
+        await site.start()
+        site.close_ends_listening = False
+        await site.stop()
+        with pytest.raises(OSError, match="not connected"):
+            late.getpeername()
+    received = []
+    for client in waiting:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.settimeout(PATIENCE_S)
+        received.append(await asyncio.to_thread(begin, client))
     await runner.cleanup()
     assert set(received) == {b"HTTP/1.1 200"}
 
