@@ -108,7 +108,7 @@ def generation_of(request: web.Request) -> Generation:
     the fast path used, if the request started there."""
     found = request.get(_GENERATION)
     if found is None:
-        handed = getattr(request.protocol, "handed", None)
-        found = request.app[RUNTIME].current.generation if handed is None else handed.generation
+        handover = getattr(request.protocol, "handover", None)
+        found = request.app[RUNTIME].current.generation if handover is None else handover.generation
         request[_GENERATION] = found
     return found

@@ -24,7 +24,7 @@ from gateway.middleware.facts import (
     TOOL,
     TRACE,
     UPSTREAM,
-    handed,
+    handover_of,
     trace_id_of,
 )
 from gateway.middleware.response_shape import MARK, error_shape
@@ -71,7 +71,7 @@ def _begin_trace(request: web.Request, timing: Timing) -> None:
     tracing = request.app[RUNTIME].tracing
     trace = None
     if tracing is not None:
-        started = handed(request)
+        started = handover_of(request)
         trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if started is None else started.trace
     current_trace.set(trace)  # all requests of a connection share one context
     if trace is not None:

@@ -56,6 +56,6 @@ def trace_id_of(request: web.BaseRequest) -> str | None:
     return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
 
 
-def handed(request: web.BaseRequest) -> Counted | None:
+def handover_of(request: web.BaseRequest) -> Counted | None:
     """Return the state that the fast path hands over with a request it has begun; None for other requests."""
-    return cast("Counted | None", getattr(request.protocol, "handed", None))
+    return cast("Counted | None", getattr(request.protocol, "handover", None))

@@ -28,7 +28,7 @@ from gateway.middleware.facts import (
     RULE,
     TOOL,
     UPSTREAM,
-    handed,
+    handover_of,
 )
 from gateway.middleware.request_message import read_within
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -94,7 +94,7 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
     """
     caller = request.get(CALLER)  # None: a connect session
     access = caller.access if caller is not None else None
-    before = handed(request)
+    before = handover_of(request)
     if before is not None:
         counted = before.pace
     else:
@@ -143,7 +143,7 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
             rule = await _by_body(request, caller, request[UPSTREAM])
         if rule:
             request[RULE] = rule
-        if caller.access.meter is not None and not request[ASKED].dry_run and handed(request) is None:
+        if caller.access.meter is not None and not request[ASKED].dry_run and handover_of(request) is None:
             await caller.access.meter.spend()
     return await handler(request)
 

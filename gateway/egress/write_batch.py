@@ -25,22 +25,22 @@ class WriteBatch:
         self._due: list[Callable[[], None]] = []
         self.in_flight = 0
 
-    def add(self, depart: Callable[[], None]) -> None:
-        """Call `depart` at the end of this iteration; immediately if no other request is in flight to share the
+    def add(self, send: Callable[[], None]) -> None:
+        """Call `send` at the end of this iteration; immediately if no other request is in flight to share the
         batch."""
         if self.in_flight < 2:
-            depart()
+            send()
             return
         if not self._due:
             asyncio.get_running_loop().call_soon(self._all)
-        self._due.append(depart)
+        self._due.append(send)
         if len(self._due) >= MOST:
             self._all()
 
     def _all(self) -> None:
         due, self._due = self._due, []
-        for depart in due:
+        for send in due:
             try:
-                depart()
+                send()
             except Exception:
                 log.exception("request_write_failed")  # the other connections must still send their messages

@@ -41,13 +41,13 @@ class Writer:
 
     async def ready(self) -> bool:
         """Ensure that a writable file exists; return whether it does."""
-        return await self._room(0) is not None
+        return await self._segment_with_room(0) is not None
 
     async def begin(self, entry: Entry, step: int) -> Segment | None:
         """Record that this call begins, and reserve space for its reply. Returns the file with the record; None if
         nothing can be recorded."""
         head = entry.head(step)
-        segment = await self._room(len(head) + RESERVED_BYTES)
+        segment = await self._segment_with_room(len(head) + RESERVED_BYTES)
         if segment is None:
             return None
         try:
@@ -66,7 +66,7 @@ class Writer:
         """
         payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
         first.reserved -= RESERVED_BYTES
-        segment = first if first.fits(len(payload)) else await self._room(len(payload))
+        segment = first if first.fits(len(payload)) else await self._segment_with_room(len(payload))
         if segment is None:
             return False
         try:
@@ -110,7 +110,7 @@ class Writer:
             segment.close(remove=not segment.open)
         self._active, self._full = None, set()
 
-    async def _room(self, size: int) -> Segment | None:
+    async def _segment_with_room(self, size: int) -> Segment | None:
         """Return a file with space for `size` bytes; a new one if the current one is full or was removed."""
         if self._fits(size):
             return self._active

@@ -54,28 +54,28 @@ class CallerEnd(asyncio.Transport):
 
 
 class CallerProtocol:
-    """Replaces the server's protocol for an in-process call. `handed`: see `take_handed`."""
+    """Replaces the server's protocol for an in-process call. `handover`: see `take_handover`."""
 
     ssl_context = None
     peername = None
     sockname = None
 
-    def __init__(self, outer: AgentMessage, handed: FastPathHandover | None) -> None:
+    def __init__(self, outer: AgentMessage, handover: FastPathHandover | None) -> None:
         self._outer = outer
         self.transport = CallerEnd(outer)
-        self.handed = handed
+        self.handover = handover
 
-    def take_handed(self) -> FastPathHandover | None:
+    def take_handover(self) -> FastPathHandover | None:
         """Return the state that the fast path handed over, and forget it: only the first attempt of that request uses
         it."""
-        handed, self.handed = self.handed, None
-        return handed
+        handover, self.handover = self.handover, None
+        return handover
 
     def discard_handed(self) -> None:
         """Close a response that was handed over and not used, because the chain ended before its first attempt."""
-        handed = self.take_handed()
-        if handed is not None:
-            handed.discard()
+        handover = self.take_handover()
+        if handover is not None:
+            handover.discard()
 
     @property
     def stopped(self) -> bool:

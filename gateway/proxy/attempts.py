@@ -262,25 +262,25 @@ class Attempts:
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
         """Return the outcome of the first attempt, if the fast path made it, and take over its times; else None."""
-        take = getattr(self._request.protocol, "take_handed", None)
-        handed: FastPathHandover | None = take() if take is not None and self.count == 0 else None
-        if handed is None:
+        take = getattr(self._request.protocol, "take_handover", None)
+        handover: FastPathHandover | None = take() if take is not None and self.count == 0 else None
+        if handover is None:
             return None
-        self._timing.began -= handed.spent_s
-        self._timing.upstream_s += handed.spent_s
-        self._watch.began_earlier(handed.spent_s)
-        if not handed.kept:
+        self._timing.began -= handover.spent_s
+        self._timing.upstream_s += handover.spent_s
+        self._watch.began_earlier(handover.spent_s)
+        if not handover.kept:
             self._upload.kept = False
-            self._request.content.total_bytes = handed.received
-        self._upload.waiting = handed.by_caller
-        moved = handed.opened.base != self._request[CONNECTION].base  # the base URL was changed meanwhile
-        if moved and self._may_repeat(sent=getattr(handed.outcome, "sent", True)):
-            close = getattr(handed.outcome, "close", None)
+            self._request.content.total_bytes = handover.received
+        self._upload.waiting = handover.by_caller
+        moved = handover.opened.base != self._request[CONNECTION].base  # the base URL was changed meanwhile
+        if moved and self._may_repeat(sent=getattr(handover.outcome, "sent", True)):
+            close = getattr(handover.outcome, "close", None)
             if close is not None:
                 close()
             return None  # send the request to the new URL
-        self._sent_with = handed.opened
-        return handed.outcome
+        self._sent_with = handover.opened
+        return handover.outcome
 
     async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
         """Return whether to send the request again after this fault; wait first if so."""

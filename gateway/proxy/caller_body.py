@@ -63,7 +63,7 @@ class CallerBody:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
             return Body(self._pieces(), 0) if declared else None
         length = self._length if self._length is not None else None if self.inflated else request.content_length
-        return Body(self._pieces(), length, self._whole())
+        return Body(self._pieces(), length, self._whole_if_kept())
 
     async def read_whole(self, limit_bytes: int) -> bytes | None:
         """Read the whole body and return it; None if it exceeds `limit_bytes`. Call it before any of it is sent."""
@@ -83,7 +83,7 @@ class CallerBody:
         self._kept_pieces = [body] if body else []
         self._length = len(body)
 
-    def _whole(self) -> bytes | None:
+    def _whole_if_kept(self) -> bytes | None:
         """Return the whole body if all of it has arrived and is kept, else None."""
         content = self._request.content
         held_up = self._turn is not None and self._turn.locked()
@@ -172,11 +172,11 @@ def arrives_inflated(request: web.Request) -> bool:
     if server is None:
         return False
     if server not in _inflating:
-        _inflating[server] = _inflates(server)
+        _inflating[server] = _is_inflating(server)
     return _inflating[server]
 
 
-def _inflates(server: Any) -> bool:
+def _is_inflating(server: Any) -> bool:
     coded = zlib.compress(b"probe", wbits=31)
     head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
     messages, _, _ = server()._parser.feed_data(head.encode() + coded)

@@ -26,7 +26,7 @@ from gateway.proxy.passed_response import (
     ResponseBody,
     body_of,
     response_of,
-    switched,
+    switching_response,
     with_gateway_fields,
 )
 from gateway.proxy.posted_list import posted_list
@@ -66,7 +66,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             watch.limit_s = timeouts.idle_s
             await _record_refused_scopes(request, exchange, watch, at_own_api=attempts.at_own_api)
             if upgrade is not None and exchange.status == 101:
-                response = with_gateway_fields(switched(request, exchange, upgrade), request, attempts.count)
+                response = with_gateway_fields(switching_response(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, response, request, watch)
                 return response
             if PAGING in request and 200 <= exchange.status < 300:

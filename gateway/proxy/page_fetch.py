@@ -125,7 +125,7 @@ class PageReader:
             if exchange is None:
                 exchange = await self._request_page()
             try:
-                content = await self._content(exchange)
+                content = await self._read_body(exchange)
                 break
             except (EgressError, ExchangeTimeout):
                 broken += 1
@@ -157,7 +157,7 @@ class PageReader:
         finally:
             exchange.close()
 
-    async def _content(self, exchange: ProviderExchange) -> bytearray:
+    async def _read_body(self, exchange: ProviderExchange) -> bytearray:
         """Return the whole body, decoded. Raises UpstreamFailed if it is too large or its coding is not supported."""
         try:
             return await self._read(exchange, PAGE_BYTES)

@@ -190,7 +190,7 @@ def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bo
     return response
 
 
-def switched(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedResponse:
+def switching_response(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedResponse:
     """Return the 101 for the caller. Raises MalformedResponse."""
     if [value.strip().lower() for value in values(exchange.headers, "upgrade")] != [protocol]:
         raise MalformedResponse(f"it switches to another protocol than {protocol}")

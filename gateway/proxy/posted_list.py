@@ -52,16 +52,16 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
     try:
         paging = request[PAGING] = replace(paging, ways=check_list_body(body, kind, coding, paging.ways))
     except ValueError as fault:
-        raise _bad(PAGINATE, str(fault)) from fault
+        raise _invalid_header(PAGINATE, str(fault)) from fault
     listed = PostedList(body, first_body(body, paging.ways, paging.limit))
     start = paging.start
     if start is not None and start.body_digest != listed.digest:
-        raise _bad(PAGINATE_FROM, "belongs to another request; send the body of the first request")
+        raise _invalid_header(PAGINATE_FROM, "belongs to another request; send the body of the first request")
     upload.replace(listed.now if start is None else listed.at(start))
     return listed
 
 
-def _bad(header: str, fault: str) -> InvalidRequest:
+def _invalid_header(header: str, fault: str) -> InvalidRequest:
     message = f"{header} {fault}."
     return InvalidRequest("invalid_headers", message, errors=[Issue("invalid_format", message, (header.lower(),))])
 

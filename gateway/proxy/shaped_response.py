@@ -61,7 +61,7 @@ async def shaped_response(
 
     wish, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
-        raise _unfit(f"is a stream ({kind}), which has no end to wait for", "stream")
+        raise _cannot_shape(f"is a stream ({kind}), which has no end to wait for", "stream")
     held = HeldResponse(request, watch)
     try:
         whole = await held.read(body)
@@ -73,13 +73,13 @@ async def shaped_response(
         else:
             shaped = shaped_body(*arguments)
         if shaped.fault:
-            raise _unfit(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
+            raise _cannot_shape(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
         if shaped.unselected:
-            raise _unfit("is not JSON, so Gateway-Select cannot be used", "not_json")
+            raise _cannot_shape("is not JSON, so Gateway-Select cannot be used", "not_json")
         if not shaped.is_text and wish.select is None and len(whole) <= wish.max_bytes:
             content, as_it_is = whole, True
         elif not shaped.is_text:
-            raise _unfit(
+            raise _cannot_shape(
                 f"has {counted(len(whole), 'byte')} of {kind or 'an unknown type'}, which cannot be cut",
                 "too_large",
             )
@@ -106,7 +106,7 @@ async def filtered(request: web.Request, whole: bytes) -> bytes:
     return await off_loop(request[CALLER].share, filtered_json, *arguments)
 
 
-def _unfit(what: str, reason: str) -> UpstreamFailed:
+def _cannot_shape(what: str, reason: str) -> UpstreamFailed:
     payload: dict[str, Any] = {"reason": reason}
     return UpstreamFailed(
         "answer_not_shaped", f"The provider's response {what}. The request was sent.", payload=payload
@@ -130,7 +130,7 @@ class HeldResponse:
             for part in parts:
                 content += part
                 if len(content) > MOST_RESPONSE:
-                    raise _unfit(f"has more than {MOST_RESPONSE >> 20} MiB; request less of it", "too_large")
+                    raise _cannot_shape(f"has more than {MOST_RESPONSE >> 20} MiB; request less of it", "too_large")
             if len(content) > INLINE_BYTES and self._reserved is None:
                 await self._reserve()
             following = await body.next()

@@ -89,7 +89,7 @@ class ClientProtocol(RequestHandler):
     The first head is awaited from the connection's start, each later one from its first byte, and in a drain from the
     end of the response before it.
 
-    `handed`: see `take_handed`. `stopped`: the server has closed the connection because it stops and cannot wait
+    `handover`: see `take_handover`. `stopped`: the server has closed the connection because it stops and cannot wait
     longer.
     """
 
@@ -115,7 +115,7 @@ class ClientProtocol(RequestHandler):
         "_unread",
         "_unread_since",
         "_upload_paused",
-        "handed",
+        "handover",
         "head_since",
         "stopped",
     )
@@ -143,7 +143,7 @@ class ClientProtocol(RequestHandler):
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
         self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
-        self.handed: FastPathHandover | None = None  # state of a request that the chain takes over from the fast path
+        self.handover: FastPathHandover | None = None  # state of a request that the chain takes over from the fast path
         self._upload_paused = False  # reading is paused, because the provider takes no more bytes
         self._turned_away = False
         self._unread = 0  # bytes of responses that the client had not read at the last check
@@ -182,7 +182,7 @@ class ClientProtocol(RequestHandler):
             self._fast_exchange.caller_left(stopped=self.stopped)
             self._fast_exchange = None
         self._record_unbegun()
-        self._discard_handed()
+        self._discard_handover()
         if self._client_closed is not None and not self._client_closed.done():
             self._client_closed.set_result(None)
         super().connection_lost(exc)
@@ -288,7 +288,7 @@ class ClientProtocol(RequestHandler):
             started = fast_path.take(self, data) or fast_path.agent_door.take(self, data)
             if started is not None:
                 self._fast_exchange, self.head_since = started[0], 0.0
-                started[0].depart(started[1])
+                started[0].begin(started[1])
                 if started[2]:
                     self._hold(started[2])
                 return
@@ -367,16 +367,16 @@ class ClientProtocol(RequestHandler):
         self.send_queued()
         abort_connection(self.transport, reset=False)  # the framing shows that the response is incomplete
 
-    def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
+    def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
         """Let the chain continue with the fast path request; see `FastClient`."""
         self._fast_exchange = None
-        self.handed = handed
+        self.handover = handover
         if self._server.fast_path is not None:
             self._server.fast_path.handed_over += 1
         held, self._held = self._held, b""
         self._resume_held()  # first, because aiohttp may pause reading again while it handles the rest
         self.resume_upload()
-        if handed.kept:
+        if handover.kept:
             self._read(data + held)
         else:
             self._read(data)
@@ -407,22 +407,22 @@ class ClientProtocol(RequestHandler):
             stopped=lambda: self.stopped,
         )
 
-    def take_handed(self) -> FastPathHandover | None:
+    def take_handover(self) -> FastPathHandover | None:
         """Return the state that the fast path handed over, and forget it: only the first attempt of that request uses
         it."""
-        handed, self.handed = self.handed, None
-        return handed
+        handover, self.handover = self.handover, None
+        return handover
 
     def _record_unbegun(self) -> None:
         """Record a request that was handed over, if the caller disconnects before the chain has begun."""
         current = self._current_request
-        if self.handed is not None and (current is None or TIMING not in current):
-            self.handed.record_unbegun(stopped=self.stopped)
+        if self.handover is not None and (current is None or TIMING not in current):
+            self.handover.record_unbegun(stopped=self.stopped)
 
-    def _discard_handed(self) -> None:
-        handed = self.take_handed()
-        if handed is not None:
-            handed.discard()
+    def _discard_handover(self) -> None:
+        handover = self.take_handover()
+        if handover is not None:
+            handover.discard()
 
     def _hold(self, data: bytes) -> None:
         """Keep bytes that follow a fast path request until its response has been sent; pause reading beyond
@@ -466,7 +466,7 @@ class ClientProtocol(RequestHandler):
     def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
-        self._discard_handed()
+        self._discard_handover()
         if self._deaf or self._server.draining or not request.content.is_eof():
             return self._finish_last(request, resp, start_time)
         return super().finish_response(request, resp, start_time)
@@ -625,7 +625,7 @@ class ClientProtocol(RequestHandler):
         if new and isinstance(self._messages[-1][0], _ErrInfo) and not body.is_eof():
             self._messages.pop()
             self._break_body("malformed")
-        elif chunks is not None and chunks.excessive(piece, paused=self._reading_paused):
+        elif chunks is not None and chunks.is_excessive(piece, paused=self._reading_paused):
             self._break_body("chunk framing larger than its body")
         elif new:
             self._admit(new, piece)

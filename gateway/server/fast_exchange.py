@@ -53,8 +53,8 @@ class FastClient(Protocol):
     def response_broken(self) -> None:
         """Called when the response broke off: the caller must not take it for complete."""
 
-    def continue_in_chain(self, data: bytes, handed: FastPathHandover) -> None:
-        """Let the chain continue with the request. `data`: its bytes so far; only its head without `handed.kept`."""
+    def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
+        """Let the chain continue with the request. `data`: its bytes so far; only its head without `handover.kept`."""
 
     def pause_upload(self) -> None:
         """Send nothing more of the body for now."""
@@ -136,7 +136,7 @@ class FastExchange:
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
 
-    def depart(self, message: bytes) -> None:
+    def begin(self, message: bytes) -> None:
         """Send `message`: the bytes of the request that have arrived, in the form that the provider gets."""
         plan = self._plan
         method = plan.method
@@ -157,7 +157,7 @@ class FastExchange:
         return self._plan.waits_for_caller
 
     @property
-    def _kept(self) -> bool:
+    def _is_request_kept(self) -> bool:
         return self._kept_bytes <= KEPT_BYTES
 
     def feed_request(self, data: bytes) -> bytes:
@@ -188,7 +188,7 @@ class FastExchange:
         return behind
 
     def _keep(self, piece: bytes) -> None:
-        if not self._kept:
+        if not self._is_request_kept:
             return
         self._kept_bytes += len(piece)
         self._request.append(piece)
@@ -442,8 +442,8 @@ class FastExchange:
         if self._upload is not None:
             self._upload.leave()
             self._upload = None
-        kept = self._kept
-        handed = FastPathHandover(
+        kept = self._is_request_kept
+        handover = FastPathHandover(
             outcome,
             clock.monotonic() - plan.began,
             plan.opened,
@@ -455,7 +455,7 @@ class FastExchange:
             record_end=self._record_end,
             trace=plan.trace,
         )
-        self._client.continue_in_chain(b"".join(self._request) if kept else self._request[0], handed)
+        self._client.continue_in_chain(b"".join(self._request) if kept else self._request[0], handover)
 
     def _record_end(self, status: int, error: str) -> None:
         self._plan.record(status, error, 0, self._sent_at, self._head_at)

@@ -170,7 +170,7 @@ class FastMessage:
         self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
         self.last = False
 
-    def depart(self, body: bytes) -> None:
+    def begin(self, body: bytes) -> None:
         """Add `body` to the message's body; once it is complete, start the task that responds."""
         if body:
             self._received.append(body)
@@ -187,7 +187,7 @@ class FastMessage:
     def feed_request(self, data: bytes) -> bytes:
         """Add the next bytes to the body; return the bytes that follow the body."""
         mine, behind = data[: self._awaited], data[self._awaited :]
-        self.depart(mine)
+        self.begin(mine)
         return behind
 
     def pause(self) -> None:

@@ -94,11 +94,11 @@ class FastPath:
         self.handed_over = 0
 
     def take(self, client: FastClient, data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
-        """Return the exchange, the bytes to send first (`FastExchange.depart`), and the bytes that follow the request.
+        """Return the exchange, the bytes to send first (`FastExchange.begin`), and the bytes that follow the request.
 
         Return None if the chain must handle the request; nothing has happened then. `data`: from the request's start.
         """
-        head_in_data = _head_in(data)
+        head_in_data = _find_head(data)
         if head_in_data is None:
             return None
         found, lines, body_at = head_in_data
@@ -110,7 +110,7 @@ class FastPath:
             return None
         known = head.known
         caller = generation.keys.known(known.key_digest)
-        opened = self._opened(head, caller, began) if caller is not None else None
+        opened = self._opened_connection(head, caller, began) if caller is not None else None
         if caller is None or opened is None:
             return None
         if not known.remembered:  # only after its key was found valid: a client without a key must not fill the memory
@@ -118,7 +118,7 @@ class FastPath:
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
-        way = _target(found, head, caller, opened) if route is not None else None
+        way = _target_and_rule(found, head, caller, opened) if route is not None else None
         if route is None or way is None:
             return None
         target, rule = way
@@ -179,7 +179,7 @@ class FastPath:
         self.write_batch.in_flight += 1
         return connection
 
-    def _opened(self, head: ArrivedHead, caller: Caller, now: float) -> Opened | None:
+    def _opened_connection(self, head: ArrivedHead, caller: Caller, now: float) -> Opened | None:
         """Return the connection; None if it is not in memory, or cannot be used without waiting. `now`: monotonic s."""
         integration_id = head.known.lines.options.integration_id
         ref = ConnectionRef(caller.environment.name, integration_id, head.connection_id)
@@ -253,7 +253,7 @@ class FastPath:
             passed_head.forget()
 
 
-def _head_in(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
+def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
     """Return the request line's match, the header lines, and where the body begins; None: the chain must read it.
 
     Each header line begins with CRLF.
@@ -266,7 +266,9 @@ def _head_in(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
     return (found, data[lines_at - 2 : lines_end], lines_end + 4) if lines_end >= lines_at else None
 
 
-def _target(found: re.Match[bytes], head: ArrivedHead, caller: Caller, opened: Opened) -> tuple[str, str] | None:
+def _target_and_rule(
+    found: re.Match[bytes], head: ArrivedHead, caller: Caller, opened: Opened
+) -> tuple[str, str] | None:
     """Return the provider's path and query, and the rule that allows them.
 
     Return None if the path cannot be joined, or if the key may not send the request.

@@ -55,7 +55,7 @@ class InProcessClient:
     """The caller's end of an in-process exchange.
 
     `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `complete`: the
-    response is complete. `over`: the exchange has ended. `handed`: state from which the chain continues the request.
+    response is complete. `over`: the exchange has ended. `handover`: state from which the chain continues the request.
     `needs_room`: the exchange is paused until there is memory for more of the body.
     """
 
@@ -70,7 +70,7 @@ class InProcessClient:
         self.complete = False
         self.too_large = False
         self.over = False
-        self.handed: FastPathHandover | None = None
+        self.handover: FastPathHandover | None = None
         self.exchange: InProcessExchange | None = None
         self.needs_room = False
         self._has_room = False
@@ -117,8 +117,8 @@ class InProcessClient:
     def response_broken(self) -> None:
         self._end()
 
-    def continue_in_chain(self, _data: bytes, handed: FastPathHandover) -> None:
-        self.handed = handed
+    def continue_in_chain(self, _data: bytes, handover: FastPathHandover) -> None:
+        self.handover = handover
         self._end()
 
     def pause_upload(self) -> None:
@@ -164,7 +164,7 @@ async def call(
     exchange = started[0]
     assert isinstance(exchange, InProcessExchange)
     client.exchange = exchange
-    exchange.depart(started[1])
+    exchange.begin(started[1])
     try:
         while True:
             await client.wait_for_change()
@@ -179,15 +179,15 @@ async def call(
             else:
                 exchange.enforce_time_limits(clock.monotonic())
     except BaseException:  # the agent has disconnected
-        if client.handed is not None:  # the agent disconnected between the handover and the chain's start
-            client.handed.record_unbegun(stopped=stopped())
-            client.handed.discard()
+        if client.handover is not None:  # the agent disconnected between the handover and the chain's start
+            client.handover.record_unbegun(stopped=stopped())
+            client.handover.discard()
         raise
     finally:
         if not client.over:
             client.over = True
             exchange.caller_left(stopped=stopped())
-    if client.handed is not None:
+    if client.handover is not None:
         fast_path.handed_over += 1
-        return client.handed
+        return client.handover
     return client.response()

@@ -117,7 +117,7 @@ class KnownHead:
         """
         form = self._passing.get(replaced)
         if form is None:
-            form = _form(self.lines.passing, replaced, trace_varies=self._trace_varies)
+            form = _outgoing_form(self.lines.passing, replaced, trace_varies=self._trace_varies)
             if len(self._passing) >= FORMS:
                 self._passing.clear()
             self._passing[replaced] = form
@@ -141,7 +141,7 @@ class KnownHead:
         return lines
 
 
-def _form(passing: Passing, replaced: frozenset[str], *, trace_varies: bool) -> tuple[bytes, bytes | None]:
+def _outgoing_form(passing: Passing, replaced: frozenset[str], *, trace_varies: bool) -> tuple[bytes, bytes | None]:
     """Return the lines before and after the value of ``traceparent``; all of them and None if it does not vary or is
     replaced."""
     before, after = b"", None

@@ -176,7 +176,7 @@ class LineReader:
                 return None
             both = bound_to is not None and sent is not None
             if facts.minted or both or _repeats(block, token or key, 0 if token else 1):
-                passing = _by_fields(passing, sent, token)
+                passing = _decide_by_fields(passing, sent, token)
         except (GatewayError, ValueError):
             return None
         request_id = None if facts.request_id is None else loggable_id(facts.request_id)
@@ -309,7 +309,7 @@ def _repeats(block: bytes, secret: str, times: int) -> bool:
     return bool(secret) and block.count(secret.encode()) > times
 
 
-def _by_fields(passing: Passing, key: str | None, token: str) -> Passing:
+def _decide_by_fields(passing: Passing, key: str | None, token: str) -> Passing:
     """Return the lines to pass on, decided by all fields together, as the chain does. Raises InvalidRequest.
 
     `key`: value of Authorization, None if not sent. `token`: secret of a capability URL, else empty.

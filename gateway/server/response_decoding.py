@@ -71,12 +71,12 @@ class ResponseDecoding:
     def feed(self, piece: bytes) -> None:
         self._coded.append(piece)
         self._sink.held_bytes += len(piece)
-        self._go_on()
+        self._continue()
 
     def end(self) -> None:
         """Mark the coded body as complete."""
         self._ended, self._source = True, None  # the source may serve another request from now on
-        self._go_on()
+        self._continue()
 
     def stop(self) -> None:
         """Stop decoding, because the rest is not needed."""
@@ -89,7 +89,7 @@ class ResponseDecoding:
         if not (self._scheduled or self._over):
             self._schedule()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if not (self._scheduled or self.paused or self._over):
             self._step()
 

@@ -221,7 +221,7 @@ class GatewayRunner(web.AppRunner):
         for _ in range(ACCEPTING_TURNS):
             await asyncio.sleep(0)
         idle_until = loop.time() + self._idle_s
-        while busy := self._busy(server, idle_until):
+        while busy := self._close_idle(server, idle_until):
             if loop.time() >= until:
                 for connection in busy:
                     if isinstance(connection, ClientProtocol):
@@ -232,7 +232,7 @@ class GatewayRunner(web.AppRunner):
             await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))
 
     @staticmethod
-    def _busy(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
+    def _close_idle(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
         """Close the connections that are idle, and return the others, which are busy or may soon receive a request."""
         busy = []
         now = asyncio.get_running_loop().time()
@@ -250,13 +250,13 @@ class GatewayRunner(web.AppRunner):
 
     async def _make_server(self) -> Server:
         plain = await super()._make_server()
-        server = self._strict(plain, fast_path=self._fast_path)
+        server = self._gateway_server(plain, fast_path=self._fast_path)
         refuse_inflated(server)
         only_console = Server(console_alone(plain.request_handler), request_factory=plain.request_factory)
-        self._of_console = self._strict(only_console, fast_path=False)
+        self._of_console = self._gateway_server(only_console, fast_path=False)
         return server
 
-    def _strict(self, plain: Server, *, fast_path: bool) -> GatewayServer:
+    def _gateway_server(self, plain: Server, *, fast_path: bool) -> GatewayServer:
         return GatewayServer(
             plain,
             self.app,

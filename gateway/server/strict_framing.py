@@ -31,7 +31,7 @@ class ChunkWatch:
         self._delivered = 0
         self._quiet_since = 0
 
-    def excessive(self, piece: bytes, *, paused: bool) -> bool:
+    def is_excessive(self, piece: bytes, *, paused: bool) -> bool:
         """Count `piece`; return whether the framing is too large for the body so far.
 
         `paused`: the parser holds bytes back, so nothing can be compared now.
@@ -157,14 +157,14 @@ class RequestBody:
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the bytes to send for `data`, framed, and the bytes of `data` after the body. Raises Malformed."""
         if self._chunks is not None:
-            return self._unchunked(self._chunks, data)
+            return self._feed_chunks(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]
         self._left -= len(piece)
         self.received += len(piece)
         self.ended = not self._left
         return piece, data[len(piece) :]
 
-    def _unchunked(self, chunks: Chunks, data: bytes) -> tuple[bytes, bytes]:
+    def _feed_chunks(self, chunks: Chunks, data: bytes) -> tuple[bytes, bytes]:
         piece = chunks.feed(data)
         self._raw_bytes += len(data) - len(chunks.rest or b"")
         self.received += len(piece)

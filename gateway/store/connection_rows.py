@@ -135,7 +135,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
         conditions.append(literal_column(IN_TROUBLE.text))
     if wanted.search:
         conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
-    conditions += [table.id.in_(_tagged(key.lower(), value)) for key, value in wanted.tags.items()]
+    conditions += [table.id.in_(_connections_with_tag(key.lower(), value)) for key, value in wanted.tags.items()]
     for limits in wanted.within:
         conditions += _reached(limits)
     return conditions
@@ -155,10 +155,10 @@ def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
             )
         )
     for key, value in limits.tags.items():
-        yield table.id.in_(_tagged(key.lower(), value))
+        yield table.id.in_(_connections_with_tag(key.lower(), value))
 
 
-def _tagged(key: str, value: str) -> Select[Any]:
+def _connections_with_tag(key: str, value: str) -> Select[Any]:
     tags = connection_tags.c
     return select(tags.connection).where(tags.key == key, tags.value == value)
 

@@ -50,7 +50,7 @@ from gateway.vault import Damaged, UnknownKey
 DATES = ("created_at", "granted_at", "last_refreshed_at", "last_fetched_at")
 
 
-async def give_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *, now: datetime) -> None:
+async def write_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *, now: datetime) -> None:
     """Write the past of a moved connection, in the caller's transaction and after its row. Its history begins with the
     move."""
     state = past.state or State.ACTIVE
@@ -194,7 +194,7 @@ class ConnectionStore:
                 return None
             while not await self._fill_row(db, new, now, reported=False):
                 created = await self._claim_row(db, new, now)
-            await give_past(db, (await stored(db, new.ref)).id, past, now=now)
+            await write_past(db, (await stored(db, new.ref)).id, past, now=now)
             written = await stored(db, new.ref)
             await self._note(db, replace(entry, detail=_audit_detail(new, created=created)), written)
             await record_change(db, new.ref, now)

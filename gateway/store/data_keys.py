@@ -18,7 +18,7 @@ from gateway.errors import CredentialUnreadable
 from gateway.pauses import Pauses
 from gateway.records.connection import Sealed
 from gateway.store.database_faults import unavailable
-from gateway.store.preflight_checks import judge_keys
+from gateway.store.preflight_checks import check_keys
 from gateway.store.tables import data_keys, environments
 from gateway.store.transactions import Fence, FenceFailed, MissingMasterKey, Transactions, insert_if_absent
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
@@ -227,7 +227,7 @@ class DataKeys:
         """Use other master keys from now on. Raises StoreRefused, and changes nothing, if they do not open every data
         key."""
         async with self._transactions.read() as db:
-            judge_keys("The database", await db.run_sync(stored_keys), keyring)
+            check_keys("The database", await db.run_sync(stored_keys), keyring)
         self.keyring = keyring
 
     async def ensure(self, names: Sequence[str]) -> None:

@@ -100,7 +100,7 @@ class DeliveryStore:
             ids = list((await db.execute(free.with_for_update(skip_locked=True, of=deliveries))).scalars())
             if not ids:
                 return []
-            claimed = update(deliveries).where(table.id.in_(ids), _unleased(now)).values(lease)
+            claimed = update(deliveries).where(table.id.in_(ids), _is_unleased(now)).values(lease)
             got = [row.id for row in await db.execute(claimed.returning(table.id))]
             wanted = select(*COLUMNS).select_from(JOINED).where(table.id.in_(got)).order_by(table.id)
             return [delivery_of(row) for row in await db.execute(wanted)]
@@ -182,10 +182,10 @@ def sealed_at(environment: str, uid: str) -> dict[str, Any]:
 
 
 def _free(now: datetime) -> ColumnElement[bool]:
-    return and_(deliveries.c.due_at <= now, _unleased(now), _HEAD)
+    return and_(deliveries.c.due_at <= now, _is_unleased(now), _HEAD)
 
 
-def _unleased(now: datetime) -> ColumnElement[bool]:
+def _is_unleased(now: datetime) -> ColumnElement[bool]:
     return or_(deliveries.c.lease_until.is_(None), deliveries.c.lease_until <= now)
 
 
@@ -252,7 +252,9 @@ class EventLog:
     async def prune(self, now: datetime) -> None:
         """Remove old deliveries that are finished, and events and webhook digests that are no longer needed."""
         table = deliveries.c
-        over = or_(_ended(DeliveryState.DELIVERED, now - DELIVERED_KEPT), _ended(DeliveryState.DEAD, now - DEAD_KEPT))
+        over = or_(
+            _has_ended(DeliveryState.DELIVERED, now - DELIVERED_KEPT), _has_ended(DeliveryState.DEAD, now - DEAD_KEPT)
+        )
         without_deliveries = ~exists().where(table.outbox == outbox.c.id)
 
         async def write(db: AsyncConnection) -> None:
@@ -277,5 +279,5 @@ def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _ended(state: DeliveryState, before: datetime) -> ColumnElement[bool]:
+def _has_ended(state: DeliveryState, before: datetime) -> ColumnElement[bool]:
     return (deliveries.c.state == state.value) & (deliveries.c.ended_at < before)

@@ -127,10 +127,12 @@ class ExpiringStore:
         done: list[Connection] = []
         for begin in range(0, len(rows), AT_ONCE):
             some = rows[begin : begin + AT_ONCE]
-            done += await self._transactions.write(partial(self._end, rows=some, failure=failure))
+            done += await self._transactions.write(partial(self._end_some, rows=some, failure=failure))
         return done
 
-    async def _end(self, db: AsyncConnection, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
+    async def _end_some(
+        self, db: AsyncConnection, rows: Sequence[Connection], failure: RefreshFailure
+    ) -> list[Connection]:
         table, now = connections.c, failure.at
         free = or_(table.lease_until.is_(None), table.lease_until <= now)
         done: list[Connection] = []
@@ -168,21 +170,23 @@ class KeepAliveStore:
     async def due(self, provider: str, now: datetime, *, limit: int) -> list[Connection]:
         """Return the connections that are due, the longest due first."""
         table = connections.c
-        wanted = _of(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
+        wanted = _of_provider(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
         return await self._found(wanted.limit(limit))
 
     async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
         """Return connections without a due time: they have nothing to keep alive, or are older than the entry's
         limit."""
         table = connections.c
-        wanted = _of(provider, table.keep_alive_at.is_(None), table.id > after_id)
+        wanted = _of_provider(provider, table.keep_alive_at.is_(None), table.id > after_id)
         return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
         """Return connections that are due after `latest`: their time was computed from an older entry with a longer
         limit."""
         table = connections.c
-        return await self._found(_of(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit))
+        return await self._found(
+            _of_provider(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit)
+        )
 
     async def plan(self, planned: Sequence[tuple[Connection, Lifespan]]) -> None:
         """Store these due times, except for connections whose credential has changed."""
@@ -204,5 +208,5 @@ class KeepAliveStore:
         return found
 
 
-def _of(provider: str, *conditions: ColumnElement[bool]) -> Select[Any]:
+def _of_provider(provider: str, *conditions: ColumnElement[bool]) -> Select[Any]:
     return select(connections).where(connections.c.provider == provider, *conditions)

@@ -69,7 +69,7 @@ class EditStore:
             if wanted.tags is not None:
                 columns["tags"] = {key.lower(): value for key, value in wanted.tags.items()}
                 await index_tags(db, row_id, wanted.tags)
-            written = await _written(db, ref, columns, now)
+            written = await _write_columns(db, ref, columns, now)
             now_of = written.end_user.id if written.end_user else None
             if fields:
                 await self._trail.record(db, entry, end_user_id=now_of)
@@ -103,7 +103,8 @@ class EditStore:
                 if not fits(new[ref]):
                     raise MetadataUnfit(ref, new[ref])
             return [
-                await _written(db, ref, {"metadata": dict(one), "updated_at": now}, now) for ref, one in new.items()
+                await _write_columns(db, ref, {"metadata": dict(one), "updated_at": now}, now)
+                for ref, one in new.items()
             ]
 
         return await self._transactions.write(write)
@@ -120,7 +121,9 @@ async def _lock_row(db: AsyncConnection, ref: ConnectionRef) -> Any:
     return row
 
 
-async def _written(db: AsyncConnection, ref: ConnectionRef, columns: Mapping[str, Any], now: datetime) -> Connection:
+async def _write_columns(
+    db: AsyncConnection, ref: ConnectionRef, columns: Mapping[str, Any], now: datetime
+) -> Connection:
     await db.execute(update(connections).where(at(ref)).values(columns))
     row = await stored(db, ref)
     await record_change(db, ref, now)

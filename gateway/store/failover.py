@@ -109,10 +109,10 @@ class Failover:
         """Adopt the present timeline: at the start, and after this process has written its newer tokens back."""
         timeline = self._watch.timeline
         if timeline is not None:
-            known = await self._known()
+            known = await self._read_timelines()
             if timeline not in known:
                 await self._add(timeline)
-                known = await self._known()
+                known = await self._read_timelines()
             if self.timeline is None:
                 self.sql = self._watch.timeline_sql
             since, first = known[timeline], min(known.values())
@@ -127,7 +127,7 @@ class Failover:
         """Confirm to other processes that this process has written back all its tokens and claims."""
         self._confirmed = self.timeline
         if self._joined:
-            await self._beat()
+            await self._write_heartbeat()
         if self._begun:
             self._until = clock.monotonic() + decision.LEAST_S
         self._begun = False
@@ -137,7 +137,7 @@ class Failover:
         if self.sql is not None:
             self._joined = True
             self._confirmed = None if self.ever else self.timeline
-            await self._beat()
+            await self._write_heartbeat()
 
     async def stay(self) -> None:
         """Write the heartbeat of this process until it leaves."""
@@ -145,7 +145,7 @@ class Failover:
             self._noticed.clear()
             pause_s = BEAT_S
             try:
-                await self._beat()
+                await self._write_heartbeat()
                 if await self.reconciling():
                     pause_s = SOON_S
             except GatewayError:  # the change feed logs that the database is unavailable
@@ -172,7 +172,7 @@ class Failover:
 
     async def times(self) -> Sequence[datetime]:
         """Return when each failover was first noticed, oldest first."""
-        return sorted((await self._known()).values())[1:]
+        return sorted((await self._read_timelines()).values())[1:]
 
     async def _ask(self, since: datetime) -> None:
         """End the wait if all living processes have confirmed; otherwise log which processes it waits for."""
@@ -201,7 +201,7 @@ class Failover:
         else:
             log.info("failover_reconciled", after_s=after_s, silent=sorted(unconfirmed))
 
-    async def _known(self) -> dict[str, datetime]:
+    async def _read_timelines(self) -> dict[str, datetime]:
         async with self._transactions.read() as db:
             return {row.timeline: row.since for row in (await db.execute(KNOWN)).all()}
 
@@ -212,7 +212,7 @@ class Failover:
 
         await self._transactions.write(write)
 
-    async def _beat(self) -> None:
+    async def _write_heartbeat(self) -> None:
         async def write(db: AsyncConnection) -> None:
             row: dict[str, Any] = {"beat_at": clock.now(), "timeline": self._confirmed}
             ours = update(processes).where(processes.c.process == self._process)

@@ -162,7 +162,7 @@ class RefreshJournal:
             return []
         overdue: set[str] = set()
         dead, living = await asyncio.to_thread(self._files)
-        useless, settled = await self._useless(dead, current, holding)
+        useless, settled = await self._find_unneeded(dead, current, holding)
         over = [attempt for path in living async for attempt in self._overdue_attempts(path, current, overdue)]
         if (useless or over) and (unchanged is None or await unchanged()):
             for path in useless:
@@ -175,7 +175,7 @@ class RefreshJournal:
         self._seen = {name: since for name, since in self._seen.items() if name in overdue}
         return settled
 
-    async def _useless(
+    async def _find_unneeded(
         self, dead: list[Path], current: Current, holding: Container[str]
     ) -> tuple[list[Path], list[Connection]]:
         """Return the files of dead processes that are not needed, and the connections with replies in the other
@@ -218,7 +218,7 @@ class RefreshJournal:
         return [path for path in markers(self.folder) if is_dead(path)]
 
     async def _credential(self, row: Connection, sealed: bytes) -> Credential | None:
-        value = await self._opened(row, CREDENTIAL, sealed)
+        value = await self._decrypt_or_none(row, CREDENTIAL, sealed)
         if value is None:
             return None
         ends = value["expires_at"]
@@ -227,12 +227,12 @@ class RefreshJournal:
     async def _reply(self, row: Connection, record: OpenRecord) -> Recorded | None:
         """Return the recorded reply; None if there is none yet, or it is unreadable."""
         try:
-            key = await self._opened(row, KEY, bytes.fromhex(record.about["key"])) if record.sealed else None
+            key = await self._decrypt_or_none(row, KEY, bytes.fromhex(record.about["key"])) if record.sealed else None
         except ValueError:  # damaged
             return None
         return None if key is None else open_reply(bytes.fromhex(key["key"]), record.about, record.sealed)
 
-    async def _opened(self, row: Connection, column: str, ciphertext: bytes) -> dict[str, Any] | None:
+    async def _decrypt_or_none(self, row: Connection, column: str, ciphertext: bytes) -> dict[str, Any] | None:
         sealed = Sealed(ciphertext, row.ref.environment, **place_of(row, column))
         try:
             await self._keys.learn(sealed)

@@ -38,10 +38,10 @@ class KeyStore:
         self._trail = trail
 
     async def get(self, digest: str) -> MintedKey | None:
-        return await self._one(keys.c.digest == digest)
+        return await self._find_one(keys.c.digest == digest)
 
     async def find(self, environment: str, key_id: int) -> MintedKey | None:
-        return await self._one(keys.c.environment == environment, keys.c.id == key_id)
+        return await self._find_one(keys.c.environment == environment, keys.c.id == key_id)
 
     async def family(self, environment: str, key_id: int, *, limit: int) -> list[MintedKey]:
         """Return the key and all keys minted from it, at any depth, oldest first; empty if the key does not exist."""
@@ -142,12 +142,12 @@ class KeyStore:
             some = digests[at : at + MOST_AT_ONCE]
             # Never waits for one key while it has locked others: `revoke` locks several too, in another order.
             free = select(keys.c.digest).where(keys.c.digest.in_(some)).with_for_update(skip_locked=True)
-            done = await self._transactions.write(partial(self._touch, wanted=free, entry=entry))
+            done = await self._transactions.write(partial(self._record_use, wanted=free, entry=entry))
             for one in set(some) - done:
                 alone = select(keys.c.digest).where(keys.c.digest == one).with_for_update()
-                await self._transactions.write(partial(self._touch, wanted=alone, entry=entry))
+                await self._transactions.write(partial(self._record_use, wanted=alone, entry=entry))
 
-    async def _touch(self, db: AsyncConnection, wanted: Select[str], entry: AuditEntry) -> set[str]:
+    async def _record_use(self, db: AsyncConnection, wanted: Select[str], entry: AuditEntry) -> set[str]:
         """Return the digests of the keys that `wanted` found and locked."""
         digests = set((await db.execute(wanted)).scalars())
         used = update(keys).where(keys.c.digest.in_(digests)).values(last_used_at=entry.at)
@@ -192,7 +192,7 @@ class KeyStore:
         gone = delete(keys).where(or_(keys.c.revoked_at < before, keys.c.expires_at < before))
         await self._transactions.write(lambda db: db.execute(gone))
 
-    async def _one(self, *where: ColumnElement[bool]) -> MintedKey | None:
+    async def _find_one(self, *where: ColumnElement[bool]) -> MintedKey | None:
         async with self._transactions.read() as db:
             row = (await db.execute(select(keys).where(*where))).mappings().first()
         return None if row is None else _key(row)

@@ -84,7 +84,7 @@ class SessionStore:
         alive = select(connect_sessions).where(connect_sessions.c.digest == digest, connect_sessions.c.expires_at > now)
         async with self._transactions.read() as db:
             row = (await db.execute(alive)).mappings().first()
-        return None if row is None else await self._session(dict(row))
+        return None if row is None else await self._session_of(dict(row))
 
     async def has_existed(self, digest: str, environment: str) -> bool:
         """Return whether the session exists, has expired or was deleted. `flow_results` remembers a deleted one for an
@@ -103,7 +103,11 @@ class SessionStore:
         """Bind the session to the browser whose cookie has this digest. Returns False if another browser has it, or the
         session does not exist. Of several concurrent browsers, one succeeds."""
         its = connect_sessions.c.digest == digest
-        taken = update(connect_sessions).where(its, _serves(browser_digest)).values(browser_digest=browser_digest)
+        taken = (
+            update(connect_sessions)
+            .where(its, _may_serve_browser(browser_digest))
+            .values(browser_digest=browser_digest)
+        )
         return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
 
     async def prune(self, now: datetime) -> None:
@@ -114,7 +118,7 @@ class SessionStore:
             lambda db: delete_sessions(db, or_(uncounted, table.expires_at <= now - COUNTED_AFTER))
         )
 
-    async def _session(self, row: dict[str, Any]) -> ConnectSession:
+    async def _session_of(self, row: dict[str, Any]) -> ConnectSession:
         sealed = Sealed(row["defaults"], **_session_address(row["environment"], row["digest"]))
         await self._keys.learn(sealed)
         row["defaults"] = self._vault.open_json(sealed)
@@ -152,7 +156,7 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
     if not replaces:
         wanted.append(or_(table.max_connections.is_(None), table.connections_made < table.max_connections))
     if terms.browser_digest is not None:
-        wanted.append(_serves(terms.browser_digest))
+        wanted.append(_may_serve_browser(terms.browser_digest))
     counted = update(connect_sessions).where(*wanted)
     made = table.connections_made if replaces else table.connections_made + 1
     if (await db.execute(counted.values(connections_made=made))).rowcount:
@@ -165,7 +169,7 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
         raise session_used_up(row["max_connections"] if row else None)
 
 
-def _serves(browser_digest: str) -> ColumnElement[bool]:
+def _may_serve_browser(browser_digest: str) -> ColumnElement[bool]:
     """Return the condition that a session is bound to this browser or to none yet."""
     its = connect_sessions.c.browser_digest
     return or_(its.is_(None), its == browser_digest)

@@ -146,7 +146,7 @@ class PendingStore:
             new=new,
             reconnects=reconnects,
         )
-        return kept, [one for row in former if (one := await self._openable(row)) is not None]
+        return kept, [one for row in former if (one := await self._decrypt_or_none(row)) is not None]
 
     async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
         """Return the pending connections, and those completed recently. Connections that cannot be opened are left
@@ -155,7 +155,7 @@ class PendingStore:
         wanted = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:
             rows = (await db.execute(wanted)).mappings().all()
-        return [one for row in rows if (one := await self._openable(row)) is not None]
+        return [one for row in rows if (one := await self._decrypt_or_none(row)) is not None]
 
     async def complete(
         self, pending: PendingConnection, *, now: datetime, check: Check
@@ -196,7 +196,7 @@ class PendingStore:
             return [row for row in spent if await _remove(db, row)]
 
         rows = await self._transactions.write(write)
-        return [one for row in rows if (one := await self._openable(row)) is not None]
+        return [one for row in rows if (one := await self._decrypt_or_none(row)) is not None]
 
     async def drop(self, pending: PendingConnection) -> bool:
         """Remove a pending connection. Returns False if it is not pending."""
@@ -218,11 +218,11 @@ class PendingStore:
             rows = (await db.execute(oldest)).mappings().all()
         for row in rows:
             removed = await self._transactions.write(lambda db, row=row: _remove(db, row))  # type: ignore[misc]
-            if removed and row["sealed"] is not None and (one := await self._openable(row)) is not None:
+            if removed and row["sealed"] is not None and (one := await self._decrypt_or_none(row)) is not None:
                 found.append(one)
         return found
 
-    async def _openable(self, row: RowMapping) -> PendingConnection | None:
+    async def _decrypt_or_none(self, row: RowMapping) -> PendingConnection | None:
         content: dict[str, Any] = {}
         ref = ConnectionRef(row["environment"], row["integration_id"], row["connection_id"])
         if row["sealed"] is not None:

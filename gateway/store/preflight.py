@@ -33,7 +33,7 @@ def check_database(store: "StoreConfig") -> str | None:
     return check_file(sqlite_path(store.url), keyring)
 
 
-def ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str]]:
+def connections_ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str]]:
     """Return, for each environment and integration, how many connections end with their access token, and when the
     first does (UTC).
 

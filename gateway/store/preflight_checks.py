@@ -126,7 +126,7 @@ KEY_ID_FROM: Final = 2  # where the data key's id begins in a ciphertext, counte
 KEY_ID_BYTES: Final = 8
 
 
-def judge_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
+def check_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
     """Check the schema. `revision` None: no gateway has created a schema. `instead`: the advice if another program has.
 
     Raises StoreRefused.
@@ -140,18 +140,18 @@ def judge_schema(place: object, *, revision: str | None, tables: Collection[str]
         )
 
 
-def locked_out(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKey]:
+def keys_without_master(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKey]:
     """Return the data keys whose master key is not in `keyring`."""
     return [key for key in stored if key.master_key_id not in keyring.ids]
 
 
-def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
+def check_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
     """Check that every data key opens: otherwise some connections could not be opened. Raises StoreRefused.
 
-    `values`: how many values the `locked_out` keys seal, if known. A weak first key is accepted if it already wraps a
+    `values`: how many values the `keys_without_master` keys seal, if known. A weak first key is accepted if it already wraps a
     data key, since otherwise nothing could be read.
     """
-    missing = locked_out(stored, keyring)
+    missing = keys_without_master(stored, keyring)
     if missing:
         ids = list(dict.fromkeys(key.master_key_id for key in missing))
         held = counted(len(missing), "data key") + ("" if values is None else f", with {counted(values, 'value')},")

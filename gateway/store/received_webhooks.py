@@ -55,9 +55,9 @@ class WebhookStore:
 
         async def write(db: AsyncConnection) -> int | None:
             await self._check_room(db, integration, waiting, waiting_bytes)
-            if seen is not None and not await self._first(db, seen, now):
+            if seen is not None and not await self._note_first_arrival(db, seen, now):
                 return None
-            whose = await self._whose(db, integration, origins)
+            whose = await self._connections_at(db, integration, origins)
             to = [(connection_id, targets) for connection_id, targets in whose if targets]
             if not whose:
                 to = [(None, self._outbox.targets(integration.environment, None))]
@@ -88,10 +88,10 @@ class WebhookStore:
             raise Unavailable("busy", words, retry_after_s=60)
 
     @staticmethod
-    async def _first(db: AsyncConnection, seen: str, now: datetime) -> bool:
+    async def _note_first_arrival(db: AsyncConnection, seen: str, now: datetime) -> bool:
         return await insert_if_absent(db, webhooks_seen, {"digest": seen, "at": now}, key=["digest"])
 
-    async def _whose(
+    async def _connections_at(
         self, db: AsyncConnection, integration: Integration, origins: Collection[str]
     ) -> list[tuple[str | None, Sequence[str]]]:
         if not origins:

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Sealed
-from gateway.store.audit.audit_records import SIGNING_KEY_OF, locked_state
+from gateway.store.audit.audit_records import SIGNING_KEY_OF, lock_state
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.data_keys import DataKeys, stored_keys
 from gateway.store.preflight_checks import KEY_ID_BYTES, KEY_ID_FROM, SEALED, SealedColumn
@@ -245,7 +245,7 @@ class Rotation:
             for column in SEALED:
                 async for rows in pages(self._transactions, column):
                     for some in self._batch.split([key for key, key_id in rows if key_id not in newest]):
-                        done, held = await self._seal_again(column, some, newest, rotated)
+                        done, held = await self._reseal(column, some, newest, rotated)
                         rotated.sealed, skipped = rotated.sealed + done, skipped + held
                         step(rotated.sealed, max(todo, rotated.sealed))
             if not skipped:
@@ -287,7 +287,7 @@ class Rotation:
 
     async def _wrap_signing_key(self, db: AsyncConnection) -> None:
         """Wrap the audit's signing key under the first master key too, if the signing key can be opened."""
-        row = await locked_state(db)
+        row = await lock_state(db)
         if row.key_id is None or row.master_key_id == self._keys.keyring.first_id:
             return
         stored = WrappedKey(row.key_id, SIGNING_KEY_OF, row.master_key_id, bytes(row.wrapped))
@@ -326,7 +326,7 @@ class Rotation:
 
         return await self._write(write)
 
-    async def _seal_again(
+    async def _reseal(
         self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: Rotated
     ) -> tuple[int, int]:
         """Seal these rows again, then pause for other processes. Returns how many were sealed, and how many were

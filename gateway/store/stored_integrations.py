@@ -44,9 +44,9 @@ class IntegrationStore:
         Integrations that no key in the keyring opens are left out and logged.
         """
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
-        return await self._readable(there)
+        return await self._read_decryptable(there)
 
-    async def _readable(self, wanted: Select[Any]) -> list[Integration]:
+    async def _read_decryptable(self, wanted: Select[Any]) -> list[Integration]:
         found = []
         for row in await self._rows(wanted):
             try:
@@ -57,14 +57,14 @@ class IntegrationStore:
 
     async def get(self, environment: str, integration_id: str) -> Integration | None:
         """Return the integration; None if it does not exist. Raises VaultError if no key in the keyring opens it."""
-        wanted = select(integrations).where(_at(environment, integration_id), integrations.c.ending_at.is_(None))
+        wanted = select(integrations).where(_is_row_of(environment, integration_id), integrations.c.ending_at.is_(None))
         rows = await self._rows(wanted)
         return await self._record(rows[0]) if rows else None
 
     async def ending(self) -> list[Integration]:
         """Return the integrations whose deletion has begun but not ended, with what their connections need to be
         revoked."""
-        return await self._readable(select(integrations).where(integrations.c.ending_at.is_not(None)))
+        return await self._read_decryptable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
         """Store `new` and return it as stored; None if an integration with its key exists."""
@@ -95,12 +95,12 @@ class IntegrationStore:
             integrations.c.version == before.made.version,
             integrations.c.ending_at.is_(None),
         )
-        entry = _entry(AuditAction.INTEGRATION_CHANGED, after, now, fields=_changed(before, after))
+        entry = _entry(AuditAction.INTEGRATION_CHANGED, after, now, fields=_changed_fields(before, after))
 
         async def write(db: AsyncConnection) -> bool:
             if after.integration_id != before.integration_id:
                 await db.execute(select(integrations.c.uid).where(as_read).with_for_update())  # see `hold_integration`
-                if await _barred(db, before, after):
+                if await _is_rename_refused(db, before, after):
                     return False
             changed = update(integrations).where(as_read).values(self._columns(stored, made))
             if (await db.execute(changed)).rowcount == 0:
@@ -112,7 +112,7 @@ class IntegrationStore:
 
         try:
             return stored if await self._write(after.environment, write) else None
-        except IntegrityError:  # another process took the new key after `_barred` looked for it
+        except IntegrityError:  # another process took the new key after `_is_rename_refused` looked for it
             if after.integration_id == before.integration_id:
                 raise
             return None
@@ -198,7 +198,7 @@ class IntegrationStore:
             allowed_hosts=tuple(secrets.get("allowed_hosts", ())),
             custom=tuple(secrets["custom"].items()),
             made=made,
-            **_opened(secrets),
+            **_secrets_of(secrets),
         )
 
 
@@ -207,13 +207,13 @@ def _entry(action: AuditAction, integration: Integration, now: datetime, **detai
     return AuditEntry.of(action, integration.environment, now, **where)
 
 
-def _changed(before: Integration, after: Integration) -> list[str]:
+def _changed_fields(before: Integration, after: Integration) -> list[str]:
     """Return the names of the fields that differ, without values, since some are secret."""
     names = [one.name for one in fields(Integration) if one.name != "made"]
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 
-def _opened(secrets: Mapping[str, Any]) -> dict[str, Any]:
+def _secrets_of(secrets: Mapping[str, Any]) -> dict[str, Any]:
     hidden = {name: Secret(secrets[name]) for name in HIDDEN if name in secrets}
     return {**{name: secrets[name] for name in PLAIN if name in secrets}, **hidden}
 
@@ -229,7 +229,7 @@ def _place(environment: str, made: ApiManagedRow) -> dict[str, Any]:
     }
 
 
-def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
+def _is_row_of(environment: str, integration_id: str) -> ColumnElement[bool]:
     return and_(integrations.c.environment == environment, integrations.c.integration_id == integration_id)
 
 
@@ -240,7 +240,7 @@ async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
     """
     if new.integration_uid is None:
         return
-    its = and_(_at(*new.ref[:2]), integrations.c.uid == new.integration_uid, integrations.c.ending_at.is_(None))
+    its = and_(_is_row_of(*new.ref[:2]), integrations.c.uid == new.integration_uid, integrations.c.ending_at.is_(None))
     row = select(integrations.c.uid).where(its).with_for_update(read=True, key_share=True)
     if (await db.execute(row)).first() is None:
         raise NotFound(
@@ -249,9 +249,9 @@ async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
         )
 
 
-async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:
+async def _is_rename_refused(db: AsyncConnection, before: Integration, after: Integration) -> bool:
     """Return whether a rename is refused: the new key is taken, or connections use the old one."""
-    taken = select(integrations.c.uid).where(_at(after.environment, after.integration_id))
+    taken = select(integrations.c.uid).where(_is_row_of(after.environment, after.integration_id))
     used = _connections_of(before.environment, before.integration_id)
     return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None
 

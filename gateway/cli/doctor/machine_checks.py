@@ -15,7 +15,7 @@ from gateway.config.exposed import SQLITE, open_files
 from gateway.config.store_url import is_unverified_remote
 from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
-from gateway.store.preflight import check_database, ending_with_token
+from gateway.store.preflight import check_database, connections_ending_with_token
 from gateway.store.preflight_checks import REVISIONS, StoreDamaged, StoreRefused
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted
@@ -62,7 +62,7 @@ def refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Warn about integrations with connections that have no refresh token, so they end when the access token expires."""
     by_name = {one.name: one for one in examined.integrations}
     try:
-        found = ending_with_token(examined.config.store)
+        found = connections_ending_with_token(examined.config.store)
     except StoreRefused:  # in use by another process now; `database` reports faults of the store
         return
     for environment, key, number, first in found:

@@ -174,7 +174,7 @@ class ChainCheck:
 
     def finish(self) -> Verdict:
         """Finish the verification. Call it once, after all records were fed."""
-        self._judge_checkpoints(None)
+        self._check_checkpoints(None)
         verdict = self.verdict
         ahead = [one for one in self._wanted if one.sequence > verdict.last]
         if ahead:
@@ -200,7 +200,7 @@ class ChainCheck:
                 f"record {record.sequence} follows record {self._sequence}: records were reordered, or one was copied",
             )
             return
-        self._judge_checkpoints(record.sequence)
+        self._check_checkpoints(record.sequence)
         if record.sequence > expected:
             missing = (
                 f"record {expected} is"
@@ -229,7 +229,7 @@ class ChainCheck:
         self._sequence, self._hash = record.sequence, record.hash
         verdict.last, verdict.last_hash = record.sequence, record.hash
 
-    def _judge_checkpoints(self, up_to: int | None) -> None:
+    def _check_checkpoints(self, up_to: int | None) -> None:
         """Compare the checkpoints of the last record read with its hash. `up_to`: the next record's number; None at the
         end."""
         while self._next < len(self._wanted):

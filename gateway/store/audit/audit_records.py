@@ -70,13 +70,13 @@ class AuditRecords:
             async with self._transactions.read() as db:
                 if (await db.execute(select(audit_pending.c.id).limit(1))).first() is None:
                     return total
-            done = await self._transactions.write(self._seal_some)
+            done = await self._transactions.write(self._link_some)
             total += done
             if done < AT_ONCE:
                 return total
 
-    async def _seal_some(self, db: AsyncConnection) -> int:
-        state = await locked_state(db)
+    async def _link_some(self, db: AsyncConnection) -> int:
+        state = await lock_state(db)
         waiting = (await db.execute(_WAITING)).all()
         if not waiting:
             return 0
@@ -123,7 +123,7 @@ class AuditRecords:
         """
 
         async def work(db: AsyncConnection) -> Checkpoint | None:
-            state = await locked_state(db)
+            state = await lock_state(db)
             newest = select(func.max(audit_checkpoints.c.sequence))
             signed = (await db.execute(newest)).scalar() or 0
             if state.sequence <= signed or (after and signed > after):
@@ -165,7 +165,7 @@ class AuditRecords:
         opened."""
 
         async def work(db: AsyncConnection) -> str:
-            return public_text(await self._signing_key(db, await locked_state(db), now))
+            return public_text(await self._signing_key(db, await lock_state(db), now))
 
         return await self._transactions.write(work)
 
@@ -174,7 +174,7 @@ class AuditRecords:
         entry = AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now)
 
         async def work(db: AsyncConnection) -> str:
-            await locked_state(db)
+            await lock_state(db)
             return public_text(await self._make_key(db, entry))
 
         return await self._transactions.write(work)
@@ -257,7 +257,7 @@ class AuditRecords:
         entry = AuditEntry.of(AuditAction.AUDIT_PRUNED, at=now)
 
         async def begin(db: AsyncConnection) -> Checkpoint | None:
-            state = await locked_state(db)
+            state = await lock_state(db)
             younger = select(func.min(audit_records.c.sequence)).where(audit_records.c.at >= before)
             first_kept = (await db.execute(younger)).scalar() or state.sequence  # the last one always stays
             row = (await db.execute(_ROWS.where(audit_records.c.sequence == first_kept - 1))).first()
@@ -307,7 +307,7 @@ class AuditRecords:
         whether it was written."""
 
         async def work(db: AsyncConnection) -> bool:
-            state = await locked_state(db)
+            state = await lock_state(db)
             if state.configuration_digest == digest:
                 return False
             await db.execute(update(audit_state).values(configuration_digest=digest))
@@ -331,7 +331,7 @@ def _columns(body: str) -> AuditColumns:
         return AuditColumns(clock.now(), "", UNREADABLE, None, "", "", "")
 
 
-async def locked_state(db: AsyncConnection) -> Row[Any]:
+async def lock_state(db: AsyncConnection) -> Row[Any]:
     """Return the single row of `audit_state`, locked until the transaction ends; create the row at first use."""
     state = (await db.execute(_LOCKED)).one_or_none()
     if state is None:

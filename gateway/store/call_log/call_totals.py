@@ -88,7 +88,7 @@ def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: lis
     rows[key][_LAST] = last
 
 
-def by_slot(mark: Callable[[int], str]) -> str:
+def query_by_slot(mark: Callable[[int], str]) -> str:
     """Return the query for the totals of an environment's calls since a slot."""
     return (
         f"SELECT slot, {', '.join(SUMS)} FROM {TABLE}"
@@ -96,7 +96,7 @@ def by_slot(mark: Callable[[int], str]) -> str:
     )
 
 
-def by_place(mark: Callable[[int], str]) -> str:
+def query_by_place(mark: Callable[[int], str]) -> str:
     """Return the query for the totals by kind, integration and result, from the hour that contains the slot."""
     classes = ", ".join(f"sum({name})" for name in CLASSES)
     return (
@@ -111,7 +111,7 @@ def slot_of(at: datetime) -> int:
 
 
 def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> Traffic:
-    """Return the traffic in the rows that `by_slot` and `by_place` found."""
+    """Return the traffic in the rows that `query_by_slot` and `query_by_place` found."""
     return Traffic(
         [
             SlotTotal(

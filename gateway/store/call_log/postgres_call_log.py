@@ -20,7 +20,16 @@ from gateway.records.operation import Operation, OperationFilter, OperationPage,
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.traffic import Traffic
 from gateway.store.call_log.call_log_store import SEARCH_S, CallLogBounds, operations
-from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema, slot_of, totals_of, traffic, upsert
+from gateway.store.call_log.call_totals import (
+    TABLE,
+    query_by_place,
+    query_by_slot,
+    schema,
+    slot_of,
+    totals_of,
+    traffic,
+    upsert,
+)
 from gateway.store.transactions import Transactions
 
 ROW_BYTES: Final = 400  # estimated size of a row, indexes included
@@ -92,7 +101,7 @@ class PostgresCallLog:
         rows = operations(records)
         values = []
         for at in range(0, len(rows), AT_ONCE):
-            values.append([_values(one) for one in rows[at : at + AT_ONCE]])
+            values.append([_row_values(one) for one in rows[at : at + AT_ONCE]])
             await asyncio.sleep(0)
         days = {one.at.astimezone(UTC).date() for one in rows} - self._days
         totals = totals_of(rows)
@@ -126,7 +135,7 @@ class PostgresCallLog:
             for day in days:
                 if not _overlaps(day, since, wanted.until):
                     continue
-                for low, high in await _slices(db, day, wanted):
+                for low, high in await _id_ranges(db, day, wanted):
                     values |= {"low_id": low, "high_id": high, "most": wanted.limit + 1 - len(page)}
                     statement = text(
                         f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {where} LIMIT :most"
@@ -146,8 +155,8 @@ class PostgresCallLog:
         async with self._transactions.read() as db:
             if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
                 return Traffic()
-            slots = (await db.execute(text(by_slot(lambda n: f":p{n}")), parameters)).all()
-            places = (await db.execute(text(by_place(lambda n: f":p{n}")), parameters)).all()
+            slots = (await db.execute(text(query_by_slot(lambda n: f":p{n}")), parameters)).all()
+            places = (await db.execute(text(query_by_place(lambda n: f":p{n}")), parameters)).all()
         return traffic(slots, places)
 
     async def prune(self, now: datetime) -> int:
@@ -163,12 +172,12 @@ class PostgresCallLog:
             if day < oldest:
                 await self._transactions.write(lambda db, day=day: _dropped(db, day))  # type: ignore[misc]
                 self._days.discard(day)
-        return await self._within_rows([day for day in days if day >= oldest])
+        return await self._prune_to_row_limit([day for day in days if day >= oldest])
 
     async def close(self) -> None:
         """Do nothing: only the store's own connections are open."""
 
-    async def _within_rows(self, days: Sequence[date]) -> int:
+    async def _prune_to_row_limit(self, days: Sequence[date]) -> int:
         """Delete rows below the lowest id to keep; drop days wholly below it. `days`: the newest first."""
         most = self.bounds.max_bytes // ROW_BYTES
         most = most if self.bounds.max_rows is None else min(most, self.bounds.max_rows)
@@ -202,7 +211,7 @@ def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-async def _slices(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
+async def _id_ranges(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
     """Return the ranges of ids (both ends included), newest first, that a search reads in a day. A search that must
     read every row gets short ranges, so that it can stop between two of them."""
     ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
@@ -244,7 +253,7 @@ async def _prune_totals(db: AsyncConnection, slot: int) -> None:
         await db.execute(text(f"DELETE FROM {TABLE} WHERE slot < :slot"), {"slot": slot})
 
 
-def _values(one: Operation) -> tuple[Any, ...]:
+def _row_values(one: Operation) -> tuple[Any, ...]:
     """Return the values in the order of `COLUMNS`. PostgreSQL rejects NUL in text."""
     return (
         one.at,
@@ -279,7 +288,7 @@ def _operation(row: Any) -> StoredOperation:
     return StoredOperation(number, Operation(**{**known, "detail": detail}))
 
 
-def _one_of(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
+def _any_of_condition(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
     """Return a parameter's name, its condition and value (None: any). With one value, an index returns the rows in
     order."""
     if len(values) == 1:
@@ -296,9 +305,9 @@ def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str
         ("kind", "kind = :kind AND kind <> 'call'" if wanted.kind != "call" else "kind = :kind", wanted.kind),
         ("integration_id", "integration_id = :integration_id", wanted.integration_id),
         ("connection_id", "connection_id = :connection_id", wanted.connection_id),
-        _one_of("key_id", "bigint", wanted.key_ids),
+        _any_of_condition("key_id", "bigint", wanted.key_ids),
         ("method", "method = :method", wanted.method),
-        _one_of("error_code", "text", wanted.error_codes),
+        _any_of_condition("error_code", "text", wanted.error_codes),
         (
             "excluded_codes",
             "(error_code IS NULL OR error_code <> ALL(CAST(:excluded_codes AS text[])))",

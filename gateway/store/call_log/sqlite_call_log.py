@@ -28,7 +28,16 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 from gateway.records.traffic import Traffic
 from gateway.store.call_log.call_log_store import CallLogBounds
-from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema, slot_of, totals_of, traffic, upsert
+from gateway.store.call_log.call_totals import (
+    TABLE,
+    query_by_place,
+    query_by_slot,
+    schema,
+    slot_of,
+    totals_of,
+    traffic,
+    upsert,
+)
 from gateway.store.call_log.sqlite_search import find_operations
 from gateway.store.call_log.sqlite_segments import (
     EPOCH,
@@ -97,7 +106,7 @@ class SqliteCallLog:
 
     async def prune(self, now: datetime) -> int:
         """Remove rows until the bounds are kept. Returns how many rows were removed. Raises Unavailable."""
-        return await self._writer.run(lambda db: self._pruned(db, now)) if self.path.exists() else 0
+        return await self._writer.run(lambda db: self._prune(db, now)) if self.path.exists() else 0
 
     async def close(self) -> None:
         await self._writer.close()
@@ -129,8 +138,8 @@ class SqliteCallLog:
         except BaseException:
             self._subjects.clear()  # subjects added in this transaction were rolled back
             raise
-        self._sealed(db)
-        self._within_size(db)
+        self._index_full_segments(db)
+        self._prune_to_limits(db)
 
     def _open_segment(self, db: sqlite3.Connection) -> int:
         """Return the number of the open segment. Begins a new segment if that one is full or too old."""
@@ -179,7 +188,7 @@ class SqliteCallLog:
 
         return number
 
-    def _sealed(self, db: sqlite3.Connection) -> None:
+    def _index_full_segments(self, db: sqlite3.Connection) -> None:
         """Index the segments that are full or too old to be written."""
         newest = db.execute("SELECT max(id) FROM segments").fetchone()[0]
         due = [row[0] for row in db.execute("SELECT id FROM segments WHERE NOT sealed AND id < ?", (newest,))]
@@ -189,7 +198,7 @@ class SqliteCallLog:
                     continue  # another process has sealed it
                 run_all(db, SEAL, segment)
 
-    def _within_size(self, db: sqlite3.Connection) -> int:
+    def _prune_to_limits(self, db: sqlite3.Connection) -> int:
         bounds, gone = self.bounds, 0
         while True:
             segments = db.execute("SELECT id, rows FROM segments ORDER BY id").fetchall()
@@ -197,16 +206,16 @@ class SqliteCallLog:
             too_many = bounds.max_rows is not None and rows > bounds.max_rows
             if len(segments) < 2 or not (too_many or _used_bytes(db) + WAL_BYTES > bounds.max_bytes):
                 return gone
-            gone += _dropped(db, segments[0][0])
+            gone += _drop_segment(db, segments[0][0])
 
-    def _pruned(self, db: sqlite3.Connection, now: datetime) -> int:
+    def _prune(self, db: sqlite3.Connection, now: datetime) -> int:
         gone, oldest = 0, microseconds(self.bounds.oldest(now))
         db.execute(f"DELETE FROM {TABLE} WHERE slot < ?", (slot_of(self.bounds.oldest(now)),))
         for segment, until_at in db.execute("SELECT id, until_at FROM segments ORDER BY id").fetchall():
             if until_at is None or until_at >= oldest:
                 break
-            gone += _dropped(db, segment)
-        gone += self._within_size(db)
+            gone += _drop_segment(db, segment)
+        gone += self._prune_to_limits(db)
         free = db.execute("PRAGMA freelist_count").fetchone()[0] * _page_bytes(db)
         if free > self.bounds.max_bytes // SEGMENTS * 2:  # a bound was lowered, or age has removed many rows
             db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page
@@ -235,13 +244,13 @@ class _Thread:
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._db is None:
-                self._db = _connected(self._path, write=self._write)
+                self._db = _connect(self._path, write=self._write)
             return work(self._db)
         except sqlite3.Error as fault:
             if fault.sqlite_errorcode in DAMAGED:
                 self._close()
                 if self._write:
-                    _put_aside(self._path, str(fault))
+                    _set_damaged_log_aside(self._path, str(fault))
             raise _unavailable(str(fault)) from fault
         except OSError as fault:
             raise _unavailable(fault.strerror or str(fault)) from fault
@@ -257,7 +266,7 @@ def _unavailable(why: str) -> Unavailable:
     return Unavailable("store_unavailable", f"The call log cannot be used: {why}.", retry_after_s=5)
 
 
-def _connected(path: Path, *, write: bool) -> sqlite3.Connection:
+def _connect(path: Path, *, write: bool) -> sqlite3.Connection:
     if write and not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     mode = "rw" if write else "ro"
@@ -277,7 +286,7 @@ def _connected(path: Path, *, write: bool) -> sqlite3.Connection:
     return db
 
 
-def _put_aside(path: Path, why: str) -> None:
+def _set_damaged_log_aside(path: Path, why: str) -> None:
     """Rename a damaged log, so that the next write begins a new one. Its rows can no longer be searched; calls
     continue."""
     aside = path.with_name(f"{path.name}.damaged")
@@ -316,7 +325,7 @@ def _used_bytes(db: sqlite3.Connection) -> int:
     return pages * _page_bytes(db)
 
 
-def _dropped(db: sqlite3.Connection, segment: int) -> int:
+def _drop_segment(db: sqlite3.Connection, segment: int) -> int:
     """Drop a segment unless another process has dropped it. Returns how many rows it had."""
     with _transaction(db):
         row = db.execute("SELECT rows FROM segments WHERE id = ?", (segment,)).fetchone()
@@ -333,7 +342,9 @@ def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone() is None:
         return Traffic()  # a log of an earlier release, not written since the upgrade
     parameters = (environment, slot)
-    return traffic(db.execute(by_slot(lambda _: "?"), parameters), db.execute(by_place(lambda _: "?"), parameters))
+    return traffic(
+        db.execute(query_by_slot(lambda _: "?"), parameters), db.execute(query_by_place(lambda _: "?"), parameters)
+    )
 
 
 def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]]) -> None:

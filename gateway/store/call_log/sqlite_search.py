@@ -39,7 +39,7 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
     try:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'segments'").fetchone() is None:
             return OperationPage()  # the first writer has not created the tables yet
-        for segment in _segments(db, wanted, since, until):
+        for segment in _matching_segments(db, wanted, since, until):
             left = wanted.limit + 1 - len(page)
             page += _in_segment(db, segment, wanted, since, until, left)
             if len(page) > wanted.limit:
@@ -52,7 +52,9 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
         db.execute("ROLLBACK")
 
 
-def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None) -> list[_Segment]:
+def _matching_segments(
+    db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None
+) -> list[_Segment]:
     """Return the segments that can contain a match, judged by their times and by the counts stored when they were
     sealed."""
     rows = [
@@ -67,9 +69,8 @@ def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until
         rows = [one for one in rows if one.id >= wanted.after >> ID_BITS]
     rows = [one for one in rows if one.until_at >= since and (until is None or one.since_at < until)]
     for what, values in _counted_values(wanted):
-        statement = (
-            f"SELECT segment, sum(rows) FROM counts WHERE what = ? AND value IN ({_marks(values)}) GROUP BY segment"
-        )
+        wanted_values = f"what = ? AND value IN ({_placeholders(values)})"
+        statement = f"SELECT segment, sum(rows) FROM counts WHERE {wanted_values} GROUP BY segment"
         have: dict[int, int] = dict(db.execute(statement, (what, *values)).fetchall())
         rows = [
             one._replace(counted=min(have.get(one.id, 0), SEGMENT_ROWS if one.counted is None else one.counted))
@@ -97,11 +98,11 @@ def _in_segment(
     by_index = f"INDEXED BY calls_{segment.id}_{index}" if segment.sealed and index is not None else "NOT INDEXED"
     at_once = segment.sealed and index in ("request", "trace")
     if not at_once and (len(subject_values) > 1 or wanted.connections is not None):  # more than the environment
-        numbers = _subjects(db, segment.id, wanted)
+        numbers = _matching_subjects(db, segment.id, wanted)
         if not numbers:
             return []
-        if len(numbers) <= FEW_SUBJECTS and (segment.counted is None or _fewer(db, segment, numbers)):
-            where.append(f"c.subject IN ({_marks(numbers)})")
+        if len(numbers) <= FEW_SUBJECTS and (segment.counted is None or _has_fewer_rows(db, segment, numbers)):
+            where.append(f"c.subject IN ({_placeholders(numbers)})")
             values += numbers
             by_index = f"INDEXED BY calls_{segment.id}_subject" if segment.sealed else by_index
     columns = ", ".join([*(f"c.{name}" for name in COLUMNS), *(f"s.{name}" for name in SUBJECT)])
@@ -117,9 +118,9 @@ def _in_segment(
         rows.close()
 
 
-def _fewer(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -> bool:
+def _has_fewer_rows(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -> bool:
     """Return whether fewer rows have one of these subjects than `segment.counted`."""
-    rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({_marks(subjects)}) LIMIT ?"
+    rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({_placeholders(subjects)}) LIMIT ?"
     return bool(
         db.execute(f"SELECT count(*) < ? FROM ({rows})", (segment.counted, *subjects, segment.counted)).fetchone()[0]
     )
@@ -144,9 +145,13 @@ def _row_conditions(
         ("c.status BETWEEN ? AND ?", (low, high), None),
         ("c.status >= 400", () if of_trouble else (None,), "status"),
         (f"{FAILED} = ?", (wanted.failed,), None),
-        (f"c.error_code IN ({_marks(wanted.error_codes)})", tuple(sorted(wanted.error_codes)) or (None,), "error"),
         (
-            f"(c.error_code IS NULL OR c.error_code NOT IN ({_marks(wanted.excluded_codes)}))",
+            f"c.error_code IN ({_placeholders(wanted.error_codes)})",
+            tuple(sorted(wanted.error_codes)) or (None,),
+            "error",
+        ),
+        (
+            f"(c.error_code IS NULL OR c.error_code NOT IN ({_placeholders(wanted.excluded_codes)}))",
             tuple(sorted(wanted.excluded_codes)) or (None,),
             None,
         ),
@@ -177,12 +182,12 @@ def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
             where.append(f"{name} = ?")
             values.append(value)
     if wanted.key_ids:
-        where.append(f"{plus}s.key_id IN ({_marks(wanted.key_ids)})")
+        where.append(f"{plus}s.key_id IN ({_placeholders(wanted.key_ids)})")
         values += sorted(wanted.key_ids)
     return where, values
 
 
-def _subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> list[int]:
+def _matching_subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> list[int]:
     """Return the numbers of the matching subjects. One more than `FEW_SUBJECTS` means: too many to look up."""
     where, values = _subject_conditions(wanted)
     if wanted.connections is None:
@@ -194,13 +199,13 @@ def _subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> 
         some = names[at : at + 500]
         statement = (
             f"SELECT s.id, s.integration_id, s.connection_id FROM subjects_{segment} AS s"
-            f" WHERE {' AND '.join(where)} AND s.connection_id IN ({_marks(some)})"
+            f" WHERE {' AND '.join(where)} AND s.connection_id IN ({_placeholders(some)})"
         )
         numbers += [row[0] for row in db.execute(statement, (*values, *some)) if (row[1], row[2]) in wanted.connections]
     return numbers
 
 
-def _marks(values: Sized) -> str:
+def _placeholders(values: Sized) -> str:
     return ", ".join("?" * len(values))
 
 

@@ -122,7 +122,7 @@ class PostgresWatch:
         async with self._looking:
             try:
                 async with asyncio.timeout(self._connect_s):
-                    db = self._db or await self._listening()
+                    db = self._db or await self._connect_listener()
                     sent = clock.machine()
                     last_id, database, timeline = await db.fetchrow(LAST.format(timeline=self.timeline_sql or "NULL"))
                     received = clock.machine()
@@ -133,7 +133,7 @@ class PostgresWatch:
                 if isinstance(fault, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
                     raise unavailable(cause_in_words(fault, self._connect_s)) from fault
                 raise
-            _measure(sent, received, database)
+            _measure_clock_offset(sent, received, database)
             before, self.timeline = self.timeline, timeline or self.timeline
             if before is not None and self.timeline != before:
                 raise ChangesMissed  # a standby took over; its log may lack changes that we have read
@@ -142,7 +142,7 @@ class PostgresWatch:
     async def close(self) -> None:
         self._drop()
 
-    async def _listening(self) -> "asyncpg.Connection[Any]":
+    async def _connect_listener(self) -> "asyncpg.Connection[Any]":
         db = await connect(self._url, connect_s=self._connect_s, statement_s=self._connect_s, read_only=True)
         try:
             db.add_termination_listener(lambda _: self._bell.set())
@@ -164,7 +164,7 @@ class PostgresWatch:
             db.terminate()
 
 
-def _measure(sent: datetime, received: datetime, database: datetime) -> None:
+def _measure_clock_offset(sent: datetime, received: datetime, database: datetime) -> None:
     offset = clock.offset
     if not offset.add_measurement(sent, received, database):
         return
@@ -199,7 +199,7 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
     await examine(url, keyring, connect_s=pool.connect_s)
     transactions = Transactions(postgres_engines(url, pool), queue_s=pool.wait_s, notify=notify)
 
-    async def alone(upgrade: Upgrade) -> None:
+    async def upgrade_in_turn(upgrade: Upgrade) -> None:
         """Upgrade one node at a time, even if many start together; the next node then has nothing to upgrade."""
         engine = migrating_engine(url, pool)
         try:
@@ -213,4 +213,12 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
     place = place_of(url)
     journal = await asyncio.to_thread(journal_of_node, place)
     node = await asyncio.to_thread(node_id, journal.parent) if journal is not None else NONE
-    return Backend(place, transactions, PostgresWatch(url, pool), alone, PostgresCallLog(transactions), journal, node)
+    return Backend(
+        place,
+        transactions,
+        PostgresWatch(url, pool),
+        upgrade_in_turn,
+        PostgresCallLog(transactions),
+        journal,
+        node,
+    )

@@ -17,9 +17,9 @@ from gateway.store.preflight_checks import (
     SEALED,
     VERSION_TABLE,
     StoreRefused,
-    judge_keys,
-    judge_schema,
-    locked_out,
+    check_keys,
+    check_schema,
+    keys_without_master,
 )
 from gateway.vault import Keyring, WrappedKey
 
@@ -90,17 +90,17 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
     revision: str | None = None
     if {VERSION_TABLE, "data_keys"} <= tables:
         revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
-    judge_schema(place, revision=revision, tables=tables, instead=INSTEAD)
+    check_schema(place, revision=revision, tables=tables, instead=INSTEAD)
     if revision != REVISIONS[-1] and not server["may_create"]:
         raise StoreRefused(
             f"{place}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "
             f'GRANT CREATE ON SCHEMA {server["schema"]} TO "{server["user"]}".'
         )
     if revision is None:
-        judge_keys(place, (), keyring)
+        check_keys(place, (), keyring)
     else:
         stored = [WrappedKey(*row) for row in await db.fetch(STORED_KEYS)]
-        judge_keys(place, stored, keyring, values=await _sealed_under(db, locked_out(stored, keyring)))
+        check_keys(place, stored, keyring, values=await _sealed_under(db, keys_without_master(stored, keyring)))
     return revision
 
 

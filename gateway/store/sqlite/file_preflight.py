@@ -20,10 +20,10 @@ from gateway.store.preflight_checks import (
     VERSION_TABLE,
     StoreDamaged,
     StoreRefused,
+    check_keys,
+    check_schema,
     damages,
-    judge_keys,
-    judge_schema,
-    locked_out,
+    keys_without_master,
     sqlite_cause,
 )
 from gateway.vault import Keyring, WrappedKey
@@ -85,12 +85,12 @@ def _check_once(path: Path, keyring: Keyring, instead: str) -> str | None:
         if path.exists() and path.stat().st_size:
             with _reading(path) as db:
                 revision = _revision(db)
-                judge_schema(path, revision=revision, tables=_tables(db), instead=instead)
+                check_schema(path, revision=revision, tables=_tables(db), instead=instead)
                 if revision is not None:
                     stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
-                    judge_keys(path, stored, keyring, values=_sealed_under(db, locked_out(stored, keyring)))
+                    check_keys(path, stored, keyring, values=_sealed_under(db, keys_without_master(stored, keyring)))
                     return revision
-        judge_keys(path, (), keyring)
+        check_keys(path, (), keyring)
         return None
     except (sqlite3.Error, OSError) as error:
         strange = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB

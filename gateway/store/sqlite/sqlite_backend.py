@@ -132,7 +132,7 @@ def _in_wal_mode(db: sqlite3.Connection, *, last_try: bool) -> bool:
     return True
 
 
-def still_there(path: Path) -> Callable[[], None]:
+def same_file_check(path: Path) -> Callable[[], None]:
     """Return a check that `path` still names the same file as now. The check takes microseconds and raises FileGone."""
     opened = path.stat()
 
@@ -209,7 +209,9 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     path = sqlite_path(url)
     await asyncio.to_thread(check_file, path, keyring)
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
-    transactions = GroupCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
+    transactions = GroupCommit(
+        sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=same_file_check(path)
+    )
     watch = SqliteWatch(*sqlite_watcher(path, busy_s=busy_s), path)
     call_log = SqliteCallLog(call_log_beside(path))
     return Backend(

@@ -91,13 +91,13 @@ def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> dateti
             raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
         copy(backup, fresh, step)
         check(fresh, keyring, called=backup)
-    asyncio.run(_upgraded(fresh, keyring))
+    asyncio.run(_upgrade(fresh, keyring))
     with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         return backed_up_at(db)
 
 
-async def _upgraded(fresh: Path, keyring: Keyring) -> None:
+async def _upgrade(fresh: Path, keyring: Keyring) -> None:
     from gateway.store.opening import open_store
 
     await (await open_store(f"sqlite:///{fresh}", keyring, environments=())).close()
@@ -141,7 +141,7 @@ def _merge(
     seen = path.with_name(f".{path.name}.replaced")
     log = path.with_name(path.name + "-wal")
     try:
-        _read_out(held, seen)
+        _copy_through(held, seen)
         if log.exists():
             shutil.copyfile(log, seen.with_name(seen.name + "-wal"))
         with closing(sqlite3.connect(seen, isolation_level=None)) as db:
@@ -151,7 +151,7 @@ def _merge(
             db.execute("ATTACH ? AS replaced", (str(seen),))
             if _revision(db, "main") != _revision(db, "replaced"):
                 return None, 0, 0
-            return _taken_over(db, exactly=exactly)
+            return _take_over_newer(db, exactly=exactly)
     except (sqlite3.Error, StoreRefused):
         return None, 0, 0
     finally:
@@ -159,7 +159,7 @@ def _merge(
             seen.with_name(seen.name + suffix).unlink(missing_ok=True)
 
 
-def _read_out(descriptor: int, target: Path) -> None:
+def _copy_through(descriptor: int, target: Path) -> None:
     at = 0
     target.unlink(missing_ok=True)
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
@@ -168,7 +168,7 @@ def _read_out(descriptor: int, target: Path) -> None:
             at += len(piece)
 
 
-def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
+def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
     """Take over, in one transaction, the credentials whose version is not older, with their data keys. Returns the
     counts."""
     gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")

@@ -545,11 +545,11 @@ async def test_part_classified_as_stateless_holds_no_state(telling: RunningGatew
 
 
 async def test_a_request_keeps_the_generation_that_it_began_with(telling: RunningGateway) -> None:
-    began = make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handed=None))
+    began = make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handover=None))
     before = generation_of(began)
     _, after = await reloaded(telling)
     assert generation_of(began) is before
-    assert generation_of(make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handed=None))) is after
+    assert generation_of(make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handover=None))) is after
 
 
 def test_a_generation_cannot_be_changed() -> None:

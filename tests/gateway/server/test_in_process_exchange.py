@@ -243,8 +243,8 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     calling: asyncio.Task[Any]
     continue_in_chain, close = InProcessClient.continue_in_chain, ProviderResponse.close
 
-    def leaving(client: InProcessClient, data: bytes, handed: FastPathHandover) -> None:
-        continue_in_chain(client, data, handed)
+    def leaving(client: InProcessClient, data: bytes, handover: FastPathHandover) -> None:
+        continue_in_chain(client, data, handover)
         calling.cancel()
 
     def closing(response: ProviderResponse) -> None:
