@@ -3,8 +3,8 @@ so that a small response cannot fill the memory.
 
 Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary
 text reaches as a decompression bomb. Members without content, which take time and count as no output, are limited by
-their number. Input that stops before the coding's end is an error: a cut response must not pass
-as a complete one.
+their number; so are members inside another coding, since a few bytes may hold very many of them. Input that stops
+before the coding's end is an error: a cut response must not pass as a complete one.
 """
 
 import re
@@ -17,6 +17,8 @@ MAX_RATIO: Final = 100
 GRACE_BYTES: Final = 1024 * 1024  # the ratio is not checked for less output than this
 MAX_CODINGS: Final = 2
 MAX_EMPTY: Final = 1000  # members or frames in a row without content: a heartbeat every 15 s may last for four hours
+MAX_INNER: Final = 1000  # members inside another coding; more are allowed where the input has `MEMBER_BYTES` for each
+MEMBER_BYTES: Final = 16  # fewer than the shortest gzip member has
 _FIRST_SLICE_BYTES: Final = 1024
 _PADDING: Final = re.compile(rb"\0*")
 _ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: the largest window allowed in HTTP
@@ -29,7 +31,9 @@ class CodingError(Exception):
 
 class Coding(Protocol):
     """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError
-    if the coding has not ended."""
+    if the coding has not ended. `members`: number of members or frames begun after the first."""
+
+    members: int
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -44,6 +48,7 @@ class Gzip:
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(self.wbits)
         self._touched = False
+        self.members = 0
         self._empty = 0  # members begun since the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -75,6 +80,7 @@ class Gzip:
         begins = _end_of_padding(data, at)
         if begins < len(data):
             self._inflate = zlib.decompressobj(self.wbits)
+            self.members += 1
             self._empty = _more(self._empty)
         return begins
 
@@ -133,6 +139,7 @@ class Brotli:
 
         self._inflate = brotli.Decompressor()
         self._error = brotli.error
+        self.members = 0
         self._touched = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -165,6 +172,7 @@ class Zstd:
         self._library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         self._inflate = self._library.decompressobj()
         self._touched = False
+        self.members = 0
         self._empty = 0  # frames begun since the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -173,6 +181,7 @@ class Zstd:
             while part:
                 if self._inflate.eof:
                     self._inflate = self._library.decompressobj()
+                    self.members += 1
                     self._empty = _more(self._empty)
                 self._touched = True
                 try:
@@ -232,10 +241,13 @@ class Decoder:
         if stage == len(self._codings):
             yield data
             return
-        for piece in self._codings[stage].feed(data):
+        coding = self._codings[stage]
+        for piece in coding.feed(data):
             self._out_bytes[stage] += len(piece)
             if self._out_bytes[stage] > max(GRACE_BYTES, MAX_RATIO * self._in_bytes):
                 raise CodingError(f"the body grows more than {MAX_RATIO} times")
+            if stage and coding.members > max(MAX_INNER, self._in_bytes // MEMBER_BYTES):
+                raise CodingError("the compressed body has too many members inside another coding")
             yield from self._through(stage + 1, piece)
 
     def finish(self) -> None:

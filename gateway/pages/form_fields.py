@@ -24,6 +24,7 @@ from gateway.records.connecting import ConnectSession
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
 NOT_OURS: Final = "This is not a form of the gateway's pages."
+MOST_FIELDS: Final = 1000  # the pages' own forms have fewer than a hundred
 
 
 async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
@@ -39,8 +40,8 @@ async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
     try:
         await read_within(request, limit_bytes, NOT_OURS)
         body = (await request.read()).decode("ascii")
-        return dict(parse_qsl(body, keep_blank_values=True, errors="strict"))
-    except (BodyTooLarge, UnicodeError):  # browsers do not send such bodies
+        return dict(parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS))
+    except (BodyTooLarge, ValueError):  # browsers do not send such bodies
         raise InvalidRequest("invalid_body", NOT_OURS, close=True) from None
 
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from gateway.http.content_coding import CodingError, Decoder
 
 STEP_BYTES: Final = 256 * 1024  # decoded bytes in one iteration, about a millisecond
+PART_BYTES: Final = 256  # a smaller part counts as so many bytes, since it takes as long
 
 
 class DecodedSink(Protocol):
@@ -141,7 +142,7 @@ class ResponseDecoding:
             if part is None:
                 self._parts = None
             elif part:
-                passed += len(part)
+                passed += max(len(part), PART_BYTES)
                 self.may_begin = True
                 self._sink.pass_on(part)
         return False

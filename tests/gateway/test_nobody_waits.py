@@ -136,6 +136,7 @@ def shapes(agent: str) -> dict[str, Any]:
         "cookies": ("GET", "/oauth/callback?state=x", {"headers": {"Cookie": "a=b; " * 3_000}}),
         "headers": ("GET", "/proxy/x", {"headers": {**proxied, **{f"X-{number}": "y" for number in range(900)}}}),
         "form": ("POST", "/oauth/site", {"data": b"a&" * 30_000, "headers": form}),
+        "embedded form": ("POST", "/connect/s/embedded/i/jira", {"data": b"a&" * 131_000, "headers": form}),
         "webhook arrays": ("POST", "/webhook/dev/jira", {"data": b"[" + b"[]," * (5 * MIB // 3 - 9) + b"1]"}),
         "webhook members": ("POST", "/webhook/dev/jira", {"data": b'{"a":1' + b',"b":{}' * (5 * MIB // 7 - 9) + b"}"}),
         "signed webhook arrays": webhook(b"[" + b"[]," * (5 * MIB // 3 - 9) + b"1]"),

@@ -91,6 +91,8 @@ MADE_OF_PARTS: Final = frozenset(
 HANDED_ON: Final = {
     # Patterns that are used under another name.
     "gateway.http.proxy_options._SECONDS": frozenset({"fullmatch"}),
+    "gateway.http.chunks._SIZE": frozenset({"fullmatch"}),
+    "gateway.http.chunks._REQUEST_SIZE": frozenset({"fullmatch"}),
 }
 METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
 

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.content_coding import MAX_EMPTY, CodingError, Decoder, codings_of
+from gateway.http.content_coding import MAX_EMPTY, MAX_INNER, CodingError, Decoder, codings_of
 from tests.fakes.scaling import linear_fault
 
 
@@ -102,6 +102,18 @@ def test_members_without_content_are_limited(name: str) -> None:
     assert decoded(name, few + full + few, 100) == b"x"
     with pytest.raises(CodingError, match="too many members without content"):
         decoded(name, full + few + EMPTY[name])
+
+
+@pytest.mark.parametrize("outer", ["gzip", "br", "zstd"])
+@pytest.mark.parametrize("inner", ["gzip", "zstd"])
+def test_members_inside_another_coding_are_limited(inner: str, outer: str) -> None:
+    """A body of 2 KB that held 48,000 members of one byte took a tenth of a second."""
+    codings, inside, outside = f"{inner}, {outer}", dict(CODERS[:6])[inner], dict(CODERS[:6])[outer]
+    assert decoded(codings, outside(inside(b"a") * (MAX_INNER + 1))) == b"a" * (MAX_INNER + 1)
+    with pytest.raises(CodingError, match="too many members inside another coding"):
+        decoded(codings, outside(inside(b"a") * 48_000))
+    texts = [os.urandom(40) for _ in range(3 * MAX_INNER)]
+    assert decoded(codings, outside(b"".join(map(inside, texts)))) == b"".join(texts)
 
 
 def test_small_members_take_linear_time() -> None:

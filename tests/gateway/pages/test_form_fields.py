@@ -10,6 +10,7 @@ from aiohttp import StreamReader, web
 from aiohttp.test_utils import make_mocked_request
 
 from gateway.errors import InvalidRequest
+from gateway.pages import form_fields
 from gateway.pages.form_fields import URLENCODED, posted
 from gateway.server.runner import FIELD_BYTES
 from tests.fakes.scaling import linear_fault
@@ -58,7 +59,8 @@ async def test_its_fields_are_read_as_browsers_write_them(body: bytes, fields: d
     assert await posted(request(f"{URLENCODED.title()} ; charset=UTF-8", body), 1000) == fields
 
 
-@pytest.mark.parametrize("body", [b"token=%ff", b"token=\xc3\xa9"])
-async def test_what_no_browser_sends_is_refused(body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"token=%ff", b"token=\xc3\xa9", b"a&" * 400])
+async def test_what_no_browser_sends_is_refused(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(form_fields, "MOST_FIELDS", 300)
     with pytest.raises(InvalidRequest):
         await posted(request(URLENCODED, body), 1000)

@@ -5,7 +5,7 @@ import gzip
 import random
 
 from gateway.http.content_coding import CodingError, Decoder
-from gateway.server.response_decoding import STEP_BYTES, ResponseDecoding
+from gateway.server.response_decoding import PART_BYTES, STEP_BYTES, ResponseDecoding
 from tests.fakes.patience import PATIENCE_S
 
 TEXT = random.Random(1).randbytes(1 << 20).hex().encode()  # 2 MiB, which a coding halves
@@ -112,3 +112,15 @@ async def test_a_caller_that_reads_again_is_not_torn_within_its_own_notice() -> 
     for _ in range(5):
         await asyncio.sleep(0)
     assert isinstance(caller.fault, CodingError)
+
+
+async def test_parts_of_one_byte_end_an_iteration_too() -> None:
+    """Two thousand members of one byte take ten milliseconds."""
+    caller = Caller()
+    it = decoding(caller, Provider())
+    it.feed(gzip.compress(b"a") * 2000)
+    assert len(caller.taken) == STEP_BYTES // PART_BYTES
+    it.end()
+    async with asyncio.timeout(PATIENCE_S):
+        await caller.done.wait()
+    assert caller.taken == b"a" * 2000

@@ -57,12 +57,12 @@ async def test_integration_key_is_unique(store: Store) -> None:
 async def test_a_rename_to_a_key_that_was_just_taken_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process takes the key between the check and the write."""
 
-    async def not_barred(*_: object) -> bool:
+    async def not_refused(*_: object) -> bool:
         return False
 
     stored = await added(store)
     assert await store.integrations.add(replace(ONE, integration_id="taken"), now=NOW) is not None
-    monkeypatch.setattr("gateway.store.stored_integrations._barred", not_barred)
+    monkeypatch.setattr("gateway.store.stored_integrations._is_rename_refused", not_refused)
     assert await store.integrations.change(stored, replace(stored, integration_id="taken"), now=LATER) is None
     assert await store.integrations.get("dev", "jira") == stored
 
