@@ -77,7 +77,7 @@ class Runtime:
     links: ReconnectLinks
     issuer: KeyIssuer
     session_connections: SessionConnections
-    typed_in: TypedCredentialConnector
+    typed_credentials: TypedCredentialConnector
     deleter: Deleter
     made: ApiIntegrations
     deliverer: Deliverer

@@ -13,10 +13,10 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from gateway.access.caller import Caller
 from gateway.access.refusals import beyond_limits, no_integration
 from gateway.api import responses
-from gateway.api.narrow import check_fixed
+from gateway.api.minted_key_limits import check_fixed_values
 from gateway.api.request_body import Strict, query_of, read_json
 from gateway.api.shapes import (
-    MOST_NAMED,
+    MAX_NAMES,
     ConnectionId,
     EndUserBody,
     OrganizationBody,
@@ -26,7 +26,7 @@ from gateway.api.shapes import (
     WebhookUrl,
     derived_tags,
     end_user,
-    tags_asked,
+    replacing_tags,
 )
 from gateway.auth.context import AuthContext
 from gateway.authorization.connect_sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
@@ -53,7 +53,7 @@ S256: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 S256_SCHEMA: Final = {"pattern": f"^{S256.pattern}$"}
 
 
-def _s256(text: str) -> str:
+def _checked_challenge(text: str) -> str:
     if not S256.fullmatch(text):
         raise ValueError(
             "must be the S256 challenge of a verifier: 43 characters of base64url, without padding (RFC 7636 §4.2)"
@@ -61,12 +61,12 @@ def _s256(text: str) -> str:
     return text
 
 
-def _return_url(text: str) -> str:
+def _checked_return_url(text: str) -> str:
     parts = urlsplit(text)
     if not is_web_address(text) or "#" in text or "@" in parts.netloc:
         raise ValueError("must be the https:// URL of a page, without a user name and without '#'")
-    if taken := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
-        raise ValueError(f"must not have {min(taken)} in its query: the gateway adds it")
+    if reserved := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise ValueError(f"must not have {min(reserved)} in its query: the gateway adds it")
     origin_of(text)  # https, or http on loopback
     return text
 
@@ -85,9 +85,11 @@ class SessionOptions(Strict):
     )
     max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] | None = None
     single_use: bool = False
-    code_challenge: Annotated[str, AfterValidator(_s256), Field(json_schema_extra=S256_SCHEMA)] | None = None
+    code_challenge: Annotated[str, AfterValidator(_checked_challenge), Field(json_schema_extra=S256_SCHEMA)] | None = (
+        None
+    )
     code_challenge_method: Literal["S256"] | None = None
-    return_url: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_return_url)] | None = None
+    return_url: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_checked_return_url)] | None = None
     state: Annotated[str, StringConstraints(max_length=512)] | None = None
 
     @model_validator(mode="after")
@@ -99,7 +101,7 @@ class SessionOptions(Strict):
         return self
 
 
-def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
+def session_fields(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
     """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required code challenge is missing, or
     if the origin of `return_url` is not registered.
     """
@@ -130,7 +132,7 @@ def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[st
 # ── Connect sessions: your back end decides who may connect what (docs/compatibility.md#connect-sessions).
 
 READ: Final = "environment:connections:read"
-SCOPES: Final = "oauth_scopes_override"  # sent among the settings, but not a setting
+SCOPES_OVERRIDE: Final = "oauth_scopes_override"  # clients send it among the settings, but it is not a setting
 
 
 class FixedSettings(Strict):
@@ -151,7 +153,7 @@ class IntegrationDefaults(Strict):
     connection_config: FixedSettings | None = None
 
 
-def _page(text: str) -> str:
+def _checked_page_url(text: str) -> str:
     if text and not (text.lower().startswith("https://") and is_web_address(text)):
         raise ValueError("must be the https:// URL of a page")
     return text
@@ -161,11 +163,11 @@ class Override(Strict):
     """Overrides for the connect page. `docs_connect`: the help page that the connect page links to instead of the
     provider's."""
 
-    docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
+    docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_checked_page_url)] | None = None
 
 
-AllDefaults = Annotated[dict[str, IntegrationDefaults], Field(max_length=MOST_NAMED), SmallAsSent]
-Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAsSent]
+AllDefaults = Annotated[dict[str, IntegrationDefaults], Field(max_length=MAX_NAMES), SmallAsSent]
+Overrides = Annotated[dict[str, Override], Field(max_length=MAX_NAMES), SmallAsSent]
 
 
 class NewSession(SessionOptions):
@@ -174,7 +176,7 @@ class NewSession(SessionOptions):
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
     tags: Tags | None = None
-    allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list, max_length=MOST_NAMED)
+    allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list, max_length=MAX_NAMES)
     integrations_config_defaults: AllDefaults = Field(default_factory=dict)
     overrides: Overrides = Field(default_factory=dict)
     webhook_url_override: WebhookUrl | None = None
@@ -210,8 +212,10 @@ async def create_session(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_reconnect_session(request: web.Request) -> web.Response:
-    """Respond with 201 and the same shape, for an existing connection. An unknown connection gets a 400, or a 404 if
-    the key is limited. The connection keeps its end user unless the body has another one."""
+    """Respond with 201 and the same shape as `create_session`, for a session of an existing connection.
+
+    An unknown connection gets 400, or 404 if the key is limited. The connection keeps its end user unless the body has
+    another end user."""
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
@@ -225,12 +229,12 @@ async def new_session(
     TooManyRequests."""
     environment = caller.environment.name
     _check_integrations(generation, caller, body, body.allowed_integrations)
-    offered = offered_to(generation, caller, environment, body.allowed_integrations)
+    offered = offered_integrations(generation, caller, environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
-    check_tags(caller, tags)
+    check_required_tags(caller, tags)
     fixed = _fixed_members(body)
-    check_fixed(generation, caller, fixed)
+    check_fixed_values(generation, caller, fixed)
     _check_settings(generation, environment, fixed["defaults"])
     return await runtime.sessions.open(
         environment,
@@ -239,7 +243,7 @@ async def new_session(
         tags=tags,
         allowed_integrations=offered,
         **fixed,
-        **fields_of(generation.config, environment, body),
+        **session_fields(generation.config, environment, body),
     )
 
 
@@ -263,11 +267,11 @@ async def reconnect_session(
             path, message = ("connection_id",), f"'{ref.integration_id}' has no connection '{ref.connection_id}'."
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
     user = end_user(body.end_user, body.organization)
-    asked = tags_asked(user, body.tags)
+    asked = replacing_tags(user, body.tags)
     tags = row.tags if asked is None else asked
-    check_tags(caller, tags)
+    check_required_tags(caller, tags)
     fixed = _fixed_members(body)
-    check_fixed(generation, caller, fixed, reconnects=True)
+    check_fixed_values(generation, caller, fixed, reconnects=True)
     _check_settings(generation, ref.environment, fixed["defaults"])
     # A session shows its end user to every holder of its token. Without an end user, the connection keeps its own.
     known_user = row.end_user if caller.policy.allows(READ) else None
@@ -281,7 +285,7 @@ async def reconnect_session(
         integration_id=ref.integration_id,
         pinned=caller.policy.pins,
         **fixed,
-        **fields_of(generation.config, ref.environment, body),
+        **session_fields(generation.config, ref.environment, body),
     )
 
 
@@ -291,14 +295,14 @@ def _fixed_members(body: NewSession | Reconnect) -> dict[str, Any]:
     A `webhook_url` among the settings applies to the whole session, unless the body has a `webhook_url_override`.
     """
     defaults = {key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()}
-    lifted = [
+    webhook_urls = [
         one["connection_config"].pop("webhook_url", None) for one in defaults.values() if "connection_config" in one
     ]
-    legacy = next((url for url in lifted if url is not None), None)
+    webhook_url = next((url for url in webhook_urls if url is not None), None)
     return {
         "defaults": defaults,
         "overrides": {key: one.model_dump(exclude_none=True) for key, one in body.overrides.items()},
-        "webhook_url_override": body.webhook_url_override if body.webhook_url_override is not None else legacy,
+        "webhook_url_override": body.webhook_url_override if body.webhook_url_override is not None else webhook_url,
     }
 
 
@@ -314,7 +318,9 @@ def connect_session_json(generation: Generation, token: str, session: ConnectSes
     }
 
 
-def offered_to(generation: Generation, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
+def offered_integrations(
+    generation: Generation, caller: Caller, environment: str, requested: Sequence[str]
+) -> tuple[str, ...]:
     """Return the integrations that a session created with this key may offer; empty means all.
 
     Raises NotFound for an integration that the key may not use. Raises Forbidden for a key limited to connections,
@@ -322,20 +328,20 @@ def offered_to(generation: Generation, caller: Caller, environment: str, asked: 
     """
     policy = caller.policy
     if not policy.of_resources:
-        return tuple(asked)
+        return tuple(requested)
     if any(one.connections for one in policy.limits):
         raise beyond_limits("a session would create another connection")
-    for key in asked:
+    for key in requested:
         if not policy.reaches_integration(key):
             raise no_integration(environment, key)
-    there = [one.integration_id for one in generation.integrations.of(environment)]
-    reached = tuple(asked or filter(policy.reaches_integration, there))
-    if not reached:
+    existing = [one.integration_id for one in generation.integrations.of(environment)]
+    offered = tuple(requested or filter(policy.reaches_integration, existing))
+    if not offered:
         raise beyond_limits("the environment has none of these integrations")
-    return reached
+    return offered
 
 
-def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
+def check_required_tags(caller: Caller, tags: Mapping[str, str]) -> None:
     """Raise Forbidden if a connection with `tags` would lack the tags that the key is limited to."""
     if not caller.policy.fits(tags):
         wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
@@ -358,8 +364,8 @@ def _check_integrations(
         Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown
     ]
     if issues:
-        there = [one.integration_id for one in generation.integrations.of(environment)]
-        near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, there))
+        existing = [one.integration_id for one in generation.integrations.of(environment)]
+        near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, existing))
         hint = f"Did you mean '{near}'?" if near else "GET /integrations lists those it has."
         issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
@@ -370,7 +376,9 @@ def _check_settings(generation: Generation, environment: str, defaults: Mapping[
     for key, one in defaults.items():
         integration = generation.integrations.get(environment, key)
         provider = generation.catalog.get(integration.provider)
-        config = {name: value for name, value in (one.get("connection_config") or {}).items() if name != SCOPES}
+        config = {
+            name: value for name, value in (one.get("connection_config") or {}).items() if name != SCOPES_OVERRIDE
+        }
         if provider is None or not config:
             continue
         context = AuthContext(provider, integration, public_url=generation.public_url)

@@ -124,7 +124,7 @@ def assembled(
         links=links,
         issuer=KeyIssuer(store, minted, lambda: current.generation.catalog),
         session_connections=session_connections,
-        typed_in=TypedCredentialConnector(store, creator, session_connections, outcomes),
+        typed_credentials=TypedCredentialConnector(store, creator, session_connections, outcomes),
         deleter=deleter,
         made=ApiIntegrations(store, current, live, deleter),
         deliverer=deliverer,

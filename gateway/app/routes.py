@@ -13,6 +13,7 @@ from gateway.api import (
     connect_socket,
     connection_import,
     connections,
+    credential_forms,
     environment,
     health,
     integrations,
@@ -21,7 +22,6 @@ from gateway.api import (
     provider_operations,
     providers,
     session_results,
-    typed_in,
     webhooks,
 )
 from gateway.api import connections as connection_edits
@@ -90,7 +90,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/oauth/callback", OPEN(lazy_pages.callback)),
     ("GET", "/app-auth/connect", OPEN(lazy_pages.callback)),
     ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
-    *((method, path, chain) for path, end in typed_in.ENDS for method, chain in _posted(end)),
+    *((method, path, chain) for path, end in credential_forms.ROUTES for method, chain in _posted(end)),
     ("GET", "/console", OPEN(lazy_console.view)),
     ("GET", "/console/sign-in", OPEN(lazy_console.sign_in)),
     ("POST", "/console/sign-in", OPEN(lazy_console.sign_in)),
@@ -120,14 +120,14 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", "/connect/sessions", CALLED(options)),
     ("POST", "/connect/sessions/reconnect", API(connect_endpoints.create_reconnect_session)),
     ("OPTIONS", "/connect/sessions/reconnect", CALLED(options)),
-    ("GET", "/connect/sessions/{session_id}", API(session_results.poll)),
+    ("GET", "/connect/sessions/{session_id}", API(session_results.poll_session)),
     ("OPTIONS", "/connect/sessions/{session_id}", CALLED(options)),
-    ("POST", "/connect/sessions/{session_id}/complete", API(session_results.complete)),
+    ("POST", "/connect/sessions/{session_id}/complete", API(session_results.complete_session)),
     ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(options)),
-    ("GET", "/connect/session", CONNECTING(session_results.show)),
-    ("DELETE", "/connect/session", CONNECTING(session_results.end)),
+    ("GET", "/connect/session", CONNECTING(session_results.show_session)),
+    ("DELETE", "/connect/session", CONNECTING(session_results.end_session)),
     ("OPTIONS", "/connect/session", CALLED(options)),
-    ("GET", "/connect/session/result", CONNECTING(session_results.result)),
+    ("GET", "/connect/session/result", CONNECTING(session_results.read_result)),
     ("OPTIONS", "/connect/session/result", CALLED(options)),
     ("POST", "/connect/telemetry", POSTED(session_results.telemetry)),
     ("OPTIONS", "/connect/telemetry", CALLED(options)),
@@ -196,7 +196,7 @@ def add_routes(app: web.Application, websocket_path: str = "/") -> None:
     A key is checked before ``100 Continue`` invites a body.
     """
     resource = WebsocketResource(websocket_path)
-    resource.add_route("GET", OPEN(connect_socket.socket), expect_handler=no_early_continue)
+    resource.add_route("GET", OPEN(connect_socket.serve_connect_socket), expect_handler=no_early_continue)
     app.router.register_resource(resource)
     for method, path, handler in ROUTES:
         for allowed in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):

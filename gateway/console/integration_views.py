@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
-from gateway.api.request_body import checked
+from gateway.api.request_body import validated
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
@@ -161,7 +161,7 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
     """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
     one = _find_integration(generation, environment, fields.get("key", ""))
-    wish = checked(
+    wish = validated(
         {"end_user": {"id": fields.get("user", "").strip() or TEST_USER}, "allowed_integrations": [one.integration_id]},
         connect_endpoints.NewSession,
         "invalid_body",

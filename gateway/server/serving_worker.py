@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from gateway.api.health import INSTANCE, readiness
+from gateway.api.health import INSTANCE_HEADER, readiness
 from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
 from gateway.app.compose import METRICS_PAGE, PARENT, SEATED, create
@@ -210,7 +210,7 @@ def _already_runs(config: Config) -> str | None:
     client = http.client.HTTPConnection(ANY_ADDRESS.get(host, host), port, timeout=HEALTH_S)
     with closing(client), suppress(OSError, http.client.HTTPException):
         client.request("GET", "/health")
-        shown = client.getresponse().headers.get(INSTANCE)
+        shown = client.getresponse().headers.get(INSTANCE_HEADER)
         if shown in {instance(one) for one in Keyring(config.store.encryption_keys).ids}:
             return f"{host}:{port} is in use: this gateway already runs there. Stop it first."
     return None

@@ -368,7 +368,7 @@ def test_a_pattern_built_in_the_call_of_compile_is_found() -> None:
 def test_inventory_finds_all_patterns() -> None:
     places = {used.where for used in inventory()}
     for known in (
-        "gateway.api.shapes.EMAIL",
+        "gateway.api.shapes.EMAIL_FORM",
         "gateway.http.references._PIECE",
         "gateway.observe.masking.SECRET_TEXT",
         "gateway.middleware.who_calls._MINTED",

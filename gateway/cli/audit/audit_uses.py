@@ -51,7 +51,7 @@ def uses(
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.api.audit_endpoints import uses_shown
+        from gateway.api.audit_endpoints import credential_uses_json
         from gateway.records.audit import UseFilter
 
         end = moment(until, "until") or clock.now()
@@ -61,7 +61,7 @@ def uses(
         wanted = UseFilter(
             environment_of(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
         )
-        found = uses_shown(wanted, await runtime.store.uses.find(wanted))
+        found = credential_uses_json(wanted, await runtime.store.uses.find(wanted))
         if as_json:
             print(json.dumps(found, indent=2))
             return 0

@@ -60,7 +60,7 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
     async def work(runtime: "Runtime") -> int:
         from gateway.access.caller import Caller
         from gateway.api import connect_endpoints
-        from gateway.api.request_body import checked
+        from gateway.api.request_body import validated
         from gateway.records.access import Environment
 
         named = environment_of(runtime, environment)
@@ -69,13 +69,13 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
         caller = Caller(Environment(named))
         body = _body(**asked)
         if reconnect is None:
-            wish = checked(
+            wish = validated(
                 {**body, "allowed_integrations": list(integrations)}, connect_endpoints.NewSession, "invalid_body"
             )
             token, session = await connect_endpoints.new_session(runtime, runtime.generation, caller, wish)
         else:
             body |= {"integration_id": integrations[0], "connection_id": reconnect}
-            again = checked(body, connect_endpoints.Reconnect, "invalid_body")
+            again = validated(body, connect_endpoints.Reconnect, "invalid_body")
             token, session = await connect_endpoints.reconnect_session(runtime, runtime.generation, caller, again)
         shown = connect_endpoints.connect_session_json(runtime.generation, token, session)
         if as_json:

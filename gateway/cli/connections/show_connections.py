@@ -97,7 +97,7 @@ def list_connections(
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.api.connection_json import listed
+        from gateway.api.connection_json import listed_connection_json
         from gateway.store import ListFilter, cursor_after
 
         name = environment_of(runtime, environment)
@@ -118,7 +118,7 @@ def list_connections(
             shown = found[:limit]
             following = cursor_after(shown[-1]) if len(found) > limit else None
         if as_json:
-            body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
+            body: dict[str, Any] = {"connections": [listed_connection_json(one) for one in shown]}
             print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
             return 0
         table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "EXPIRES", "CREATED"), [_row(one) for one in shown])
@@ -192,17 +192,17 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
 
 
 def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
-    from gateway.api.connection_json import stamp, whole
+    from gateway.api.connection_json import full_connection_json, timestamp_with_offset
 
-    shown = dict(whole(runtime.store, row, credentials=False))
+    shown = dict(full_connection_json(runtime.store, row, credentials=False))
     del shown["credentials"]
     failure = row.failure
     return {
         **shown,
         "state_reason": row.state_reason,
         "credential_type": runtime.store.open_or_nothing(row.credential).get("type"),
-        "expires_at": stamp(row.expires_at) if row.expires_at else None,
-        "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,
+        "expires_at": timestamp_with_offset(row.expires_at) if row.expires_at else None,
+        "last_refreshed_at": timestamp_with_offset(row.last_refreshed_at) if row.last_refreshed_at else None,
         "refresh_failure": {"reason": failure.code, "provider_message": failure.message, "attempts": failure.attempts}
         if failure
         else None,
@@ -222,12 +222,12 @@ def why(file: Path, environment: str | None, integration: str | None, connection
     """Explain the state of CONNECTION: its timeline, the likely causes in order, and what to do. Shows no secret."""
 
     async def work(runtime: "Runtime") -> int:
-        from gateway.api.connection_json import state_and_story
+        from gateway.api.connection_json import history_json
 
         row = await find_connection(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        story = await state_and_story(runtime, runtime.generation, row, serves=False)
+        story = await history_json(runtime, runtime.generation, row, in_serving_process=False)
         body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **story}
         print(json.dumps(body, indent=2) if as_json else without_control_characters(_text(body)))
         return 0

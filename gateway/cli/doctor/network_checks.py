@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from gateway import clock
-from gateway.api.health import INSTANCE
+from gateway.api.health import INSTANCE_HEADER
 from gateway.authority import local_url
 from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
@@ -267,7 +267,7 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
             with contextlib.suppress(ValueError, aiohttp.ClientError):
                 body = await response.json(content_type=None)
             if response.status == 200 and body == OURS:
-                shown = response.headers.get(INSTANCE)
+                shown = response.headers.get(INSTANCE_HEADER)
                 known = {instance(one) for one in Keyring(examined.config.store.encryption_keys).ids}
                 return HealthResponse(ours=True, another=shown is not None and shown not in known)
             return HealthResponse(trouble=f"responds to GET /health with {response.status}, and not as a gateway does")

@@ -191,10 +191,10 @@ def _wish(asked: dict[str, object]) -> "RequestedKey":
 
 
 def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
-    from gateway.api.keys import as_json as shown
-    from gateway.api.keys import secret_part
+    from gateway.api.keys import key_json as shown
+    from gateway.api.keys import secret_json
 
-    secret = secret_part(text, key, runtime.generation.public_url)
+    secret = secret_json(text, key, runtime.generation.public_url)
     if as_json:
         print(json.dumps({**shown(key), **secret, **({"warnings": warnings} if warnings else {})}, indent=2))
         return
@@ -233,7 +233,7 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.api.keys import as_json as shown
+        from gateway.api.keys import key_json as shown
 
         name = environment_of(runtime, environment)
         now = clock.now()

@@ -38,7 +38,7 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_integrations import made
+from tests.gateway.api.test_integrations import create_integration
 from tests.gateway.connections.conftest import later
 from tests.gateway.events.conftest import log_of, on, receiver, settings, telling
 
@@ -321,7 +321,7 @@ async def test_running_deletion_completes(
 async def test_an_integration_that_is_being_deleted_is_deleted_once(
     telling: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await made(telling)
+    await create_integration(telling)
     rows, go_on, ended, begun_ends = telling.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
     end = rows.end
 
@@ -345,7 +345,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
 async def test_an_integration_made_through_the_api_stays_and_changes_for_all_generations(
     telling: RunningGateway,
 ) -> None:
-    await made(telling)
+    await create_integration(telling)
     before, after = await reloaded(telling)
     assert after.integrations.has("dev", "made")
     await telling.json("DELETE", "/integrations/made", expect=200)
@@ -500,7 +500,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "reloading": test_two_reloads_at_once_follow_one_another,
     "serving": test_announced_stop_stays_announced,
 }
-HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_in", "exchange"})
+HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_credentials", "exchange"})
 REPLACED: Final = "current"  # holds the generation, which is what a reload replaces
 
 

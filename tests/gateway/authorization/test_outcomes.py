@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.fakes.gateways import RunningGateway, write_entry
 from tests.fakes.pages import submit
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 
 WHOSE = {"environment": "dev", "integration": "tracker", "log_level": "warning"}
 
@@ -25,7 +25,7 @@ async def test_refused_code_is_logged_with_the_providers_message(running: Runnin
         status=401,
     )
     with capture_logs() as logs:
-        status, html = await arrive(running, await running.session_token())
+        status, html = await walk_flow(running, await running.session_token())
     line = warned(logs)
     assert status == 400
     assert line.items() >= (WHOSE | {"reason": "token_request_failed", "provider_error": "invalid_client"}).items()
@@ -51,7 +51,7 @@ async def test_a_provider_s_refusal_is_logged(running: RunningGateway, tracker: 
 async def test_an_authorization_that_cannot_begin_is_logged(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token()
     with capture_logs() as logs:
-        status, _ = await arrive(running, token, "&connection_id=x")
+        status, _ = await walk_flow(running, token, "&connection_id=x")
     assert status == 400
     assert warned(logs).items() >= (WHOSE | {"reason": "invalid_query_params"}).items()
     assert token not in str(logs)
@@ -98,5 +98,5 @@ async def test_an_authorization_that_succeeds_is_not_logged_as_failed(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     with capture_logs() as logs:
-        assert (await arrive(running, await running.session_token()))[0] == 200
+        assert (await walk_flow(running, await running.session_token()))[0] == 200
     assert not [line for line in logs if line["event"] == "authorization_failed"]

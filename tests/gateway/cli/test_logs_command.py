@@ -77,7 +77,7 @@ async def test_output_says_how_to_see_further_entries(filled: Examined) -> None:
 
 
 @pytest.mark.parametrize("words", [("--status", "abc"), ("--since", "yesterday")])
-async def test_wrong_filters_are_named(filled: Examined, words: tuple[str, str]) -> None:
+async def test_error_names_wrong_filters(filled: Examined, words: tuple[str, str]) -> None:
     refused = await logs(filled, *words)
     assert refused.exit_code == 2
     assert words[0] in refused.stderr

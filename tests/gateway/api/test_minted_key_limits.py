@@ -76,7 +76,7 @@ DIVERTING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("again", [False, True], ids=["new", "reconnect"])
 @pytest.mark.parametrize("what", DIVERTING)
-async def test_a_minted_key_fixes_nothing_in_a_session_without_the_scope(
+async def test_minted_key_without_the_scope_cannot_fix_values_of_a_session(
     gateway: RunningGateway, what: str, again: bool
 ) -> None:
     path = "/connect/sessions" + ("/reconnect" if again else "")
@@ -98,7 +98,9 @@ async def test_scopes_that_the_integration_asks_for_anyway_may_be_named(gateway:
     assert (await asked(gateway, "POST", "/connect/sessions", narrow, **body))[0] == 201
 
 
-async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGateway, ours: RecordingServer) -> None:
+async def test_minted_key_without_the_scope_cannot_set_the_url_for_events(
+    gateway: RunningGateway, ours: RecordingServer
+) -> None:
     narrow = await minted(gateway, "environment:connections:create", "environment:connections:update")
     at = "/connections/c?provider_config_key=forge"
     assert (await asked(gateway, "PATCH", at, narrow, webhook_url_override=ELSEWHERE))[0] == 403
@@ -121,7 +123,7 @@ async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGate
     ],
     ids=["unbound", "bound", "bound-configure", "tags-configure"],
 )
-async def test_a_narrow_key_s_link_leads_a_connection_nowhere_else(
+async def test_session_of_a_limited_key_cannot_change_the_settings_of_a_connection(
     gateway: RunningGateway, evil: RecordingServer, scopes: tuple[str, ...], limits: dict[str, Any]
 ) -> None:
     narrow = await minted(gateway, *scopes, **limits)
@@ -154,7 +156,7 @@ async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
 
 
 @pytest.mark.parametrize("limits", [{}, {"connections": ["forge/c"]}, {"tags": {"team": "red"}}])
-async def test_an_import_over_a_connection_leads_it_nowhere_else(
+async def test_import_by_a_limited_key_cannot_change_the_settings_of_a_connection(
     gateway: RunningGateway, ours: RecordingServer, evil: RecordingServer, limits: dict[str, Any]
 ) -> None:
     narrow = await minted(gateway, "environment:connections:create", **limits)
@@ -174,7 +176,7 @@ async def test_an_import_over_a_connection_leads_it_nowhere_else(
     )
 
 
-async def test_a_key_that_may_make_sessions_reads_only_the_state(gateway: RunningGateway) -> None:
+async def test_key_that_may_only_create_sessions_reads_only_the_state(gateway: RunningGateway) -> None:
     narrow = await minted(gateway, CONNECT)
     status, shown = await asked(gateway, "GET", "/connections/c?provider_config_key=forge", narrow)
     assert status == 200
