@@ -17,10 +17,10 @@ from weakref import WeakValueDictionary
 import structlog
 
 PREFIX: Final = "operations "
-MOST_BYTES: Final = 1 << 20  # maximum size of an unpacked snapshot
+MAX_SNAPSHOT_BYTES: Final = 1 << 20  # maximum size of an unpacked snapshot
 RISK_LETTERS: Final = {"read": "r", "write": "w", "delete": "d", "admin": "a"}
 _RISKS: Final = {letter: risk for risk, letter in RISK_LETTERS.items()}
-_OPEN: Final = re.compile(r"\{[^{}/]*\}|\*")
+_WILDCARD: Final = re.compile(r"\{[^{}/]*\}|\*")
 _SETTING: Final = re.compile(r"\$\{[^{}]*\}")
 _LITERAL, _MIXED, _WHOLE = range(3)
 
@@ -35,8 +35,8 @@ class OperationRule:
     """An operation of a rule.
 
     `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the path of the base
-    URL, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations file;
-    `before`: the part before that, with ``${settings}`` (path of the base URL, and prefix).
+    URL, with ``*`` for settings and ``{placeholders}``. `below`: the part of the path that the entry's operations file
+    has; `before`: the part before it, with ``${settings}``: the path of the base URL and the file's prefix.
     """
 
     text: str
@@ -53,7 +53,7 @@ class OperationRule:
         return frozenset((self.method,))
 
 
-_Found = tuple[tuple[int, ...], OperationRule | None]
+_RankedMatch = tuple[tuple[int, ...], OperationRule | None]
 
 log = structlog.get_logger(__name__)
 
@@ -86,15 +86,15 @@ class OperationSet:
         self._host = host.split("*") if "*" in host else None
         self._root = _Node()
         for rule in self.rules:
-            _add(self._root, rule.method, rule.written, rule)
+            _add_path(self._root, rule.method, rule.written, rule)
         self._left_out: _Node | None = None
-        taken = {(rule.method, _OPEN.sub("*", rule.written).lower()) for rule in self.rules}
+        taken = {(rule.method, _WILDCARD.sub("*", rule.written).lower()) for rule in self.rules}
         for other in others:
             method, _, path = other.partition(" ")
-            shape = _OPEN.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
+            shape = _WILDCARD.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
             self._left_out = self._left_out or _Node()
             if (method, shape) not in taken:
-                _add(self._left_out, method, shape, None)
+                _add_path(self._left_out, method, shape, None)
 
     def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
         """Return the operation that this request calls; None if it calls none of them. `path` includes the path of the
@@ -104,7 +104,7 @@ class OperationSet:
             return None
         segments = path.split("/")
         if self._left_out is None:
-            return _find(self._root, segments, 1, method)
+            return _most_exact_match(self._root, segments, 1, method)
         allowed = list(_matches(self._root, segments, 1, method, ()))
         if not allowed:
             return None
@@ -120,7 +120,7 @@ class OperationSet:
         return min(allowed, key=lambda one: one[0])[1]
 
 
-def _add(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
+def _add_path(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
     for segment in path.split("/")[1:]:
         exactness = _exactness(segment)
         if exactness == _LITERAL:
@@ -129,15 +129,15 @@ def _add(node: _Node, method: str, path: str, rule: OperationRule | None) -> Non
             node.whole = node.whole or _Node()
             node = node.whole
         else:
-            shape = _OPEN.sub("*", segment)
+            shape = _WILDCARD.sub("*", segment)
             node = node.mixed.setdefault(shape, (shape.split("*"), _Node()))[1]
     node.ends.setdefault(method, rule)
 
 
 def _exactness(segment: str) -> int:
-    if not _OPEN.search(segment):
+    if not _WILDCARD.search(segment):
         return _LITERAL
-    return _WHOLE if _OPEN.fullmatch(segment) else _MIXED
+    return _WHOLE if _WILDCARD.fullmatch(segment) else _MIXED
 
 
 def fits_shape(shape: Sequence[str], text: str) -> bool:
@@ -158,7 +158,7 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     return at < end
 
 
-def _find(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
+def _most_exact_match(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
     """Return the operation with the path `segments`; of several, the one most exact in the first differing segment."""
     while at < len(segments):
         segment = segments[at]
@@ -172,14 +172,16 @@ def _find(node: _Node, segments: Sequence[str], at: int, method: str) -> Operati
             if not ways:
                 return None
             for way in ways[:-1]:
-                if (found := _find(way, segments, at, method)) is not None:
+                if (found := _most_exact_match(way, segments, at, method)) is not None:
                     return found
             following = ways[-1]
         node = following
     return node.ends.get(method)
 
 
-def _matches(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
+def _matches(
+    node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]
+) -> Iterator[_RankedMatch]:
     """Yield each operation with the path `segments`, and its exactness for each segment."""
     if at == len(segments):
         if method in node.ends:
@@ -208,17 +210,19 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 # left-out operation, with its whole PATH.
 
 
-def packed(provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]) -> str:
+def pack_snapshot(
+    provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]
+) -> str:
     """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too
     large."""
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
     text = "\n".join((head, *operations, *(f"- {other}" for other in others))).encode()
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_SNAPSHOT_BYTES:
         raise ValueError(f"stands for {len(operations):,} operations, too many for one key; name fewer")
     return f"{len(operations)}:{base64.b64encode(zlib.compress(text, 9)).decode()}"
 
 
-_made: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDictionary()
+_shared_sets: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDictionary()
 
 
 def operation_set(rule: str, snapshot: str) -> OperationSet:
@@ -226,23 +230,23 @@ def operation_set(rule: str, snapshot: str) -> OperationSet:
 
     Keys with the same snapshot share one object. An unreadable or missing snapshot allows nothing.
     """
-    found = _made.get((rule, snapshot))
+    found = _shared_sets.get((rule, snapshot))
     if found is None:
-        found = _made[rule, snapshot] = _unpacked(rule, snapshot)
+        found = _shared_sets[rule, snapshot] = _unpack_snapshot(rule, snapshot)
     return found
 
 
-def _unpacked(rule: str, snapshot: str) -> OperationSet:
+def _unpack_snapshot(rule: str, snapshot: str) -> OperationSet:
     try:
         data = base64.b64decode(snapshot.partition(":")[2], validate=True)
         unpacker = zlib.decompressobj()
-        text = unpacker.decompress(data, MOST_BYTES).decode()
+        text = unpacker.decompress(data, MAX_SNAPSHOT_BYTES).decode()
         if not unpacker.eof:  # a cut list could lack the left-out operations, and allow too much
             raise ValueError("the snapshot is too large, or cut off")
         head, *lines = text.split("\n")
         about = json.loads(head)
         before: str = about["before"]
-        rules = [_rule(rule, before, line) for line in lines if not line.startswith("- ")]
+        rules = [_parse_line(rule, before, line) for line in lines if not line.startswith("- ")]
         others = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
         return OperationSet(about["provider"], about["host"], about["base"], rules, others)
     except (ValueError, KeyError, TypeError, zlib.error):
@@ -250,7 +254,7 @@ def _unpacked(rule: str, snapshot: str) -> OperationSet:
         return OperationSet("", "", "", (), ())
 
 
-def _rule(rule: str, before: str, line: str) -> OperationRule:
+def _parse_line(rule: str, before: str, line: str) -> OperationRule:
     letter, method, below, name = line.split(" ")
     written = _SETTING.sub("*", before) + below
     return OperationRule(rule, method, name, written, before, below, _RISKS[letter.lower()], letter.isupper())

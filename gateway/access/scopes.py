@@ -13,11 +13,11 @@ AGENT_SESSIONS: Final = "environment:agent_sessions:write"
 CONFIGURE: Final = "environment:connections:configure"
 REVOKE: Final = "environment:api_keys:delete"
 
-_OF_RESOURCES: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
+_RESOURCE_ACTIONS: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
 SCOPES: Final = frozenset(
     {
-        *(f"environment:integrations:{what}" for what in _OF_RESOURCES),
-        *(f"environment:connections:{what}" for what in _OF_RESOURCES),
+        *(f"environment:integrations:{what}" for what in _RESOURCE_ACTIONS),
+        *(f"environment:connections:{what}" for what in _RESOURCE_ACTIONS),
         CONNECT,
         AGENT_SESSIONS,
         CONFIGURE,
@@ -46,7 +46,7 @@ _IMPLIED_BY: Final = {
 
 
 def covers(held: Iterable[str], wanted: str) -> bool:
-    """Return whether one of the scopes `held` is `wanted`, a wildcard above it, or one that implies it.
+    """Return whether one of the scopes `held` is `wanted`, a wildcard that covers it, or a scope that implies it.
 
     `wanted` may be a wildcard itself; only the same wildcard or a wider one covers it.
     """

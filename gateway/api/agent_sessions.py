@@ -14,7 +14,7 @@ from gateway import clock
 from gateway.access.freeze_operations import host_and_path, patterns_may_overlap
 from gateway.access.issue_keys import may_see_key
 from gateway.access.key_forms import RequestedKey
-from gateway.access.key_policy import MOST_CHARS
+from gateway.access.key_policy import MAX_RULE_LENGTH
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
 from gateway.api import responses
@@ -102,7 +102,7 @@ class SessionTools:
             return
         line = ""
         for one in self.ids:
-            if line and len(begin) + len(line) + 1 + len(one) > MOST_CHARS:
+            if line and len(begin) + len(line) + 1 + len(one) > MAX_RULE_LENGTH:
                 yield begin + line
                 line = ""
             line = f"{line},{one}" if line else one

@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from gateway.access.caller import Caller
-from gateway.access.refusals import beyond_limits, no_integration
+from gateway.access.refusals import beyond_limits_error, no_integration_error
 from gateway.api import responses
 from gateway.api.minted_key_limits import check_fixed_values
 from gateway.api.request_body import Strict, query_of, read_json
@@ -283,7 +283,7 @@ async def reconnect_session(
         allowed_integrations=(ref.integration_id,),
         connection_id=ref.connection_id,
         integration_id=ref.integration_id,
-        pinned=caller.policy.pins,
+        pinned=caller.policy.keeps_settings,
         **fixed,
         **session_fields(generation.config, ref.environment, body),
     )
@@ -330,14 +330,14 @@ def offered_integrations(
     if not policy.of_resources:
         return tuple(requested)
     if any(one.connections for one in policy.limits):
-        raise beyond_limits("a session would create another connection")
+        raise beyond_limits_error("a session would create another connection")
     for key in requested:
         if not policy.reaches_integration(key):
-            raise no_integration(environment, key)
+            raise no_integration_error(environment, key)
     existing = [one.integration_id for one in generation.integrations.of(environment)]
     offered = tuple(requested or filter(policy.reaches_integration, existing))
     if not offered:
-        raise beyond_limits("the environment has none of these integrations")
+        raise beyond_limits_error("the environment has none of these integrations")
     return offered
 
 
@@ -345,7 +345,7 @@ def check_required_tags(caller: Caller, tags: Mapping[str, str]) -> None:
     """Raise Forbidden if a connection with `tags` would lack the tags that the key is limited to."""
     if not caller.policy.fits(tags):
         wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
-        raise beyond_limits(f"connections that it creates or changes must have the tags {wanted}")
+        raise beyond_limits_error(f"connections that it creates or changes must have the tags {wanted}")
 
 
 def _check_integrations(

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from gateway import clock
 from gateway.access.caller import Caller
-from gateway.access.refusals import no_connection
+from gateway.access.refusals import no_connection_error
 from gateway.api.connect_endpoints import check_required_tags
 from gateway.api.connection_json import full_connection_json
 from gateway.api.minted_key_limits import check_webhook
@@ -108,7 +108,7 @@ async def store_connection(
         tags=tags,
         end_user=user,
         webhook_url_override=body.webhook_url_override,
-        pinned=caller.policy.pins,
+        pinned=caller.policy.keeps_settings,
     )
     warnings = list(_unknown_settings(runtime.creator.provider_of(integration), body.connection_config or {}))
     for one in warnings:
@@ -124,7 +124,7 @@ async def _permitted_settings(
     Raises InvalidRequest.
     """
     given = body.connection_config
-    if not given or body.connection_id is None or not caller.policy.pins:
+    if not given or body.connection_id is None or not caller.policy.keeps_settings:
         return given
     ref = ConnectionRef(integration.environment, integration.integration_id, body.connection_id)
     existing = await runtime.store.connections.get(ref)
@@ -148,7 +148,7 @@ async def _check_required_tags(
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id)
         existing = await runtime.store.connections.get(ref)
         if existing is not None and not caller.policy.fits(existing.tags):
-            raise no_connection(integration.integration_id, connection_id)
+            raise no_connection_error(integration.integration_id, connection_id)
     check_required_tags(caller, existing.tags if tags is None and existing is not None else tags or {})
 
 

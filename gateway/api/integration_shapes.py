@@ -101,7 +101,7 @@ class NewIntegration(Strict):
     provider: Name
     unique_key: ProviderConfigKey
     display_name: DisplayName | None = None
-    credentials_json: Credentials | None = None
+    credentials: Credentials | None = None
     forward_webhooks: bool = True
     allowed_hosts: AllowedHosts | None = None
     allow_unsigned_webhooks: bool = False
@@ -112,12 +112,12 @@ class NewIntegration(Strict):
 class IntegrationChanges(Strict):
     """Changes to an integration. Members that are left out stay unchanged.
 
-    `credentials_json` replaces the existing credentials, but keeps `scopes` and `webhook_secret` if they are left out.
+    `credentials` replaces the existing credentials, but keeps `scopes` and `webhook_secret` if they are left out.
     """
 
     unique_key: ProviderConfigKey | None = None
     display_name: DisplayName | None = None
-    credentials_json: Credentials | None = None
+    credentials: Credentials | None = None
     forward_webhooks: bool | None = None
     allowed_hosts: AllowedHosts | None = None
     allow_unsigned_webhooks: bool | None = None

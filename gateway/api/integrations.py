@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import beyond_limits, missing_scope_error
+from gateway.access.refusals import beyond_limits_error, missing_scope_error
 from gateway.api import responses
 from gateway.api.integration_shapes import (
     IntegrationChanges,
@@ -182,7 +182,7 @@ def _check_reach(policy: Policy, key: str) -> None:
     too.
     """
     if policy.of_connections:
-        raise beyond_limits("an integration serves all its connections")
+        raise beyond_limits_error("an integration serves all its connections")
     if not policy.reaches_integration(key):
         _raise_unknown(key)
 

@@ -7,8 +7,8 @@ from aiohttp import web
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
-from gateway.access.key_forms import MOST as MOST_VALUES
-from gateway.access.key_forms import MOST_RULES, OVERLAP, RequestedKey
+from gateway.access.key_forms import MAX_ITEMS as MOST_VALUES
+from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey
 from gateway.api import responses
 from gateway.api.request_body import Strict, query_number, query_of, read_json, wrong_query
 from gateway.api.shapes import MAX_NAMES
@@ -32,7 +32,7 @@ class LimitsBody(Strict):
     integrations: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
     connections: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
     tags: dict[str, str] = Field(default_factory=dict, max_length=MOST_VALUES)
-    rules: list[str] = Field(default_factory=list, max_length=MOST_RULES)
+    rules: list[str] = Field(default_factory=list, max_length=MAX_RULES)
     hosts: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
     rate: int | None = None
     budget: int | None = None

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import beyond_limits, lacking_for
+from gateway.access.refusals import beyond_limits_error, field_scope_error
 from gateway.access.scopes import CONFIGURE
 from gateway.auth.context import AuthContext
 from gateway.catalog.hosts import named
@@ -42,7 +42,7 @@ def check_fixed_values(
         if what is None:
             continue
         if reconnects and policy.of_connections:
-            raise beyond_limits("it cannot change the settings of an existing connection")
+            raise beyond_limits_error("it cannot change the settings of an existing connection")
         _require_configure(policy, f"integrations_config_defaults.{key}.{what}")
 
 
@@ -54,7 +54,7 @@ def check_webhook(policy: Policy, url: str | None) -> None:
 
 def _require_configure(policy: Policy, field: str) -> None:
     if not policy.allows(CONFIGURE):
-        raise lacking_for(CONFIGURE, field)
+        raise field_scope_error(CONFIGURE, field)
 
 
 def _fixed_members(

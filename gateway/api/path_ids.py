@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.access.caller import Caller
-from gateway.access.refusals import no_integration
+from gateway.access.refusals import no_integration_error
 from gateway.api.request_body import wrong_query
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
@@ -46,7 +46,7 @@ async def check_usable(runtime: Runtime, generation: Generation, caller: Caller,
         )
     check_reach(caller, ref)
     if caller.policy.of_resources and not generation.integrations.has(ref.environment, key):
-        raise no_integration(ref.environment, key)  # does not suggest the closest existing name
+        raise no_integration_error(ref.environment, key)  # does not suggest the closest existing name
     generation.integrations.get(ref.environment, key)
     await check_tags(runtime, caller, ref)
     return ref

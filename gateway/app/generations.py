@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import config as configuration
-from gateway.access.known_keys import Keys, Minted
+from gateway.access.known_keys import KnownKeys, MintedKeyCache
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Faults
 from gateway.config.model import EgressConfig
@@ -57,7 +57,7 @@ def checked(config: Config, found: Examined | None = None) -> Checked:
 
 def generation(
     given: Checked,
-    minted: Minted,
+    minted: MintedKeyCache,
     managed: ManagedIntegrations,
     egress: Egress | None = None,
     former: Integrations | None = None,
@@ -66,7 +66,7 @@ def generation(
     return Generation(
         config=given.config,
         catalog=given.catalog,
-        keys=Keys.declared(given.config, minted),
+        keys=KnownKeys.declared(given.config, minted),
         integrations=Integrations(given.integrations, managed, former),
         egress=egress or egress_of(given.config.egress),
         page_cursors=Tokens(given.config.store.encryption_keys, "page cursor"),

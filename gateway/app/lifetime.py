@@ -9,9 +9,9 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.access.client_window import InvalidKeys, RefusalLog
+from gateway.access.client_window import InvalidKeyThrottle, RefusalLog
 from gateway.access.issue_keys import KeyIssuer
-from gateway.access.known_keys import Minted
+from gateway.access.known_keys import MintedKeyCache
 from gateway.app.generations import Checked, concurrency_settings, generation
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
@@ -76,7 +76,7 @@ def assembled(
     Values that the hot path reads at every request (limits, whether calls are stored) are set at each replacement of
     the generation; everything else reads `current`.
     """
-    minted = Minted(store)
+    minted = MintedKeyCache(store)
     current = Current(generation(given, minted, managed))
 
     def known(environment: str, integration_id: str) -> bool:
@@ -111,7 +111,7 @@ def assembled(
         call_queue=calls,
         tracing=tracing,
         loop_lag=LoopLag(),
-        invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
+        invalid_keys=InvalidKeyThrottle(lambda: metrics.add(INVALID_KEYS)),
         refusal_log=RefusalLog(),
         journals=journals,
         exchange=exchange,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.access.refusals import rule_and_fix
+from gateway.access.window_counter import WindowCounter
 from gateway.catalog.provider import Provider
 from gateway.connections.settings import accepted, by_browser
 from gateway.errors import Forbidden, TooManyRequests, Unauthorized
@@ -72,8 +73,7 @@ class ConnectSessions:
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
         self._current = current
-        self._created: dict[tuple[str, str], int] = {}  # in this window, by environment and key
-        self._window_began_at = 0.0
+        self._created: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # by environment and key
 
     async def open(
         self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **what: Any
@@ -103,13 +103,9 @@ class ConnectSessions:
         return token, session
 
     def _count(self, environment: str, key_id: str, most: int) -> None:
-        now = clock.monotonic()
-        if now - self._window_began_at >= WINDOW_S:
-            self._window_began_at = now
-            self._created.clear()
-        created = self._created.get((environment, key_id), 0)
-        if created >= most:
-            wait_s = max(1, math.ceil(self._window_began_at + WINDOW_S - now))
+        self._created.restart_if_over()
+        if self._created[environment, key_id] >= most:
+            wait_s = self._created.left_s
             raise _too_many(
                 "sessions_per_minute",
                 f"Too many new connect sessions of {_whose(key_id)}: the limit is {most} a minute "
@@ -118,7 +114,7 @@ class ConnectSessions:
                 most,
                 wait_s,
             )
-        self._created[environment, key_id] = created + 1
+        self._created.add((environment, key_id))
 
     async def find(self, token: str) -> ConnectSession:
         """Return the session of a token. Raises the same Unauthorized for an expired and an unknown token."""

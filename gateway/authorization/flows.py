@@ -7,7 +7,6 @@ provider.
 """
 
 import asyncio
-import math
 import secrets
 import uuid
 from collections.abc import Coroutine, Mapping
@@ -18,13 +17,13 @@ from typing import Any, Final
 from multidict import MultiMapping
 
 from gateway import clock
-from gateway.access.refusals import rule_and_fix
 from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
 from gateway.auth.provider_responses import short
 from gateway.authorization.connect_sessions import check_connection_limit, check_offered, settings_of
 from gateway.authorization.grants import Grants
+from gateway.authorization.open_authorizations import OpenAuthorizations
 from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
 from gateway.authorization.results import (
     LIFETIME,
@@ -42,7 +41,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, settings_for_reconnect
 from gateway.connections.refused_scopes import asked_again
 from gateway.connections.settings import complete
-from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, TooManyRequests, UpstreamFailed
+from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
 from gateway.generation import Current
 from gateway.oauth.authorize import without_protocol_params
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
@@ -124,43 +123,6 @@ class _Prepared:
     given: tuple[str, ...]
 
 
-MOST_STARTS: Final = 100
-"""Authorizations that a session may start, and not finish, in `WINDOW_S`, in this process: each stores up to 8 KB for
-up to an hour."""
-WINDOW_S: Final = LIFETIME.total_seconds()
-
-
-class _Starts:
-    """Counts the authorizations of each connect session that were started and not finished, in this process. All counts
-    restart `WINDOW_S` seconds after the first."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, int] = {}
-        self._began_at = -math.inf
-
-    def add(self, session: ConnectSession) -> None:
-        """Raises TooManyRequests if the session has `MOST_STARTS`."""
-        now = clock.monotonic()
-        if now - self._began_at >= WINDOW_S:
-            self._began_at = now
-            self._open.clear()
-        started = self._open.get(session.digest, 0)
-        if started >= MOST_STARTS:
-            wait_s = max(1, math.ceil(self._began_at + WINDOW_S - now))
-            fix = f"Finish one that is open in another window, or try again in {wait_s} s."
-            raise TooManyRequests(
-                "too_many_request",
-                f"More than {MOST_STARTS} authorizations were started with this link and not finished. {fix}",
-                payload={"limit": MOST_STARTS, **rule_and_fix("authorizations_open", fix)},
-                retry_after_s=wait_s,
-            )
-        self._open[session.digest] = started + 1
-
-    def finish(self, session_digest: str) -> None:
-        if self._open.get(session_digest):
-            self._open[session_digest] -= 1
-
-
 class Flows:
     """Starts and finishes authorizations."""
 
@@ -178,14 +140,14 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._starts = _Starts()
+        self._open_authorizations = OpenAuthorizations()
         self._exchanging: set[asyncio.Task[ConnectedResult | Choice]] = set()
         self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     def count_start(self, session: ConnectSession) -> None:
         """Count a start of the session, also one that is refused. Raises TooManyRequests."""
-        self._starts.add(session)
+        self._open_authorizations.add(session)
 
     async def ask(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
         """Check `options` as `begin` does, without a request to the provider, and store it encrypted until the end user
@@ -503,7 +465,7 @@ class Flows:
                 raise failed_callback(
                     flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
                 )
-            self._starts.finish(flow.session_digest)
+            self._open_authorizations.finish(flow.session_digest)
         except (CallbackFailed, NotFound) as fault:
             await self._outcome_reporter.failure(flow, pending, fault, callback)
             raise

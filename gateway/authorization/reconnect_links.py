@@ -80,7 +80,7 @@ class ReconnectLinks:
             return fault
         if not policy.reaches(*ref[1:]) or (missing and policy.tags != {}):
             return fault
-        step = refusals.CONNECT if missing else refusals.RECONNECT
+        step = refusals.CONNECT_STEP if missing else refusals.RECONNECT_STEP
         if self._refuses_app(fault, ref):
             check = f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'."
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
@@ -98,7 +98,7 @@ class ReconnectLinks:
             fix = refusals.sentence(refusals.with_challenge(step))
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
             remedy |= rule_and_fix("connection", fix, "the application's back end")
-            return with_payload(fault, remedy, refusals.bound(fault.message))
+            return with_payload(fault, remedy, refusals.with_code_challenge(fault.message))
         if not key_id and not environment.connect_links_in_errors:
             remedy = {"poll_url": self.poll_url(ref)} | rule_and_fix(
                 "connection", refusals.sentence(step), "the end user"

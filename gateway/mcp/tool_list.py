@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from gateway.access.key_policy import PLACES_TAKEN, RESERVED_NAMES, WEBSOCKET, KeyRule
+from gateway.access.key_policy import RESERVED_NAMES, RESERVED_PLACEHOLDERS, WEBSOCKET, KeyRule
 from gateway.access.operation_rules import OperationRule
 from gateway.catalog.api_operations import ApiOperation
 from gateway.mcp.path_overlap import Overlaps, overlap
@@ -223,7 +223,7 @@ def _parts(path: str) -> tuple[str | PathArgument, ...]:
 def _argument_name(word: str, *, inside: bool, deep: bool) -> str:
     name = word.lower() if not word[:1].isdigit() else f"part_{word.lower()}"
     name = f"{name}_rest" if inside or deep else name
-    return f"{name}_" if name in PLACES_TAKEN else name
+    return f"{name}_" if name in RESERVED_PLACEHOLDERS else name
 
 
 def _last_word(word: str, before: str, text: str) -> str:

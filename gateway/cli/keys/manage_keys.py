@@ -65,13 +65,13 @@ _REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()
 def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
     """Yield a warning for each valid rule that probably matches no request: its path has a placeholder, or its method is
     a typo."""
-    from gateway.access.key_policy import parse
+    from gateway.access.key_policy import parse_rule
     from gateway.access.operation_rules import is_reference
 
     for text in rules:
         if is_reference(text):
             continue
-        rule = parse(text)
+        rule = parse_rule(text)
         if not rule.name and (found := _PLACEHOLDER.search(rule.written)):
             written = text.replace(rule.written, _PLACEHOLDER.sub("*", rule.written), 1)
             yield (

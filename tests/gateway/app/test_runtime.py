@@ -18,7 +18,7 @@ import yaml
 from aiohttp.test_utils import make_mocked_request
 
 from gateway import clock
-from gateway.access.client_window import MOST_INVALID_KEYS, MOST_LINES
+from gateway.access.client_window import MAX_INVALID_KEYS, MAX_LINES
 from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import CallNotAttempted
@@ -395,7 +395,7 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
         async with telling.http.get(f"{telling.url}/connections", headers={"Authorization": "Bearer x"}) as response:
             return response.status
 
-    assert [await guessed() for _ in range(MOST_INVALID_KEYS)] == [401] * MOST_INVALID_KEYS
+    assert [await guessed() for _ in range(MAX_INVALID_KEYS)] == [401] * MAX_INVALID_KEYS
     await reloaded(telling)
     assert await guessed() == 429
 
@@ -403,11 +403,11 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
 async def test_refusals_stay_counted(telling: RunningGateway) -> None:
     refusals = telling.runtime.refusal_log
     with structlog.testing.capture_logs() as logged:
-        for _ in range(MOST_LINES):
+        for _ in range(MAX_LINES):
             refusals.info("refused", "192.0.2.1")
         await reloaded(telling)
         telling.runtime.refusal_log.info("refused", "192.0.2.1")
-    assert [line["event"] for line in logged].count("refused") == MOST_LINES
+    assert [line["event"] for line in logged].count("refused") == MAX_LINES
 
 
 async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
