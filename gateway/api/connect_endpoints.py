@@ -29,9 +29,16 @@ from gateway.api.shapes import (
     replacing_tags,
 )
 from gateway.auth.context import AuthContext
-from gateway.authorization.connect_sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
+from gateway.authorization.connect_sessions import (
+    LIFETIME,
+    MAX_CONNECTIONS,
+    MAX_LIFETIME,
+    MIN_LIFETIME,
+    connect_link,
+    poll_url,
+)
 from gateway.authorization.fixed_settings import check_fixed_settings
-from gateway.authorization.return_address import origin_of
+from gateway.authorization.return_url import origin_of
 from gateway.authorization.trusted_pages import is_registered
 from gateway.catalog.value import is_web_address
 from gateway.config import Config
@@ -81,9 +88,9 @@ class SessionOptions(Strict):
     """
 
     expires_in: int = Field(
-        int(LIFETIME.total_seconds()), ge=int(SHORTEST.total_seconds()), le=int(LONGEST.total_seconds())
+        int(LIFETIME.total_seconds()), ge=int(MIN_LIFETIME.total_seconds()), le=int(MAX_LIFETIME.total_seconds())
     )
-    max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] | None = None
+    max_connections: Annotated[int, Field(ge=1, le=MAX_CONNECTIONS)] | None = None
     single_use: bool = False
     code_challenge: Annotated[str, AfterValidator(_checked_challenge), Field(json_schema_extra=S256_SCHEMA)] | None = (
         None

@@ -109,12 +109,12 @@ async def poll_session(request: web.Request) -> web.Response:
     ``wait_s``: wait up to this long for a first result. Raises NotFound."""
     query = query_of(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
     runtime, name = request.app[RUNTIME], request.match_info["session_id"]
-    session = await runtime.sessions.known(name)
+    session = await runtime.sessions.find_by_digest(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
     outcomes = await _wait_for_outcomes(request, name, None, (query_number(query, "wait_s") or 0) if mine else 0)
     outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _is_visible(request, one)]
     if mine and not outcomes:
-        session = await runtime.sessions.known(name)  # the session may have ended during the wait
+        session = await runtime.sessions.find_by_digest(name)  # the session may have ended during the wait
     if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
         raise _unknown_session()
     expires_at = session.expires_at if mine and session else None
@@ -131,7 +131,7 @@ async def complete_session(request: web.Request) -> web.Response:
     query_of(request, ())
     body = await read_json(request, Completion)
     runtime, environment, name = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
-    session = await runtime.sessions.known(name)
+    session = await runtime.sessions.find_by_digest(name)
     if session is not None and session.environment != environment:
         raise _unknown_session()
     pending = await runtime.store.pending.of_session(name, now=clock.now())

@@ -15,27 +15,27 @@ from gateway.timestamps import moment
 # ── The members of a credential under the names that templates use.
 
 
-def member_values(held: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """Return every text and number in `held`, at any depth, as ``credentials.name``; names in `bare` also without the
+def member_values(credential: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
+    """Return every text and number in `credential`, at any depth, as ``credentials.name``; names in `bare` also without the
     prefix."""
-    flat = {name: Secret(text) for name, text in flat_values(held).items() if name != "type"}
+    flat = {name: Secret(text) for name, text in flat_values(credential).items() if name != "type"}
     found = {f"credentials.{name}": secret for name, secret in flat.items()}
     return found | {name: flat[name] for name in bare if name in flat}
 
 
-def typed_values(held: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
-    """Return the values of `token_values`, plus every top-level text of `held` without the prefix, because entries use
+def typed_values(credential: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
+    """Return the values of `token_values`, plus every top-level text of `credential` without the prefix, because entries use
     these names.
 
     The client's ID and secret are left out: unless a mode says otherwise, these names mean the integration's client.
     """
-    texts = (name for name, value in held.items() if isinstance(value, str) and name not in CLIENT)
-    return token_values(held, token, texts)
+    texts = (name for name, value in credential.items() if isinstance(value, str) and name not in CLIENT)
+    return token_values(credential, token, texts)
 
 
-def token_values(held: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
+def token_values(credential: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
     """Return the credential's values; `token`, if any, as both ``accessToken`` and ``access_token``."""
-    found = member_values(held, bare)
+    found = member_values(credential, bare)
     if token:
         found["accessToken"] = found["access_token"] = Secret(token)
     return found

@@ -25,7 +25,7 @@ def step_call(
     """Return the request of `step`. `template`: its URL. `known`: values for its templates besides the settings.
     `secrets`: values to mask in the provider's response. Raises InvalidRequest if a setting is missing.
     """
-    url = context.address(template, known)
+    url = context.fill_url(template, known)
     context = context.for_destinations(url)
     headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
     params = context.texts(step.params, known, moment=at) if step.body is None else context.json(step.body, known, at)

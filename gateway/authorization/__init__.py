@@ -13,7 +13,7 @@ grant becomes a connection. Read in this order:
     results               the possible results of an authorization: connection, choice, failure
     outcomes              reports the result to the waiting window, other nodes, the application and the log
     reconnect_links       the link in an error with which an end user fixes the cause of a failed call
-    return_address        the signed redirect to the application's `return_url`
+    return_url            the signed redirect to the application's `return_url`
     trusted_pages         which pages may embed the connect page and receive the redirect back
 
 Always true: a flow is used once, and only by the browser that started it. All waiters get the outcome before the

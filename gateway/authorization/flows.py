@@ -20,8 +20,8 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
-from gateway.auth.provider_responses import short
-from gateway.authorization.connect_sessions import check_connection_limit, check_offered, settings_of
+from gateway.auth.provider_responses import safe_text
+from gateway.authorization.connect_sessions import check_connection_limit, check_offered, connection_settings
 from gateway.authorization.grants import Grants
 from gateway.authorization.open_authorizations import OpenAuthorizations
 from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
@@ -67,21 +67,25 @@ from gateway.store import Store
 # If the grant covers several sites and the integration needs one, the end user chooses first. Until then the grant is
 # stored encrypted in its own flow, which the same browser can use once within ten minutes.
 
-STATES: Final = ("state", "payload", "customField")  # OAuth's name, then names of providers without OAuth `state`
-NOT_REPEATABLE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
+STATE_PARAMETERS: Final = (
+    "state",
+    "payload",
+    "customField",
+)  # OAuth's name, then other providers' names
+NOT_REPEATABLE: Final = (*STATE_PARAMETERS, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
 NO_CODE_OR_ERROR: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
     "its operator for help."
 )
 
 
-def _count(query: Mapping[str, str], name: str) -> int:
+def _count_parameter(query: Mapping[str, str], name: str) -> int:
     return len(query.getall(name, ())) if isinstance(query, MultiMapping) else int(name in query)
 
 
 def state_in(query: Mapping[str, str]) -> str:
     """Return the `state` in a callback's query, which names the flow; empty if there is none."""
-    return next((query[name] for name in STATES if query.get(name)), "")
+    return next((query[name] for name in STATE_PARAMETERS if query.get(name)), "")
 
 
 def granting_mode(provider: Provider, integration_id: str) -> GrantingMode:
@@ -97,7 +101,7 @@ def granting_mode(provider: Provider, integration_id: str) -> GrantingMode:
     return mode
 
 
-CONFIRMED_WITHIN: Final = timedelta(hours=1)
+CONFIRMATION_TIME: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class AuthorizationStart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _PreparedAuthorization:
     """The checked input of an authorization, before any request to the provider."""
 
     provider: Provider
@@ -157,7 +161,7 @@ class Flows:
         """
         self.count_start(session)
         try:
-            await self._prepared(session, integration_id, options)
+            await self._prepare(session, integration_id, options)
         except GatewayError as fault:
             await self.refused(session, integration_id, options.ws_client_id, fault, options.request_id)
             raise
@@ -170,7 +174,7 @@ class Flows:
                 integration_id=integration_id,
                 connection_id="",
                 session_digest=session.digest,
-                expires_at=min(session.expires_at, clock.now() + CONFIRMED_WITHIN),
+                expires_at=min(session.expires_at, clock.now() + CONFIRMATION_TIME),
                 details=options,
             )
         )
@@ -181,7 +185,7 @@ class Flows:
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
-        kept = self._opened(flow)
+        kept = self._open_details(flow)
         return kept if isinstance(kept, FlowOptions) else None
 
     async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
@@ -193,16 +197,16 @@ class Flows:
         name = self.cookie_of(flow_digest)
         if Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
             return None
-        kept = self._opened(flow)
+        kept = self._open_details(flow)
         return (flow.integration_id, kept.url) if isinstance(kept, PendingAuthorization) and kept.url else None
 
-    def _opened(self, flow: Flow) -> FlowDetails:
+    def _open_details(self, flow: Flow) -> FlowDetails:
         return flow_details(self._store.open(flow.details))
 
     def _pending(self, flow: Flow | None) -> PendingAuthorization | None:
         """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed
         it yet."""
-        kept = self._opened(flow) if flow is not None else None
+        kept = self._open_details(flow) if flow is not None else None
         return kept if isinstance(kept, PendingAuthorization) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
@@ -249,7 +253,7 @@ class Flows:
         )
 
     async def _begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
-        ready = await self._prepared(session, integration_id, options)
+        ready = await self._prepare(session, integration_id, options)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         wish = AuthorizationRequestInput(
@@ -294,7 +298,9 @@ class Flows:
         )
         return AuthorizationStart(redirect.url, digest(state), self.cookie_name(state), Secret(browser))
 
-    async def _prepared(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> _Prepared:
+    async def _prepare(
+        self, session: ConnectSession, integration_id: str, options: FlowOptions
+    ) -> _PreparedAuthorization:
         integration = self._current.generation.integrations.get(session.environment, integration_id)
         check_offered(session, integration_id)
         check_connection_limit(session)
@@ -302,17 +308,17 @@ class Flows:
             raise fault
         provider = self._creator.provider_of(integration)
         mode = granting_mode(provider, integration_id)
-        config, scopes = settings_of(session, provider, integration_id, options.config)
+        config, scopes = connection_settings(session, provider, integration_id, options.config)
         given = tuple(sorted(config))
         if session.reconnects:
             config = await settings_for_reconnect(self._store, session, provider, integration_id, config)
-            scopes = scopes or await self._scopes_again(session, provider, integration)
+            scopes = scopes or await self._scopes_for_reconnect(session, provider, integration)
         complete(provider, config, ("params",))
         context = AuthContext(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
-        return _Prepared(provider, mode, context, scopes, config, given)
+        return _PreparedAuthorization(provider, mode, context, scopes, config, given)
 
-    async def _scopes_again(
+    async def _scopes_for_reconnect(
         self, session: ConnectSession, provider: Provider, integration: Integration
     ) -> tuple[str, ...] | None:
         ref = ConnectionRef(session.environment, integration.integration_id, session.connection_id or "")
@@ -327,12 +333,12 @@ class Flows:
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} refused to start the authorization: {short(str(fault))}. Check the integration's client "
+                f"{name} refused to start the authorization: {safe_text(str(fault))}. Check the integration's client "
                 "ID, client secret and the callback URL that is registered there.",
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(
-                "upstream_unreachable", f"{name} returned no usable response: {short(str(fault))}. Try again."
+                "upstream_unreachable", f"{name} returned no usable response: {safe_text(str(fault))}. Try again."
             ) from fault
 
     def cookie_name(self, state: str) -> str:
@@ -352,7 +358,7 @@ class Flows:
         flow is not used up, so that the other browser can still finish.
         """
         callback = CallbackRequest(request_id, query)
-        returned = await self._returned(query, cookies, callback)
+        returned = await self._consume_flow(query, cookies, callback)
         return await self._run_shielded(returned.flow, returned.pending, self._exchange(returned, query), callback)
 
     async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
@@ -362,7 +368,7 @@ class Flows:
             flow = returned.flow
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
-        return await self._grants.exchanged(returned, query)
+        return await self._grants.exchange(returned, query)
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
@@ -392,7 +398,7 @@ class Flows:
         chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
         returned = ReturnedFlow(flow, mode, context, chosen)
         return await self._run_shielded(
-            flow, pending, self._grants.connected(returned, granted), CallbackRequest(request_id)
+            flow, pending, self._grants.connect(returned, granted), CallbackRequest(request_id)
         )
 
     async def close(self, within_s: float = 15) -> None:
@@ -410,13 +416,13 @@ class Flows:
         # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
         exchanging = asyncio.create_task(self._outcome_reporter.reported(flow, pending, work, callback))
         self._exchanging.add(exchanging)
-        exchanging.add_done_callback(self._exchanged)
+        exchanging.add_done_callback(self._forget_exchange)
         try:
             return await asyncio.shield(exchanging)
         except (InvalidRequest, Forbidden, UpstreamFailed) as fault:
             raise failed_callback(flow, fault) from fault
 
-    def _exchanged(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
+    def _forget_exchange(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
         self._exchanging.discard(task)
         if not task.cancelled():
             task.exception()  # marks the exception as retrieved if the browser has disconnected
@@ -433,10 +439,10 @@ class Flows:
                 "state_cookie_err",
             )
 
-    async def _returned(
+    async def _consume_flow(
         self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
     ) -> ReturnedFlow:
-        repeated = next((name for name in NOT_REPEATABLE if _count(query, name) > 1), None)
+        repeated = next((name for name in NOT_REPEATABLE if _count_parameter(query, name) > 1), None)
         if repeated is not None:
             raise CallbackFailed("invalid_state", f"The provider sent '{repeated}' more than once. Start again.")
         state = state_in(query)

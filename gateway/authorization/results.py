@@ -67,7 +67,7 @@ class ReturnedFlow:
 # ── Failures of an authorization: for the page, with the integration, and for the browser's WebSocket.
 
 # The gateway's error codes ▸ the error types of the Nango SDKs (docs/compatibility.md#authorization).
-TYPES: Final[Mapping[str, str]] = {
+ERROR_TYPES: Final[Mapping[str, str]] = {
     "authorization_refused": "callback_err",
     "connect_session_used": "provider_config_err",
     "connection_test_failed": "connection_test_failed",
@@ -106,7 +106,7 @@ def error_type(fault: GatewayError) -> str:
     """Return the error type used in the browser's WebSocket and in the page's message."""
     if isinstance(fault, CallbackFailed) and fault.error_type is not None:
         return fault.error_type
-    return TYPES.get(fault.code, "unknown_err")
+    return ERROR_TYPES.get(fault.code, "unknown_err")
 
 
 def failed_callback(

@@ -219,7 +219,7 @@ async def _connected_response(request: web.Request, connected: ConnectedResult, 
     if not holds(request, connected.session_digest):
         return await connected_page(request, words, outcome, None)
     if connected.is_pending and not is_real_browser(request):
-        session = await request.app[RUNTIME].sessions.known(connected.session_digest)
+        session = await request.app[RUNTIME].sessions.find_by_digest(connected.session_digest)
         if session is not None and session.return_url is not None:
             return see_other(await application_url(request, session, outcome, ref.integration_id))
     return see_other(page_url(request, connected.session_digest, words, f"/i/{quoted(ref.integration_id)}/result"))
@@ -237,7 +237,7 @@ async def _earlier_result(request: web.Request, state: str) -> web.Response | No
 async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:
     if session_digest is None or not holds(request, session_digest):
         return None
-    return await request.app[RUNTIME].sessions.known(session_digest)
+    return await request.app[RUNTIME].sessions.find_by_digest(session_digest)
 
 
 def _delete_flow_cookie(request: web.Request, response: web.Response, name: str) -> None:

@@ -108,7 +108,7 @@ class Record:
             self.deleted += 1
         outcomes = deleted.revocation if deleted else ()
         ended = [{"token": one.token, "outcome": one.outcome, "detail": one.detail} for one in outcomes]
-        self.alive += sum(one.lives_on for one in outcomes)
+        self.alive += sum(one.may_still_work for one in outcomes)
         for row in ended or [{"token": None, "outcome": None, "detail": None}]:
             whole = {**place, "deleted": deleted is not None, **row}
             self.rows.append(whole)
