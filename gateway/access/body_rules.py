@@ -273,8 +273,8 @@ def _contradiction_outside_body(
 
 
 def _header_contradiction(header: str, value_in_body: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
-    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `value_in_body`: the value
-    in the body."""
+    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `value_in_body`: the
+    value in the body."""
     values = head.get(header, ())
     if not values:
         return None

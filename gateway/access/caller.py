@@ -1,8 +1,9 @@
 """The caller of a request, its rights, and the use of its key: calls per minute (rate) and calls in total (budget).
 
 Each worker counts the rate for itself. It reserves calls of a budget in the store before it makes them: at most a
-twentieth of the remaining calls and at most 1,000 at a time, so all workers and nodes together never exceed the budget. If a part
-has at least 100 calls, the next part is reserved when half of it is used, so that no call waits for the store.
+twentieth of the remaining calls and at most 1,000 at a time, so all workers and nodes together never exceed the budget.
+If a part has at least 100 calls, the next part is reserved when half of it is used, so that no call waits for the
+store.
 """
 
 import asyncio
@@ -161,8 +162,9 @@ UNLIMITED: Final = Policy((EVERYTHING,), ())
 
 @dataclass(slots=True)
 class Access:
-    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity. `has_unsaved_use`:
-    the key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest first."""
+    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity.
+    `has_unsaved_use`: the key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest
+    first."""
 
     key: MintedKey
     policy: Policy

@@ -12,10 +12,10 @@ from typing import Final
 
 from gateway.access.key_policy import MAX_RULE_LENGTH, RESERVED_PLACEHOLDERS, parse_rule
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS, OperationRule, fits_shape, is_reference, pack_snapshot
-from gateway.catalog.address import parse_address
 from gateway.catalog.api_operations import RISKS, ApiOperation, ProviderOperations
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
+from gateway.catalog.url_template import parse_url_template
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import KeyLimits
@@ -165,8 +165,8 @@ def _pack_operations(
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
     """Return host and path of an entry's base URL: ``*`` for settings in the host, settings as written in the path."""
-    base_url = parse_address(provider.proxy.base_url)
-    if base_url.whole is not None:
+    base_url = parse_url_template(provider.proxy.base_url)
+    if base_url.whole_base_url is not None:
         host = "*"
     else:
         host = "".join(piece if isinstance(piece, str) else "*" for piece in base_url.host).lower()

@@ -103,8 +103,8 @@ class KeyIssuer:
         return secret, key
 
     async def revoke(self, environment: str, key_id: int, revoked_by: str, caller: Caller | None = None) -> int:
-        """Revoke the key and every key that it minted, directly or through other keys; return their number. This process
-        refuses them immediately. Raises NotFound."""
+        """Revoke the key and every key that it minted, directly or through other keys; return their number. This
+        process refuses them immediately. Raises NotFound."""
         key = await self.find(environment, key_id, caller)
         ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
         for one in ended:

@@ -34,11 +34,13 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 #     path     = "/" ...                         ``*``: any characters except "/"; ``**``: any characters, at most once
 #
 #     what     = the allowed bodies (`body_rules`); only after the method POST
-#     name     = a lower-case word              the name under which agents see the request (`gateway.mcp`); only in a rule
+#     name     = a lower-case word              the name under which agents see the request (`gateway.mcp`); only in a
+# rule
 #                                               with a name, ``{issue}`` is a ``*`` with that name
 #
 # The path of a rule is compared with the path that is sent to the provider, base URL included, byte for byte and
-# without its query. `path_ambiguity` finds paths that are never compared, since another server may read them differently.
+# without its query. `path_ambiguity` finds paths that are never compared, since another server may read them
+# differently.
 
 WEBSOCKET: Final = "WEBSOCKET"
 MAX_RULE_LENGTH: Final = 512  # maximum length of a rule

@@ -46,7 +46,8 @@ class MintedKeyCache:
         self._tasks: set[asyncio.Task[None]] = set()
         self._first_used: set[str] = set()  # keys whose first use was recorded here; their cached rows do not show it
         self._being_checked: set[str] = set()  # keys that are being read to learn whether they have ended
-        # Keys to write to the store as used; cached callers that are marked `has_unsaved_use` are added at the next write.
+        # Keys to write to the store as used; cached callers that are marked `has_unsaved_use` are added at the next
+        # write.
         self._used: set[str] = set()
 
     def peek(self, key_digest: str) -> Caller | None:
@@ -280,8 +281,8 @@ class KnownKeys:
 
 
 def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
-    """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else None.
-    The error says where that kind belongs, and does not reveal whether the key exists."""
+    """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else
+    None. The error says where that kind belongs, and does not reveal whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability URL, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."

@@ -1,8 +1,8 @@
 """Matches a request's path with the path of a rule, in time proportional to the path's length. No I/O.
 
 ``*`` matches any characters except "/"; ``**``, which a rule has at most once, matches any characters. The match never
-backtracks: the part before ``**`` is matched with the shortest beginning of the path, and the part after ``**`` with the
-shortest end (both are reversed for that). The path matches if beginning and end do not overlap.
+backtracks: the part before ``**`` is matched with the shortest beginning of the path, and the part after ``**`` with
+the shortest end (both are reversed for that). The path matches if beginning and end do not overlap.
 """
 
 import re

@@ -86,8 +86,8 @@ class NewAgentSession(Strict):
 
 @dataclass(frozen=True, slots=True)
 class SessionTools:
-    """The operations of one integration that a session may call. `host`: the host of the provider's base URL. `ids`: the
-    ids of the operations. `is_complete`: the catalog has no other operations on that host."""
+    """The operations of one integration that a session may call. `host`: the host of the provider's base URL. `ids`:
+    the ids of the operations. `is_complete`: the catalog has no other operations on that host."""
 
     integration: Integration
     host: str

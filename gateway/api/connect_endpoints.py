@@ -40,7 +40,7 @@ from gateway.authorization.connect_sessions import (
 from gateway.authorization.fixed_settings import check_fixed_settings
 from gateway.authorization.return_url import origin_of
 from gateway.authorization.trusted_pages import is_registered
-from gateway.catalog.value import is_web_address
+from gateway.catalog.value import is_web_url
 from gateway.config import Config
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
@@ -70,7 +70,7 @@ def _checked_challenge(text: str) -> str:
 
 def _checked_return_url(text: str) -> str:
     parts = urlsplit(text)
-    if not is_web_address(text) or "#" in text or "@" in parts.netloc:
+    if not is_web_url(text) or "#" in text or "@" in parts.netloc:
         raise ValueError("must be the https:// URL of a page, without a user name and without '#'")
     if reserved := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
         raise ValueError(f"must not have {min(reserved)} in its query: the gateway adds it")
@@ -161,7 +161,7 @@ class IntegrationDefaults(Strict):
 
 
 def _checked_page_url(text: str) -> str:
-    if text and not (text.lower().startswith("https://") and is_web_address(text)):
+    if text and not (text.lower().startswith("https://") and is_web_url(text)):
         raise ValueError("must be the https:// URL of a page")
     return text
 

@@ -49,8 +49,8 @@ def full_connection_json(
 ) -> responses.ConnectionJson:
     """Return the connection with its settings and, unless `credentials` is false, with its credential.
 
-    Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `times_in_z`: times end in Z,
-    as in the response to an import. Raises CredentialUnreadable, Unavailable.
+    Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `times_in_z`: times end
+    in Z, as in the response to an import. Raises CredentialUnreadable, Unavailable.
     """
     config: Any = dict(connection.config)
     if credentials and connection.secret_config is not None:

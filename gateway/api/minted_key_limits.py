@@ -1,6 +1,7 @@
 """Limits what minted keys may fix for a connection: these members could send other people's data elsewhere.
 
-These members are: settings, and with them hosts; scopes beyond the integration's; the URL for events; links on the connect page.
+These members are: settings, and with them hosts; scopes beyond the integration's; the URL for events; links on the
+connect page.
 
 A key with `environment:connections:configure` may set them. A key that is limited to connections or tags cannot change
 the settings of an existing connection, whatever its scopes.
@@ -15,7 +16,7 @@ from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits_error, field_scope_error
 from gateway.access.scopes import CONFIGURE
 from gateway.auth.context import AuthContext
-from gateway.catalog.hosts import named
+from gateway.catalog.hosts import fixes_host
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
@@ -83,7 +84,7 @@ def _check_help_page(generation: Generation, caller: Caller, integration: Integr
     known = sorted(
         {one for page in (*own, *_provider_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())}
     )
-    if host in known or (provider is not None and named(provider, "https", host, urlsplit(url).port or 443)):
+    if host in known or (provider is not None and fixes_host(provider, "https", host, urlsplit(url).port or 443)):
         return
     message = (
         f"docs_connect is a page of {host}. A minted key may only name pages of the provider or of your application: "

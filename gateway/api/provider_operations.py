@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.api import responses
 from gateway.api.providers import listing_response, named_provider
 from gateway.api.request_body import query_number, query_of, wrong_query
-from gateway.catalog.api_operations import RISKS, ApiOperation, provenance, shown_operation, shown_scopes
+from gateway.catalog.api_operations import RISKS, ApiOperation, api_operation_json, provenance, scopes_json
 from gateway.catalog.listing import ListingBody, cursor_after, name_in
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import NotFound
@@ -46,9 +46,9 @@ async def list_operations(request: web.Request) -> web.Response:
     page, following = _operations_page(found, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
     prefix = known.prefix
     body: responses.ApiOperationList = {
-        "data": [cast(responses.ApiOperationJson, shown_operation(one, prefix)) for one in page],
+        "data": [cast(responses.ApiOperationJson, api_operation_json(one, prefix)) for one in page],
         "source": provenance(known),
-        "scopes": cast(responses.OperationScopes, shown_scopes(known, found, query.get("granted"))),
+        "scopes": cast(responses.OperationScopes, scopes_json(known, found, query.get("granted"))),
     }
     if following:
         body["next_cursor"] = cursor_after(page[-1].id)

@@ -151,7 +151,7 @@ def named_provider(request: web.Request) -> ListingBody:
     if not _NAME_FORM.fullmatch(name):
         issue = Issue("invalid_format", "A provider's name has letters, digits, '_' and '-' only.", ("provider",))
         raise InvalidRequest("invalid_uri_params", "The provider's name is malformed.", errors=[issue])
-    body = listing(request).one(name)
+    body = listing(request).provider_body(name)
     if body is None:
         raise NotFound("not_found", f"There is no provider {name!r}. GET /providers?search=… finds the right name.")
     return body

@@ -138,5 +138,6 @@ def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str
 
 
 def replacing_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str] | None:
-    """Return `derived_tags`, which replace all tags; None if there is neither a user nor tags: existing tags then stay."""
+    """Return `derived_tags`, which replace all tags; None if there is neither a user nor tags: existing tags then
+    stay."""
     return None if user is None and given is None else derived_tags(user, given)

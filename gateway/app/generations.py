@@ -21,7 +21,7 @@ from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.vault import Tokens
 
-Configured = Config | Mapping[str, Any] | str | PathLike[str]
+ConfigurationSource = Config | Mapping[str, Any] | str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Checked:
     integrations: Sequence[Integration]
 
 
-def read(config: Configured) -> Config:
+def read(config: ConfigurationSource) -> Config:
     """Return `config` itself, or read it from a mapping or a file.
     Raises Faults, including faults hidden by the first ones."""
     if isinstance(config, Config):
@@ -47,7 +47,7 @@ def read(config: Configured) -> Config:
         raise all_faults(found) from None
 
 
-def checked(config: Config, found: Examined | None = None) -> Checked:
+def check_configuration(config: Config, found: Examined | None = None) -> Checked:
     """Return `config` with its catalog. `found`: the result of `examined`, if already known. Raises config.Faults."""
     found = found or examined(config)
     if found.faults:
@@ -55,8 +55,8 @@ def checked(config: Config, found: Examined | None = None) -> Checked:
     return Checked(config, found.catalog, found.integrations)
 
 
-def generation(
-    given: Checked,
+def build_generation(
+    configuration: Checked,
     minted: MintedKeyCache,
     managed: ManagedIntegrations,
     egress: Egress | None = None,
@@ -64,30 +64,30 @@ def generation(
 ) -> Generation:
     """Build the generation. `egress` None: create a new one. `former`: the integrations of the replaced generation."""
     return Generation(
-        config=given.config,
-        catalog=given.catalog,
-        keys=KnownKeys.declared(given.config, minted),
-        integrations=Integrations(given.integrations, managed, former),
-        egress=egress or egress_of(given.config.egress),
-        page_cursors=Tokens(given.config.store.encryption_keys, "page cursor"),
+        config=configuration.config,
+        catalog=configuration.catalog,
+        keys=KnownKeys.declared(configuration.config, minted),
+        integrations=Integrations(configuration.integrations, managed, former),
+        egress=egress or build_egress(configuration.config.egress),
+        page_cursors=Tokens(configuration.config.store.encryption_keys, "page cursor"),
     )
 
 
-def next_generation(runtime: Runtime, given: Checked) -> Generation:
+def next_generation(runtime: Runtime, configuration: Checked) -> Generation:
     """Build the generation that replaces the one of `runtime`; nothing changes until `Current.replace`."""
     before = runtime.generation
-    same = given.config.egress == before.config.egress
+    same = configuration.config.egress == before.config.egress
     egress = before.egress if same else None
-    return generation(given, runtime.minted, runtime.managed, egress, before.integrations)
+    return build_generation(configuration, runtime.minted, runtime.managed, egress, before.integrations)
 
 
-def replace(runtime: Runtime, given: Checked) -> None:
-    """Replace the generation with `given`, in one step.
+def replace_generation(runtime: Runtime, configuration: Checked) -> None:
+    """Replace the generation with `configuration`, in one step.
     Work that started under the former generation keeps that one."""
-    runtime.current.replace(next_generation(runtime, given))
+    runtime.current.replace(next_generation(runtime, configuration))
 
 
-def egress_of(config: EgressConfig) -> Egress:
+def build_egress(config: EgressConfig) -> Egress:
     return Egress(
         Guard(config.allow),
         proxy=config.proxy,

@@ -15,9 +15,9 @@ A mode builds requests and reads responses; `refresh/auth_exchange.py` sends the
     jwt, two_step, signature, bill            the typed credential is exchanged for a token, or signs one
     oauth1, tba, aws_sigv4                    every request is signed
 
-Always true: a mode never sends anything itself. A new mode is one file here, one line in `BUILT_IN_MODES` below and one entry in
-`catalog/auth_modes.py` (docs/architecture.md names what else a built-in mode touches). A credential is a JSON object
-with a `type` (docs/compatibility.md#credentials); it is encrypted in the store and decrypted in memory only.
+Always true: a mode never sends anything itself. A new mode is one file here, one line in `BUILT_IN_MODES` below and one
+entry in `catalog/auth_modes.py` (docs/architecture.md names what else a built-in mode touches). A credential is a JSON
+object with a `type` (docs/compatibility.md#credentials); it is encrypted in the store and decrypted in memory only.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-Only the callback's query links an installation ID to the person who returns, and a browser can change that query. CUSTOM
-checks the ID with the end user's own OAuth grant, if the entry has `installation_access_url`; APP has no such grant.
+Only the callback's query links an installation ID to the person who returns, and a browser can change that query.
+CUSTOM checks the ID with the end user's own OAuth grant, if the entry has `installation_access_url`; APP has no such
+grant.
 """
 
 from collections.abc import Mapping, Sequence

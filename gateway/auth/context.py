@@ -6,11 +6,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.authority import DEFAULT_PORTS, bracketed
-from gateway.catalog.hosts import named, open_addresses, open_setting, parse_pattern
+from gateway.catalog.hosts import fixes_host, open_setting, open_urls, parse_pattern
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Moment, Unresolved, render_text, render_url
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.value import BadValue, flat_values, setting_values
 from gateway.errors import InvalidRequest, Issue
 from gateway.oauth.token_requests import OAuthClient
@@ -129,7 +129,9 @@ def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
         return False
     port = parts.port or DEFAULT_PORTS[scheme]
     allowed = (parse_pattern(text) for text in integration.allowed_hosts)
-    return any(allowed_host.fits(host, port, scheme) for allowed_host in allowed) or named(provider, scheme, host, port)
+    return any(allowed_host.fits(host, port, scheme) for allowed_host in allowed) or fixes_host(
+        provider, scheme, host, port
+    )
 
 
 def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest:
@@ -159,7 +161,7 @@ def check_settings(context: "AuthContext", path: Sequence[str]) -> None:
     integration, provider = context.integration, context.provider
     if not integration.allowed_hosts:
         return
-    for key in (*ADDRESSES, "proxy.base_url"):
+    for key in (*URL_FIELDS, "proxy.base_url"):
         template = context.template(key)
         setting = open_setting(provider, template) if template else None
         if not setting:
@@ -224,7 +226,7 @@ class AuthContext:
             return None
         entry, integration = self.entry or self.provider, self.integration
         if not self.destinations:
-            return next((f"{place} of '{entry.name}'" for place, _ in open_addresses(entry)), None)
+            return next((f"{place} of '{entry.name}'" for place, _ in open_urls(entry)), None)
         return next((authority(url) for url in self.destinations if not may_receive(entry, integration, url)), None)
 
     @property

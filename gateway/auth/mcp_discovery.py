@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.auth.mode import Dialogue
-from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
-from gateway.catalog.value import is_web_address
+from gateway.catalog.url_template import parse_url_template
+from gateway.catalog.value import is_web_url
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import ProviderCall, Reply
 
@@ -157,10 +157,10 @@ def _origin(url: str) -> str:
 def _checked_url(value: object) -> str | None:
     """Return `value` if it is an http or https URL without placeholders, valid as a URL of a catalog entry; else
     None."""
-    if not isinstance(value, str) or len(value) >= 2048 or not is_web_address(value):
+    if not isinstance(value, str) or len(value) >= 2048 or not is_web_url(value):
         return None
     try:
-        parse_address(value)
+        parse_url_template(value)
     except TemplateError:
         return None
     return value

@@ -21,7 +21,7 @@ from gateway.auth.provider_responses import accepted_response, safe_text
 from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Moment
-from gateway.catalog.value import LONGEST_SECRET
+from gateway.catalog.value import MAX_SECRET_LENGTH
 from gateway.errors import InvalidRequest
 from gateway.oauth import authorize
 from gateway.oauth.authorize import authorization_url, issuer_accepted, with_params
@@ -291,4 +291,4 @@ def valid_setting_values(found: Mapping[str, Any]) -> dict[str, str]:
         for name, value in found.items()
         if isinstance(value, bool | int | str)
     }
-    return {name: text for name, text in texts.items() if 0 < len(text) <= LONGEST_SECRET and text.isprintable()}
+    return {name: text for name, text in texts.items() if 0 < len(text) <= MAX_SECRET_LENGTH and text.isprintable()}

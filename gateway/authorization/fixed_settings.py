@@ -1,7 +1,7 @@
 """Checks the settings that an application fixes for future connections, when it creates the connect session.
 
-They are checked at that time because later only the end user would see the error. Settings that the end user will enter may be
-missing.
+They are checked at that time because later only the end user would see the error. Settings that the end user will enter
+may be missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from gateway.authority import DEFAULT_PORTS
 from gateway.catalog.hosts import open_setting
 from gateway.catalog.render import Unresolved, render_url
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.value import BadValue
 from gateway.connections.settings import accepted
 from gateway.egress.egress_errors import EgressError
@@ -26,7 +26,8 @@ BROWSER_URL_FIELD: Final = "authorization_url"  # only browsers open this URL; t
 
 
 def check_fixed_settings(context: AuthContext, guard: Guard, settings: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Check the settings `settings`, with names in any spelling. `context`: the integration's context, without settings.
+    """Check the settings `settings`, with names in any spelling. `context`: the integration's context, without
+    settings.
 
     Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's URLs, or names a host
     to which the integration or the gateway allows no requests.
@@ -34,7 +35,7 @@ def check_fixed_settings(context: AuthContext, guard: Guard, settings: Mapping[s
     config = accepted(context.provider, settings, path)
     context = AuthContext(context.provider, context.integration, config, public_url=context.public_url)
     check_settings(context, path)
-    for key in (*ADDRESSES, "proxy.base_url"):
+    for key in (*URL_FIELDS, "proxy.base_url"):
         _check_url(context, guard, key, path)
 
 

@@ -124,8 +124,8 @@ class ReconnectLinks:
         return bool(has_app) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
-        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key may not
-        get a link."""
+        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key may
+        not get a link."""
         ref = row.ref
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None or environment.requires_binding or not policy.allows(CONNECT):

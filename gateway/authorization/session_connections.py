@@ -155,8 +155,8 @@ class SessionConnections:
         await self._end_grant(pending)
 
     async def _end_grant(self, pending: PendingConnection, except_for: PendingConnection | None = None) -> None:
-        """Revoke the grant at the provider, unless a connection, or the pending connection `except_for`, may use the same
-        grant: many providers have one grant per account and application, and revoke all its tokens together."""
+        """Revoke the grant at the provider, unless a connection, or the pending connection `except_for`, may use the
+        same grant: many providers have one grant per account and application, and revoke all its tokens together."""
         new, integration = pending.new, self._current.generation.integrations.find(*pending.ref[:2])
         if new is None or integration is None:
             return

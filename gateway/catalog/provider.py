@@ -1,4 +1,5 @@
-"""The shape of a catalog entry: the fields of a provider's YAML file, shown by `/providers` (docs/catalog.md#fields)."""
+"""The shape of a catalog entry: the fields of a provider's YAML file, shown by `/providers`
+(docs/catalog.md#fields)."""
 
 from typing import Annotated, Any, Literal
 
@@ -150,8 +151,9 @@ class Provider(Shape):
     """CUSTOM: URL at which the app requests an installation's token; `token_url` is for the end user's token."""
     installation_access_url: str | None = None
     """CUSTOM: URL that returns 200 with JSON only if the end user can access the installation; it must contain
-    `${connectionConfig.installation_id}`. It is requested by GET with the end user's token and `token_headers`, before the
-    installation's token. Absent: the installation is not checked, so an end user can connect one of another customer."""
+    `${connectionConfig.installation_id}`. It is requested by GET with the end user's token and `token_headers`, before
+    the installation's token. Absent: the installation is not checked, so an end user can connect one of another
+    customer."""
 
     token_params: dict[str, str] = Field(default_factory=dict)
     """Further parameters of the token request; for grants outside OAuth, all of them. In the exchange of a code,
@@ -262,9 +264,9 @@ def json_schema() -> dict[str, Any]:
     fields["categories"]["items"] = {"anyOf": [{"enum": sorted(CATEGORIES)}, {"type": "string"}]}
     schema["required"] = [key for key in schema["required"] if key != "name"]
     schema["allOf"] = [
-        {"if": {"properties": {"auth_mode": {"const": name}}}, "then": {"required": sorted(mode.needs)}}
+        {"if": {"properties": {"auth_mode": {"const": name}}}, "then": {"required": sorted(mode.required_fields)}}
         for name, mode in sorted(AUTH_MODES.items())
-        if mode.needs
+        if mode.required_fields
     ]
     # An entry that inherits may leave out required fields.
     required, rules = schema.pop("required"), schema.pop("allOf")

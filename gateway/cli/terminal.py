@@ -33,9 +33,9 @@ def program() -> str:
     return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
 
 
-# ── Progress of long work on stderr: a bar on a terminal, else a line every `EVERY_S` seconds.
+# ── Progress of long work on stderr: a bar on a terminal, else a line every `PROGRESS_INTERVAL_S` seconds.
 
-EVERY_S: Final = 5.0
+PROGRESS_INTERVAL_S: Final = 5.0
 
 Step = Callable[[int, int], None]  # number done, total; 0 for an unknown total
 
@@ -63,7 +63,7 @@ def _lines(what: str) -> Step:
     def step(done: int, total: int) -> None:
         nonlocal printed_at
         now = time.monotonic()
-        if now - printed_at >= EVERY_S:
+        if now - printed_at >= PROGRESS_INTERVAL_S:
             printed_at = now
             print(f"{what}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
 
@@ -106,7 +106,7 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
         yield
     except Faults as error:
         if as_json:
-            print(json.dumps({"ok": False, "faults": [placed(fault) for fault in error.faults]}), flush=True)
+            print(json.dumps({"ok": False, "faults": [fault_json(fault) for fault in error.faults]}), flush=True)
         print(error, file=sys.stderr)
         if file is not None:
             hint_at_init(file)
@@ -128,7 +128,7 @@ def hint_at_init(file: Path) -> None:
         )
 
 
-def placed(fault: ReportedFault) -> dict[str, Any]:
+def fault_json(fault: ReportedFault) -> dict[str, Any]:
     """Return a fault as JSON: `where`, `message` and, if the fault has a place in a file, `file` and `line`."""
     file, _, line = fault.where.rpartition(":")
     shown = {"where": fault.where, "message": fault.message}

@@ -14,7 +14,7 @@ from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthMode
 from gateway.auth.provider_responses import safe_text
 from gateway.catalog.provider import Provider
-from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.template_places import URL_FIELDS
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.completing import NewCredential, completed
 from gateway.connections.opened import base_url, placement
@@ -228,7 +228,7 @@ class Creator:
 def _places(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
     """Return every URL of the entry, filled with these settings; None for a URL with a missing setting."""
     found: list[str | None] = []
-    for key in (*ADDRESSES, "proxy.base_url"):
+    for key in (*URL_FIELDS, "proxy.base_url"):
         template = context.template(key)
         try:
             found.append(context.fill_url(template, mode.values(held)) if template else None)

@@ -16,7 +16,7 @@ from gateway.catalog.render import (
     carries_credential,
     credential_names,
     differs_each_time,
-    find,
+    find_value,
     needs_request,
     render_text,
 )
@@ -174,7 +174,7 @@ def _url_secrets(
     if secret_base is not None:
         secret = {name for name, setting in provider.connection_config.items() if setting.secret}
         names = credential_names(secret_base, secret_settings=secret)
-        found += [text for name in names if (text := find(values, name)) is not None]
+        found += [text for name in names if (text := find_value(values, name)) is not None]
     yield from (text for text in dict.fromkeys(found) if len(text) >= SHORTEST)
 
 

@@ -16,7 +16,7 @@ from gateway.auth.context import AuthContext, plain_values
 from gateway.auth.mode import AuthMode, GrantingMode
 from gateway.auth.provider_responses import refusal_text, safe_text
 from gateway.catalog.provider import Provider
-from gateway.catalog.provider_parts import ANYTHING, NOTHING, Verification
+from gateway.catalog.provider_parts import ANY_VALUE, NO_VALUE, Verification
 from gateway.catalog.render import Moment
 from gateway.catalog.template import placeholders
 from gateway.connections.opened import Placement, base_url, placement
@@ -207,8 +207,8 @@ def is_expected(spec: Verification, body: bytes) -> bool:
 
 
 def _holds(found: Any, wanted: object) -> bool:
-    if wanted in {ANYTHING, NOTHING}:
-        return (found is None) == (wanted == NOTHING)
+    if wanted in {ANY_VALUE, NO_VALUE}:
+        return (found is None) == (wanted == NO_VALUE)
     if isinstance(found, bool) or isinstance(wanted, bool):  # in Python, True == 1
         return found is wanted
     return bool(found == wanted)

@@ -19,7 +19,7 @@ from aiohttp import web
 from gateway.api.health import INSTANCE_HEADER, readiness
 from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
-from gateway.app.compose import METRICS_PAGE, PARENT, SEATED, create
+from gateway.app.compose import CHECKED_CONFIGURATION, METRICS_PAGE, PARENT, create
 from gateway.app.generations import Checked
 from gateway.authority import ANY_ADDRESS, origin_of
 from gateway.background import beside
@@ -196,7 +196,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     descriptor_limit()
     app = create(config, found)
     if start["start_from"] is None:
-        write(start["configurations"][0], config, app[SEATED].catalog)
+        write(start["configurations"][0], config, app[CHECKED_CONFIGURATION].catalog)
     worker = Worker(app, start, listeners, given)
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         return running.run(worker.run(sock))
@@ -240,7 +240,7 @@ class Worker:
         loop.set_exception_handler(_log_unhandled)
         for number in ENDING:
             loop.add_signal_handler(number, self._end)
-        server = self._app[SEATED].config.server
+        server = self._app[CHECKED_CONFIGURATION].config.server
         drain_s, notice_s = server.drain_s, server.notice_s
         run = GatewayRunner(self._app, drain_s=drain_s)
         async with AsyncExitStack() as around:
@@ -317,7 +317,7 @@ class Worker:
                 if message["type"] == "reload":
                     ok = await reload.reload(self._app, accept=partial(_hand_on, memory))
                 else:
-                    ok = await reload.take_over(self._app, partial(read, memory))
+                    ok = await reload.apply_accepted(self._app, partial(read, memory))
             finally:
                 self._reloading = False
             self._app[RUNTIME].store.missing_keys.reload_finished()

@@ -28,11 +28,11 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.files_in
     shipped_files = list_files(shipped)
-    known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
+    known: dict[tuple[object, object], tuple[list[load_catalog.EntryRow], list[str]]] = {}
 
     def read_once(
         folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
-    ) -> Iterator[load_catalog.Row]:
+    ) -> Iterator[load_catalog.EntryRow]:
         if folder != shipped or earlier:
             return read(folder, files, words, earlier, keys)
         catalog_key = (_frozen(words.modes), _frozen(words.scripts))
@@ -52,7 +52,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
         if "SSL_CERT_FILE" in os.environ:  # set by the test itself
             load_all(self, purpose)
 
-    monkeypatch.setattr(lifetime, "HOUSEKEEPING_AFTER_S", 3600.0)
+    monkeypatch.setattr(lifetime, "HOUSEKEEPING_DELAY_S", 3600.0)
     monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
     monkeypatch.setattr(load_catalog, "files_in", files_once)
     configure = structlog.configure

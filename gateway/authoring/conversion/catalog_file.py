@@ -10,10 +10,10 @@ import yaml
 from gateway.authoring.conversion.convert import Converting
 from gateway.authoring.conversion.notes import Note, Notes, Place
 from gateway.catalog.checks import ExternalNames, Finding
-from gateway.catalog.folder import KEY, CannotInherit, InheritedEntries, provider_in
+from gateway.catalog.folder import ALIAS_KEY, CannotInherit, InheritedEntries, parse_provider
 from gateway.catalog.render import carries_credential
 from gateway.catalog.template import TemplateError
-from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read_yaml
 from gateway.documents.read_document import dotted
 
 # ── ``alias`` in public catalogs: a field of the entry replaces the whole field of the base; mappings are not merged.
@@ -38,9 +38,9 @@ class Expanded:
 def expanded(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> Expanded:
     """Return the entry called `name` with all fields that it inherits within `entries`."""
     said = _merged(entries[name])
-    own = {key: value for key, value in said.items() if key != KEY}
+    own = {key: value for key, value in said.items() if key != ALIAS_KEY}
     mine = dict.fromkeys(own, name)
-    base = said.get(KEY)
+    base = said.get(ALIAS_KEY)
     if base is None:
         return Expanded(own, mine)
     if base in (name, *heirs):
@@ -98,7 +98,7 @@ def converted(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[st
     `words`: the auth modes and scripts that exist here. `shipped`: the shipped entries by name, which an ``alias`` may
     also name.
     """
-    document = read(path, largest_bytes=LARGEST_BYTES, most_values=MOST_VALUES)
+    document = read_yaml(path, largest_bytes=LARGEST_BYTES, most_values=MOST_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
     names = [name for name in entries if not name.startswith(".")]  # names with a leading dot only hold YAML anchors
     if not any(isinstance(entries[name], Mapping) for name in names):
@@ -193,10 +193,10 @@ def _findings(
     name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
 ) -> Sequence[Finding]:
     try:
-        whole = InheritedEntries({name: values}, shipped).whole(name)
+        whole = InheritedEntries({name: values}, shipped).merged_values(name)
     except CannotInherit as wrong:
         return [(("alias",), str(wrong))]
-    return provider_in(name, whole, words)[1]
+    return parse_provider(name, whole, words)[1]
 
 
 def _is_needed(place: Place, values: Mapping[str, Any]) -> bool:

@@ -16,13 +16,13 @@ from gateway.authoring.conversion.notes import (
     with_defaults,
 )
 from gateway.authoring.conversion.token_fields import XML, deep, jwt, proxy, steps, text_map, token_response
-from gateway.catalog.address import parse_address
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider_parts import SCRIPT_ALIASES, Setting
 from gateway.catalog.render import spellings
 from gateway.catalog.template import Name, TemplateError, placeholders
-from gateway.catalog.template_places import ADDRESSES
-from gateway.catalog.value import is_label, is_web_address
+from gateway.catalog.template_places import URL_FIELDS
+from gateway.catalog.url_template import parse_url_template
+from gateway.catalog.value import is_label, is_web_url
 
 # ── Converting the fields of a form into our settings.
 
@@ -114,19 +114,19 @@ def _credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None
     mode = AUTH_MODES.get(str(out.get("auth_mode")))
     if mode is None or mode.redirects or bare.startswith("raw.") or name.startswith("credentials") is False:
         return
-    known = {*mode.fills, *mode.members, *out.get("credentials", {})}
+    known = {*mode.placeholders, *mode.members, *out.get("credentials", {})}
     if not any(one in known for one in (*spellings(name), bare)):
         forms = out.setdefault("credentials", {})
-        for own in () if forms else mode.asks:
+        for own in () if forms else mode.typed_fields:
             forms.setdefault(own, {})
         forms[bare] = {"secret": True}
         notes.changed(("credentials",), f"{bare!r} is used but not declared; an empty setting was added, as a secret")
 
 
 def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
-    url = parse_address(template)
-    if url.whole is not None:
-        _format(out, url.whole.name, "uri", notes)
+    url = parse_url_template(template)
+    if url.whole_base_url is not None:
+        _format(out, url.whole_base_url.name, "uri", notes)
     literal = "".join(piece for piece in url.host if isinstance(piece, str)).strip(".")
     for piece in url.host:
         if isinstance(piece, Name):
@@ -164,7 +164,7 @@ def _setting_of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
 
 
 def _urls(out: Mapping[str, Any]) -> Iterator[str]:
-    yield from (out[key] for key in ADDRESSES if isinstance(out.get(key), str))
+    yield from (out[key] for key in URL_FIELDS if isinstance(out.get(key), str))
     for forms in out.get("alternatives", {}).values():
         yield from forms
     yield from (step["url"] for step in out.get("additional_steps", ()) if "url" in step)
@@ -248,7 +248,7 @@ class Converting:
         special: Callable[[Any, Mapping[str, Any]], None] | None = getattr(self, f"_on_{key}", None)
         if special is not None:
             special(value, given)
-        elif key in ADDRESSES:
+        elif key in URL_FIELDS:
             self._url(key, value)
         elif key in _TEXTS:
             self.out[key] = as_text(value)
@@ -286,7 +286,7 @@ class Converting:
             self.notes.changed((key, "APP"), "became installation_token_url")
 
     def _page(self, key: str, value: Any) -> None:
-        if is_web_address(as_text(value)):
+        if is_web_url(as_text(value)):
             self.out[key] = as_text(value)
         else:
             self.notes.lost((key,), "is not the URL of a page")

@@ -17,7 +17,7 @@ from aiohttp import web
 from gateway.authoring.rehearsal.played_responses import page, put, step_response, token_response
 from gateway.authoring.rehearsal.stage import ROLES, Stage, path_pattern, split
 from gateway.catalog.provider import Provider
-from gateway.catalog.provider_parts import ANYTHING, NOTHING
+from gateway.catalog.provider_parts import ANY_VALUE, NO_VALUE
 from gateway.records.provider_call import scrubbed
 
 # ── A request that the sandbox received.
@@ -274,8 +274,8 @@ class PlayedProvider:
             return web.json_response(body, headers=headers)
         response: dict[str, Any] = {"ok": True, "accountId": "account-1"}
         for member, value in (expected or {}).items():
-            if value != NOTHING:
-                put(response, member, "anything" if value == ANYTHING else value)
+            if value != NO_VALUE:
+                put(response, member, "anything" if value == ANY_VALUE else value)
         return web.json_response(response)
 
 

@@ -43,7 +43,12 @@ def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str
     found: dict[str, Any] = {name: keys[name] for name in keys if name in needed}
     if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in found:  # noqa: S105
         found["client_secret"] = key_for("RS256")
-    if mode is not None and mode.redirects and "authorization_url" in mode.needs and not provider.default_scopes:
+    if (
+        mode is not None
+        and mode.redirects
+        and "authorization_url" in mode.required_fields
+        and not provider.default_scopes
+    ):
         found["scopes"] = SCOPES
     return found
 

@@ -9,7 +9,7 @@ from gateway.authoring.rehearsal.samples import value_for
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import addresses, texts
+from gateway.catalog.template_places import text_templates, url_templates
 
 LIFETIME_S: Final = 3600
 RECORDS: Final = 6
@@ -65,7 +65,7 @@ def captured(provider: Provider, name: str, local: str, key: str = "token_respon
 
 def _raw_names(provider: Provider) -> Iterator[str]:
     """Yield the members of the response that templates use as ``${credentials.raw.…}``."""
-    for _, template in (*addresses(provider), *texts(provider)):
+    for _, template in (*url_templates(provider), *text_templates(provider)):
         for name in placeholders(template):
             if name.startswith("credentials.raw."):
                 yield name.removeprefix("credentials.raw.")
@@ -73,7 +73,7 @@ def _raw_names(provider: Provider) -> Iterator[str]:
 
 def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
     """Add to `base` the values that later requests take from the response to step `number`."""
-    for _, template in (*addresses(provider), *texts(provider)):
+    for _, template in (*url_templates(provider), *text_templates(provider)):
         for name in placeholders(template):
             step, _, path = name.partition(".")
             if step == f"step{number}":

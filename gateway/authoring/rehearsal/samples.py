@@ -12,8 +12,8 @@ from typing import Any, Final
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
-from gateway.catalog.template import FunctionCall, Name, Template, parse, placeholders
-from gateway.catalog.template_places import Place, texts
+from gateway.catalog.template import FunctionCall, Name, Template, parse_template, placeholders
+from gateway.catalog.template_places import Place, text_templates
 from gateway.catalog.value import BadValue, check_value
 
 # ── Keys and certificates for a rehearsal, generated once per process.
@@ -152,7 +152,7 @@ def _typed_in(provider: Provider) -> Mapping[str, Setting]:
     # With these, the gateway would call AWS.
     left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
     own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
-    default = {name: Setting(secret=True) for name in (mode.asks if mode else ())}
+    default = {name: Setting(secret=True) for name in (mode.typed_fields if mode else ())}
     if provider.auth_mode == "OAUTH2_CC" and provider.token_request_auth_method == BY_KEY and provider.jwt is None:
         default["client_private_key"] = Setting(secret=True)
     if provider.require_client_certificate and mode is not None and not mode.redirects:
@@ -195,8 +195,8 @@ def _key_names(provider: Provider) -> Iterator[tuple[str, str]]:
         yield from ((_bare(name), kind) for name in placeholders(provider.jwt.key))
     if provider.token_request_auth_method == BY_KEY or provider.require_client_certificate:
         yield "client_private_key", "RS256"
-    for _, template in texts(provider):
-        yield from _keys_in(parse(template))
+    for _, template in text_templates(provider):
+        yield from _keys_in(parse_template(template))
 
 
 def _keys_in(template: Template) -> Iterator[tuple[str, str]]:

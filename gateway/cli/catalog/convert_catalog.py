@@ -36,10 +36,10 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     """
     from gateway.authoring.conversion.catalog_file import NotACatalog, converted, rows, write
     from gateway.catalog.yaml_file import UnreadableFile
-    from gateway.cli.catalog.catalog_in_use import shipped_values, words
+    from gateway.cli.catalog.catalog_in_use import external_names, shipped_values
 
     try:
-        found = converted(file, words(), shipped_values())
+        found = converted(file, external_names(), shipped_values())
     except (UnreadableFile, NotACatalog) as wrong:
         print(wrong.fault, file=sys.stderr)
         sys.exit(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.options import as_json, catalog_of
+from gateway.cli.options import as_json, catalog_config_file
 
 if TYPE_CHECKING:
     from gateway.authoring.rehearsal.play import Rehearsed, RehearsedStep
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("test")
 @click.argument("name")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A value for a setting or a credential.")
-@catalog_of
+@catalog_config_file
 @as_json
 def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Test the entry NAME: connect, call, refresh, pagination, and verification and revocation if the entry has them.

@@ -82,7 +82,7 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
             print(json.dumps(shown, indent=2))
         else:
             print(shown["connect_link"])
-            print(f"\n{_terms(session)}\nTo get the result: GET {shown['poll_url']}", file=sys.stderr)
+            print(f"\n{_link_terms(session)}\nTo get the result: GET {shown['poll_url']}", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)
@@ -107,7 +107,7 @@ def _body(
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _terms(session: "ConnectSession") -> str:
+def _link_terms(session: "ConnectSession") -> str:
     from gateway.text import counted
 
     terms = [f"Valid until {session.expires_at:%Y-%m-%d %H:%M} UTC"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import as_json, config_file, environment, perhaps_integration
+from gateway.cli.options import as_json, config_file, environment, optional_integration
 from gateway.cli.run_command import check_integration, environment_of, run, table
 from gateway.cli.terminal import one_line, without_control_characters
 from gateway.text import did_you_mean
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # ── Finding a connection by its id, with or without its integration.
 
-MOST: Final = 20
-COMPARED: Final = 500
+MAX_LISTED: Final = 20
+MAX_COMPARED: Final = 500
 
 
 async def find_connection(
@@ -34,14 +34,14 @@ async def find_connection(
     if integration is not None:
         await check_integration(runtime, environment, integration)
     of = (integration,) if integration is not None else ()
-    wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MOST)
+    wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MAX_LISTED)
     found = await runtime.store.connections.list(environment, wanted)
     if len(found) == 1:
         return found[0]
     if found:
         _print_several(connection_id, [one.ref.integration_id for one in found])
     else:
-        some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=COMPARED))
+        some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=MAX_COMPARED))
         near = did_you_mean(connection_id, dict.fromkeys(one.ref.connection_id for one in some))
         where = f"integration '{integration}'" if integration is not None else "any integration"
         print(
@@ -92,8 +92,8 @@ def list_connections(
     cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List connections: ID, integration, end user, state, the day on which they expire if nothing is done, and when they
-    were created. Credentials are never shown."""
+    """List connections: ID, integration, end user, state, the day on which they expire if nothing is done, and when
+    they were created. Credentials are never shown."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
@@ -112,7 +112,7 @@ def list_connections(
             cursor=cursor,
         )
         if missing_scopes:
-            shown, following = await _lacking(runtime, name, wanted, limit)
+            shown, following = await _find_lacking(runtime, name, wanted, limit)
         else:
             found = await runtime.store.connections.list(name, wanted)
             shown = found[:limit]
@@ -129,7 +129,7 @@ def list_connections(
     run(file, work, as_json=as_json)
 
 
-async def _lacking(
+async def _find_lacking(
     runtime: "Runtime", environment: str, wanted: "ListFilter", limit: int
 ) -> "tuple[list[Connection], str | None]":
     """Return the first `limit` connections that lack scopes, and the cursor of the next page, or None."""
@@ -168,7 +168,7 @@ def _row(connection: "Connection") -> tuple[str, ...]:
 @click.command()
 @config_file
 @environment
-@perhaps_integration
+@optional_integration
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def show(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
@@ -215,7 +215,7 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
 @click.command()
 @config_file
 @environment
-@perhaps_integration
+@optional_integration
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:

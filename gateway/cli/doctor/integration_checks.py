@@ -6,19 +6,19 @@ from pathlib import Path
 from gateway import resources
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.lint import warnings
-from gateway.cli.doctor.findings import Declared, DoctorFinding, ExaminedGateway, ok
+from gateway.cli.doctor.findings import DeclaredIntegration, DoctorFinding, ExaminedGateway, ok
 from gateway.integrations.client_mistakes import client_mistakes, client_values
 
 
-def integrations(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+def check_integrations(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     for one in examined.integrations:
-        yield from redirect(examined, one)
-        yield from scopes(one)
-        yield from client(examined, one)
-    yield from entries(examined)
+        yield from check_redirect(examined, one)
+        yield from check_scopes(one)
+        yield from check_client(examined, one)
+    yield from check_entries(examined)
 
 
-def redirect(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
+def check_redirect(examined: ExaminedGateway, one: DeclaredIntegration) -> Iterator[DoctorFinding]:
     mode = AUTH_MODES.get(one.provider.auth_mode)
     if mode is None or not mode.redirects:
         return
@@ -28,7 +28,7 @@ def redirect(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding
     yield ok("redirect", advice, integration=one.name)
 
 
-def scopes(one: Declared) -> Iterator[DoctorFinding]:
+def check_scopes(one: DeclaredIntegration) -> Iterator[DoctorFinding]:
     """Report that the scope that refresh needs is requested. `gateway check` reports a missing one."""
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
@@ -36,7 +36,7 @@ def scopes(one: Declared) -> Iterator[DoctorFinding]:
         yield ok("scopes", f"'{needed}' is requested; tokens cannot be refreshed without it", integration=one.name)
 
 
-def client(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
+def check_client(examined: ExaminedGateway, one: DeclaredIntegration) -> Iterator[DoctorFinding]:
     """Report client values that look like copying mistakes; the values are never shown."""
     given, found = client_values(one.config), client_mistakes(one.config)
     for key, trouble in found:
@@ -52,8 +52,9 @@ def client(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
         yield ok("client", f"the format of {' and '.join(given)} looks right", integration=one.name)
 
 
-def entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Warn about the operator's own entries in use. Faults of these entries are reported as faults of the configuration."""
+def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+    """Warn about the operator's own entries in use. Faults of these entries are reported as faults of the
+    configuration."""
     shipped = resources.folder("catalog").absolute()
     seen = {one.provider.name: one for one in examined.integrations}
     fine = []

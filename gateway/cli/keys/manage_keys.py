@@ -63,8 +63,8 @@ _REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()
 
 
 def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each valid rule that probably matches no request: its path has a placeholder, or its method is
-    a typo."""
+    """Yield a warning for each valid rule that probably matches no request: its path has a placeholder, or its method
+    is a typo."""
     from gateway.access.key_policy import parse_rule
     from gateway.access.operation_rules import is_reference
 
@@ -158,16 +158,16 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
 
     async def work(runtime: "Runtime") -> int:
         env = environment_of(runtime, environment)
-        wish = _wish(asked)
+        wish = _requested_key(asked)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
         warnings = [*unknown_integration_warnings(runtime, env, wish.limits), *rule_warnings(wish.limits.rules)]
         _print_key(text, key, runtime, warnings, as_json=as_json)
         return 0
 
-    run(file, work, as_json=as_json, begins=True)
+    run(file, work, as_json=as_json, may_create_store=True)
 
 
-def _wish(asked: dict[str, object]) -> "RequestedKey":
+def _requested_key(asked: dict[str, object]) -> "RequestedKey":
     from gateway import clock
     from gateway.access.key_forms import RequestedKey
     from gateway.records.access import KeyLimits
@@ -199,7 +199,10 @@ def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: l
         print(json.dumps({**shown(key), **secret, **({"warnings": warnings} if warnings else {})}, indent=2))
         return
     print(secret.get("base_url") or secret["secret"])
-    print(f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_end(key.expires_at)}.", file=sys.stderr)
+    print(
+        f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_expiry_text(key.expires_at)}.",
+        file=sys.stderr,
+    )
     print(f"  {'may':<12} {', '.join(key.scopes)}", file=sys.stderr)
     for name, words in limits(key):
         print(f"  {name:<12} {words}", file=sys.stderr)
@@ -210,7 +213,7 @@ def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: l
         print("Use it as the base URL of any client. A key that the client sends itself is dropped.", file=sys.stderr)
 
 
-def _end(at: datetime | None) -> str:
+def _expiry_text(at: datetime | None) -> str:
     return "" if at is None else f", until {at:%Y-%m-%d %H:%M} UTC"
 
 
@@ -260,12 +263,12 @@ def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
         f"{PREFIXES[key.kind]}…{key.last_four}",
         ", ".join(scope.removeprefix("environment:") for scope in key.scopes),
         what,
-        _at(key.last_used_at) or "never",
-        "revoked" if key.revoked_at else "expired" if not key.alive(now) else _at(key.expires_at),
+        _time_text(key.last_used_at) or "never",
+        "revoked" if key.revoked_at else "expired" if not key.alive(now) else _time_text(key.expires_at),
     )
 
 
-def _at(at: datetime | None) -> str:
+def _time_text(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M}" if at else ""
 
 

@@ -11,14 +11,14 @@ from gateway.cli.try_.try_target import ConnectionPath, Target
 from gateway.client import CallFailed, Client, GatewayError, Stream, Unreachable
 from gateway.text import nearest
 
-MOST_SHOWN: Final = 10
-MOST_COMPARED: Final = 500
+MAX_SHOWN: Final = 10
+MAX_COMPARED: Final = 500
 
 
 @dataclass(slots=True)
 class RefusalHints:
-    """Hints for a refused call. `known`: the existing names. `near`: the closest of them. `connect_url`: the link with which
-    the end user connects."""
+    """Hints for a refused call. `known`: the existing names. `near`: the closest of them. `connect_url`: the link with
+    which the end user connects."""
 
     lines: list[str] = field(default_factory=list)
     known: list[str] | None = None
@@ -26,7 +26,7 @@ class RefusalHints:
     connect_url: str | None = None
 
 
-def explained(client: Client, fault: CallFailed, named: ConnectionPath | None, target: Target) -> TrialFailed:
+def explain_refusal(client: Client, fault: CallFailed, named: ConnectionPath | None, target: Target) -> TrialFailed:
     """Return `fault` with hints. Calls the gateway's API for the hints, and leaves out hints whose call fails."""
     if isinstance(fault, Unreachable):
         return TrialFailed(f"no gateway responds at {target.url}: {fault.cause}", f"start it with: {target.start}")
@@ -73,7 +73,7 @@ def _add_hints(
             advice, fault, named.integration, [one["unique_key"] for one in client.list_integrations()], "integrations"
         )
     elif fault.code == "unknown_connection" and named is not None:
-        some = islice(client.list_connections(integrations=[named.integration]), MOST_COMPARED)
+        some = islice(client.list_connections(integrations=[named.integration]), MAX_COMPARED)
         ids = [one["connection_id"] for one in some]
         _add_known_names(advice, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
         _add_link(advice, fault.connect_url, "open this link to connect a user:")
@@ -107,8 +107,8 @@ def _add_known_names(advice: RefusalHints, fault: GatewayError, wrong: str, know
     if not known:
         advice.lines.append(f"there are no {what}")
         return
-    advice.lines += [f"{what}:", *(f"  {one}" for one in known[:MOST_SHOWN])]
-    if len(known) > MOST_SHOWN:
+    advice.lines += [f"{what}:", *(f"  {one}" for one in known[:MAX_SHOWN])]
+    if len(known) > MAX_SHOWN:
         advice.lines.append(f"  … more: {program()} connections list")
 
 

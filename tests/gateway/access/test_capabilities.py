@@ -1,4 +1,5 @@
-"""A capability URL, which stands for one connection: every client works with it, and no client learns more than it should."""
+"""A capability URL, which stands for one connection: every client works with it, and no client learns more than it
+should."""
 
 import asyncio
 import json

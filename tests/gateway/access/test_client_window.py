@@ -1,4 +1,5 @@
-"""Requests by client: which count as one client's. A client's invalid keys are throttled, and its log lines are limited."""
+"""Requests by client: which count as one client's. A client's invalid keys are throttled, and its log lines are
+limited."""
 
 from typing import Any
 

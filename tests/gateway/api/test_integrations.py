@@ -254,7 +254,7 @@ async def test_interrupted_deletion_is_resumed(
     await runtime.store.integrations.begin_end(found, now=clock.now())
     taken = await running.json("POST", "/integrations", json={**NEW, "unique_key": "made"}, expect=400)
     assert taken["error"]["errors"][0]["path"] == ["uniqueKey"]
-    monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_AFTER_S", 0.0)
+    monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_DELAY_S", 0.0)
     await running.restart()
     async with asyncio.timeout(PATIENCE_S):
         while (await running.json("GET", "/connections"))["connections"]:

@@ -25,7 +25,7 @@ from gateway.api.providers import (
     list_providers,
     logo,
 )
-from gateway.catalog.brand_icons import OWN_BYTES, BrandIcon
+from gateway.catalog.brand_icons import MAX_LOGO_BYTES, BrandIcon
 from gateway.catalog.listing import Listing, Query, cursor_after, listing_of, name_in
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.errors import GatewayError
@@ -225,7 +225,7 @@ async def test_a_brand_has_its_icon_and_others_their_initials(client: Client) ->
 async def test_an_operator_supplies_another_logo(client: Client, tmp_path: Path) -> None:
     (tmp_path / "logos").mkdir()
     (tmp_path / "logos" / "github.png").write_bytes(b"\x89PNG own")
-    (tmp_path / "logos" / "slack.svg").write_bytes(b"<svg/>" + b" " * OWN_BYTES)
+    (tmp_path / "logos" / "slack.svg").write_bytes(b"<svg/>" + b" " * MAX_LOGO_BYTES)
     assert await image(client, "github") == ("image/png", b"\x89PNG own")
     assert b"<title>Slack</title>" in (await image(client, "slack"))[1], "a file that is too large is not shown"
 

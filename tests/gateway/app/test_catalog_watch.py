@@ -177,7 +177,7 @@ async def test_entries_stay_after_their_folder_is_removed(
 ) -> None:
     write_entry(watched.folder, "mail", MAIL)
     await until(lambda: "mail" in names(watched))
-    monkeypatch.setattr(catalog_watch, "LOOK_AGAIN_S", 0.02)
+    monkeypatch.setattr(catalog_watch, "RECHECK_S", 0.02)
     shutil.move(watched.folder / "catalog", watched.folder / "away")
     await until(lambda: any("cannot be read" in entry["detail"] for entry in events(log_events, "fault")))
     assert {"mail", "tracker"} <= names(watched)
@@ -212,7 +212,7 @@ async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, mo
     write_entry(watched.folder, "mail", MAIL)
     await until(lambda: "mail" in names(watched))
     read: list[Any] = []
-    monkeypatch.setattr(catalog_watch, "reread", lambda *given: read.append(given))
+    monkeypatch.setattr(catalog_watch, "read_catalog_again", lambda *given: read.append(given))
     looks = 0
     real = catalog_watch.state_of
 

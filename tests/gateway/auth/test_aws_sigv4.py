@@ -126,7 +126,7 @@ def test_a_caller_who_knows_the_hash_streams_to_any_service() -> None:
     assert "x-amz-content-sha256" not in held[1].headers["Authorization"]
 
 
-def test_second_attempt_has_the_same_signature() -> None:
+def test_signing_twice_writes_each_field_once() -> None:
     signer, request = upload("https", "s3")
     signer.sign(request, b"")
     signer.sign(request, b"")

@@ -54,7 +54,7 @@ def test_a_request_with_bytes_that_are_not_utf_8_is_refused() -> None:
         templates.sign(request, b"")
 
 
-def test_templates_that_use_the_request_are_separated_from_the_others() -> None:
+def test_templates_that_use_the_request_are_recognized() -> None:
     signed = "${hmacSha256Hex(${method}\n${path}, ${credentials.secret})}"
     assert needs_request(signed)
     assert not needs_request("Bearer ${accessToken}")

@@ -14,7 +14,7 @@ from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.yaml_file import CatalogFaults
 from tests.gateway.catalog.folders import MAIL, TRACKER, folder
 
-COUNT = compiled.FEWEST
+COUNT = compiled.MIN_FILES
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def kept(large: Path) -> Path:
     return large / ".compiled.jsonl"
 
 
-def test_the_second_start_parses_nothing_and_finds_the_same(large: Path, parsed: list[str]) -> None:
+def test_second_start_loads_the_same_entries_without_parsing(large: Path, parsed: list[str]) -> None:
     first = load_catalog([large])
     assert len(parsed) == COUNT + 1
     parsed.clear()
@@ -53,7 +53,7 @@ def test_the_second_start_parses_nothing_and_finds_the_same(large: Path, parsed:
     assert second.where("mail-7", "docs").endswith("mail-7.yaml:3")
 
 
-def test_a_changed_file_is_seen_even_with_its_old_time_and_size(large: Path, parsed: list[str]) -> None:
+def test_changed_file_with_the_same_time_and_size_is_read_again(large: Path, parsed: list[str]) -> None:
     load_catalog([large])
     path = large / "mail-7.yaml"
     before = path.stat()
@@ -146,7 +146,7 @@ def test_catalog_loads_without_a_writable_folder(large: Path, monkeypatch: pytes
     assert list(large.glob(".comp*")) == []
 
 
-def test_a_small_folder_of_an_operator_gets_no_file_of_ours(tmp_path: Path) -> None:
+def test_small_folder_gets_no_cache_file(tmp_path: Path) -> None:
     load_catalog([folder(tmp_path, mail=MAIL)])
     assert [path.name for path in tmp_path.iterdir()] == ["mail.yaml"]
 
@@ -168,10 +168,10 @@ def test_cache_of_a_folder_is_rebuilt_when_an_earlier_folder_changes(
 
 def test_other_yaml_parser_invalidates_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "read_document.py").write_text("MAX_DEPTH = 7")
-    before = compiled.key_of([], ())
+    before = compiled.cache_key([], ())
     monkeypatch.setattr(documents, "__path__", [str(tmp_path)])
     compiled.code_digest.cache_clear()
     try:
-        assert compiled.key_of([], ()) != before
+        assert compiled.cache_key([], ()) != before
     finally:
         compiled.code_digest.cache_clear()

@@ -158,7 +158,9 @@ async def test_a_reload_with_another_client_leaves_nothing_to_fix(
     assert refused["action"]["do"] == "fix_integration"
     assert [one["what"] for one in refused["timeline"] if one["ahead"]] == ["next try"]
     running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] = "corrected"
-    generations.replace(running.runtime, generations.checked(config.parse(running.document, base=running.folder)))
+    generations.replace_generation(
+        running.runtime, generations.check_configuration(config.parse(running.document, base=running.folder))
+    )
     loaded = (await history_json(running.runtime, running.runtime.generation, row))["diagnosis"]
     assert (loaded["causes"], loaded["action"]["do"]) == (refused["causes"], "wait")
     assert "the next call tries a refresh" in loaded["action"]["how"]

@@ -17,8 +17,8 @@ from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import render_text, render_url
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import addresses, texts
-from gateway.cli.catalog.catalog_in_use import shipped_values, words
+from gateway.catalog.template_places import text_templates, url_templates
+from gateway.cli.catalog.catalog_in_use import external_names, shipped_values
 from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.foreign_catalog import SAME, foreign_catalog
 from tests.gateway.catalog.folders import SHIPPED
@@ -42,7 +42,7 @@ class Imported:
         self.entries, self.lost = foreign_catalog(self.shipped.providers)
         source = folder / "theirs.yaml"
         source.write_text(yaml.safe_dump(self.entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
-        self.found = {one.name: one for one in converted(source, words(), shipped_values())}
+        self.found = {one.name: one for one in converted(source, external_names(), shipped_values())}
         self.usable = {name: one for name, one in self.found.items() if one.values is not None}
         self.folder = folder / "ours"
         write(list(self.usable.values()), self.folder, source=source.name)
@@ -106,7 +106,8 @@ def _plain(value: Any) -> Any:
 
 
 def test_every_template_renders(imported: Imported) -> None:
-    """Each URL and text of every entry renders, with valid values for its settings, to the same as a plain replacement."""
+    """Each URL and text of every entry renders, with valid values for its settings, to the same as a plain
+    replacement."""
     rendered = 0
     for provider in imported.catalog.providers.values():
         config = {name: sample(provider, name) for name in _names(provider, "connectionConfig")}
@@ -115,14 +116,14 @@ def test_every_template_renders(imported: Imported) -> None:
         others = {name: "x" for name in _all_names(provider) if not name.startswith("connectionConfig.")}
         plain = {name: str(value) for name, value in config.items()}
         known = {**{f"connectionConfig.{name}": value for name, value in plain.items()}, **others}
-        for place, template in addresses(provider):
+        for place, template in url_templates(provider):
             if set(placeholders(template)) & set(others) or _is_odd(provider, template):
                 continue
             url = render_url(template, plain, provider.connection_config, others)
             assert "${" not in url, (provider.name, place)
             assert url.lower() == _by_hand(template, known).lower(), (provider.name, place)
             rendered += 1
-        for _, template in texts(provider):
+        for _, template in text_templates(provider):
             if _PLAIN.fullmatch(template):
                 assert render_text(template, known) == _by_hand(template, known)
                 rendered += 1
@@ -155,7 +156,9 @@ def sample(provider: Provider, name: str) -> str | None:
 
 
 def _all_names(provider: Provider) -> set[str]:
-    return {name for _, template in (*addresses(provider), *texts(provider)) for name in placeholders(template)}
+    return {
+        name for _, template in (*url_templates(provider), *text_templates(provider)) for name in placeholders(template)
+    }
 
 
 def _names(provider: Provider, namespace: str) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 from gateway.authoring.conversion.catalog_file import expanded
 from gateway.authoring.conversion.convert import Converting
 from gateway.catalog.checks import ExternalNames
-from gateway.catalog.folder import provider_in
+from gateway.catalog.folder import parse_provider
 from gateway.integrations.declared import SCRIPTS, known_modes
 
 BASE: Mapping[str, Any] = {
@@ -29,7 +29,7 @@ def converted(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def loads(values: Mapping[str, Any]) -> bool:
-    return provider_in("far", values, ExternalNames(known_modes(), SCRIPTS))[0] is not None
+    return parse_provider("far", values, ExternalNames(known_modes(), SCRIPTS))[0] is not None
 
 
 @pytest.mark.parametrize(

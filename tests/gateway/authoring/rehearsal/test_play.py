@@ -12,7 +12,7 @@ from gateway.auth import basic, client_credentials, custom
 from gateway.authoring.rehearsal.play import Rehearsed, rehearse
 from gateway.authoring.rehearsal.samples import NoSample
 from gateway.catalog.checks import ExternalNames
-from gateway.catalog.folder import provider_in
+from gateway.catalog.folder import parse_provider
 from gateway.catalog.provider import Provider
 from gateway.connections.verify import Verifier
 from gateway.integrations.declared import SCRIPTS, known_modes
@@ -224,7 +224,7 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
 
 
 def provider(entry: Mapping[str, Any]) -> Provider:
-    found, faults = provider_in("far", entry, ExternalNames(known_modes(), SCRIPTS))
+    found, faults = parse_provider("far", entry, ExternalNames(known_modes(), SCRIPTS))
     assert found is not None, faults
     return found
 

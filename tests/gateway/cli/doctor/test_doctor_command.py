@@ -96,7 +96,7 @@ async def test_a_damaged_database_is_found_and_restore_advised(
 
 
 async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.machine_checks.CHECK_S", -1.0)
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.DAMAGE_CHECK_TIMEOUT_S", -1.0)
     result = await examined.report("--offline")
     assert result.levels("store") == {"ok"}
     assert any("the check for damage stopped" in one["message"] for one in result.of("store"))
@@ -187,8 +187,8 @@ async def test_files_that_others_may_read_are_reported_with_the_command_that_hel
 
 
 async def test_a_disk_that_is_nearly_full_is_found(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.machine_checks.FULL_BYTES", 1 << 62)
-    monkeypatch.setattr("gateway.cli.doctor.machine_checks.TIGHT_BYTES", 1 << 63)
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.FAIL_BELOW_BYTES", 1 << 62)
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.WARN_BELOW_BYTES", 1 << 63)
     (fault,) = (await still.report("--offline")).of("disk")
     assert (fault["level"], fault["line"]) == ("fail", still.line("url: sqlite"))
 

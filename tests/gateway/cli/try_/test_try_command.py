@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from gateway.cli.demo.demo_folder import DemoFolder
-from gateway.cli.try_.try_output import LINES
+from gateway.cli.try_.try_output import MAX_LINES
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import KEY, Paged
 from tests.fakes.patience import PATIENCE_S
@@ -58,7 +58,7 @@ async def test_json_output_is_never_shortened(there: Paged, tried: Try) -> None:
 
 async def test_a_long_response_is_cut_with_a_hint_how_to_see_it(there: Paged, tried: Try) -> None:
     short = (await tried("tracker", "c1", "/long", "--snippet", "none")).stdout
-    assert f"… {302 - LINES} more lines; --all shows everything" in short
+    assert f"… {302 - MAX_LINES} more lines; --all shows everything" in short
     assert '"n": 99' not in short
     whole = (await tried("tracker", "c1", "/long", "--snippet", "none", "--all")).stdout
     assert '"n": 99' in whole
@@ -175,7 +175,7 @@ async def test_demo_folder_and_its_current_url_are_found(
     there: Paged, tried: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo = DemoFolder(tmp_path / "elsewhere" / ".gateway")
-    with demo.locked():
+    with demo.lock():
         (demo.path / "secret_key").write_text(f"{SECRET_KEY}\n")
         demo.write_url(there.gateway.url)
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -192,7 +192,7 @@ async def test_without_a_running_gateway_it_says_how_to_start_one(
     assert "no gateway found" in result.stderr
     assert "demo" in result.stderr
     demo = DemoFolder(tmp_path / ".gateway")
-    with demo.locked():
+    with demo.lock():
         demo.write_url(f"http://127.0.0.1:{unused_tcp_port}")
     result = await tried("--json")
     assert result.exit_code == 1
