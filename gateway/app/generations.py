@@ -56,7 +56,7 @@ def check_configuration(config: Config, found: Examined | None = None) -> Checke
 
 
 def build_generation(
-    configuration: Checked,
+    checked: Checked,
     minted: MintedKeyCache,
     managed: ManagedIntegrations,
     egress: Egress | None = None,
@@ -64,27 +64,27 @@ def build_generation(
 ) -> Generation:
     """Build the generation. `egress` None: create a new one. `former`: the integrations of the replaced generation."""
     return Generation(
-        config=configuration.config,
-        catalog=configuration.catalog,
-        keys=KnownKeys.declared(configuration.config, minted),
-        integrations=Integrations(configuration.integrations, managed, former),
-        egress=egress or build_egress(configuration.config.egress),
-        page_cursors=Tokens(configuration.config.store.encryption_keys, "page cursor"),
+        config=checked.config,
+        catalog=checked.catalog,
+        keys=KnownKeys.declared(checked.config, minted),
+        integrations=Integrations(checked.integrations, managed, former),
+        egress=egress or build_egress(checked.config.egress),
+        page_cursors=Tokens(checked.config.store.encryption_keys, "page cursor"),
     )
 
 
-def next_generation(runtime: Runtime, configuration: Checked) -> Generation:
+def next_generation(runtime: Runtime, checked: Checked) -> Generation:
     """Build the generation that replaces the one of `runtime`; nothing changes until `Current.replace`."""
     before = runtime.generation
-    same = configuration.config.egress == before.config.egress
+    same = checked.config.egress == before.config.egress
     egress = before.egress if same else None
-    return build_generation(configuration, runtime.minted, runtime.managed, egress, before.integrations)
+    return build_generation(checked, runtime.minted, runtime.managed, egress, before.integrations)
 
 
-def replace_generation(runtime: Runtime, configuration: Checked) -> None:
-    """Replace the generation with `configuration`, in one step.
+def replace_generation(runtime: Runtime, checked: Checked) -> None:
+    """Replace the generation with `checked`, in one step.
     Work that started under the former generation keeps that one."""
-    runtime.current.replace(next_generation(runtime, configuration))
+    runtime.current.replace(next_generation(runtime, checked))
 
 
 def build_egress(config: EgressConfig) -> Egress:

@@ -1,5 +1,4 @@
-"""The shape of a catalog entry: the fields of a provider's YAML file, shown by `/providers`
-(docs/catalog.md#fields)."""
+"""The shape of a catalog entry: the fields of a provider's YAML file, shown by `/providers` (docs/catalog.md#fields)."""
 
 from typing import Annotated, Any, Literal
 
@@ -151,9 +150,8 @@ class Provider(Shape):
     """CUSTOM: URL at which the app requests an installation's token; `token_url` is for the end user's token."""
     installation_access_url: str | None = None
     """CUSTOM: URL that returns 200 with JSON only if the end user can access the installation; it must contain
-    `${connectionConfig.installation_id}`. It is requested by GET with the end user's token and `token_headers`, before
-    the installation's token. Absent: the installation is not checked, so an end user can connect one of another
-    customer."""
+    `${connectionConfig.installation_id}`. It is requested by GET with the end user's token and `token_headers`, before the
+    installation's token. Absent: the installation is not checked, so an end user can connect one of another customer."""
 
     token_params: dict[str, str] = Field(default_factory=dict)
     """Further parameters of the token request; for grants outside OAuth, all of them. In the exchange of a code,

@@ -1,5 +1,4 @@
-"""Connections at the console: find one, see the reason for its state, refresh it, create a reconnect link, delete
-it."""
+"""Connections at the console: find one, see the reason for its state, refresh it, create a reconnect link, delete it."""
 
 from collections.abc import Mapping
 from dataclasses import replace

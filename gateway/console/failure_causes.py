@@ -20,8 +20,8 @@ OVER_STORED: Final = "Resolved: the database can be read and written."
 
 
 class FailureCause(NamedTuple):
-    """A failure's meaning (`why`) and the next action (`do`). `look`: what to open in a list of failures; not shown on
-    the page of a single operation."""
+    """A failure's meaning (`why`) and the next action (`do`). `look`: what to open in a list of failures; not shown on the
+    page of a single operation."""
 
     why: str
     do: str
@@ -188,8 +188,7 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
 
 
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
-    """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it
-    since."""
+    """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it since."""
     refusals = _ClientRefusals(list(places))
     since = [at for key, at in refusals.refused_at.items() if not refusals.was_accepted_after(key, at)]
     return _REFUSED_CLIENT if any(now - at <= GOES_ON[1] for at in since) else None

@@ -31,8 +31,7 @@ KINDS_REFUSED: Final = 100
 KEYS: Final = 50  # maximum number of the report's keys that are shown
 MOST_KEYS: Final = 10_000
 REFUSALS: Final = frozenset({"forbidden", "too_many_request", "unknown_connection"})
-"""Refusals by a key's scope, rules, rate and budget, and for a connection that is unknown or not allowed for the
-key."""
+"""Refusals by a key's scope, rules, rate and budget, and for a connection that is unknown or not allowed for the key."""
 ALIKE: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
 AUDITED: Final = (  # audited actions, besides calls, that the holder of a stolen key may take
     AuditAction.CREDENTIAL_READ,
@@ -46,8 +45,7 @@ AUDITED: Final = (  # audited actions, besides calls, that the holder of a stole
 
 @dataclass(frozen=True, slots=True)
 class IncidentSubject:
-    """The subject of a report: an integration, a key with all that it minted, or that key's calls to the
-    integration."""
+    """The subject of a report: an integration, a key with all that it minted, or that key's calls to the integration."""
 
     environment: str
     since: datetime

@@ -73,8 +73,7 @@ async def now(request: web.Request, environment: str) -> View:
 
 
 async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:
-    """Return the totals of 24 hours. If the call log cannot be read, return empty totals and add an alarm to
-    `wrong`."""
+    """Return the totals of 24 hours. If the call log cannot be read, return empty totals and add an alarm to `wrong`."""
     try:
         return await runtime.store.call_log.totals(environment, at - WITHIN)
     except Unavailable as fault:

@@ -1,5 +1,4 @@
-"""Providers at the console: calls and failures of 24 hours, open circuit breakers, and the evidence for their
-entries."""
+"""Providers at the console: calls and failures of 24 hours, open circuit breakers, and the evidence for their entries."""
 
 from collections.abc import Sequence
 from typing import Any, Final

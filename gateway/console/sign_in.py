@@ -123,8 +123,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 
 
 async def page_or_session(request: web.Request) -> web.StreamResponse:
-    """GET: show a page with one button, so that a mail scanner that opens links signs nobody in. POST: start the
-    session."""
+    """GET: show a page with one button, so that a mail scanner that opens links signs nobody in. POST: start the session."""
     check_enabled(request)
     if request.method == hdrs.METH_POST:
         check_own_form(request, console_url(request))
@@ -153,8 +152,7 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
 
 
 async def to_identity_provider(request: web.Request) -> web.StreamResponse:
-    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must
-    match."""
+    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must match."""
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console.oidc
@@ -235,8 +233,8 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
 
 
 def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -> web.Response:
-    """Return the page that shows `fault`; for Unauthorized, the sign-in page. `again`: while the database is
-    unreachable, the browser reloads the page every `AGAIN_S` seconds."""
+    """Return the page that shows `fault`; for Unauthorized, the sign-in page. `again`: while the database is unreachable,
+    the browser reloads the page every `AGAIN_S` seconds."""
     if isinstance(fault, Unauthorized):
         response = render(request, None, _sign_in_view(request), status=401)
         response.headers["HX-Refresh"] = "true"  # a page with a live part reloads and shows the sign-in

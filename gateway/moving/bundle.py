@@ -1,8 +1,7 @@
 """The format of a bundle: a line of JSON for the head, for each integration and connection, and for the end.
 
 The end line has the number of the others; `checked` compares it before an import. The same lines in plain text, written
-by ``gateway connections export --plain``, are imported as JSON Lines; there, a wrong number is reported after the
-import.
+by ``gateway connections export --plain``, are imported as JSON Lines; there, a wrong number is reported after the import.
 """
 
 import json

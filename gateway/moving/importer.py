@@ -99,9 +99,9 @@ def _no_progress(_done: int, _total: int) -> None: ...
 class Importer:
     """Imports one source and counts the outcomes.
 
-    `at_once`: connections imported in parallel. `create_integrations`: create missing integrations. `test_refresh`:
-    refresh each connection once after it is stored, at most `refresh_rate` per second. `step` is called with the number
-    of imported connections and the total, 0 if unknown.
+    `at_once`: connections imported in parallel. `create_integrations`: create missing integrations. `test_refresh`: refresh
+    each connection once after it is stored, at most `refresh_rate` per second. `step` is called with the number of imported
+    connections and the total, 0 if unknown.
     """
 
     runtime: Runtime

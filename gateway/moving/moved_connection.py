@@ -30,8 +30,7 @@ from gateway.timestamps import iso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A connection that is imported. `provider`: its catalog entry in the source, if known. `line`: its line in the
-    file.
+    """A connection that is imported. `provider`: its catalog entry in the source, if known. `line`: its line in the file.
 
     `own`: one of our gateways wrote it, so credential and settings are in stored form and need no conversion.
     `shown`: read from another gateway's API, which returns more members than an auth mode accepts.
@@ -204,8 +203,7 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
 
 
 def body_of(store: Store, connection: Connection) -> dict[str, Any]:
-    """Return a whole connection as JSON, with its credential in plain text. Raises VaultError if it cannot be
-    decrypted."""
+    """Return a whole connection as JSON, with its credential in plain text. Raises VaultError if it cannot be decrypted."""
     body = full_connection_json(store, connection, with_refresh_token=True, times_in_z=True)
     own = {
         "provider_config_key": connection.ref.integration_id,

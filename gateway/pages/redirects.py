@@ -131,8 +131,7 @@ LONGEST_FORM: Final = 4096
 
 async def callback(request: web.Request) -> web.Response:
     """Handle the provider's callback. The response is a 303 to the result page. It is the result page itself if the
-    browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an
-    error.
+    browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an error.
 
     A browser is never redirected to the application: it may still follow a form, of the provider's consent page or of
     `site`, and applies the form-action of that page's CSP to all redirects. The result page continues by itself. A

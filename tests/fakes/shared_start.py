@@ -26,7 +26,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     No test calls a public host. Housekeeping does not start by itself during a test, since its time would depend on the
     machine: a test runs the part that it tests.
     """
-    shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.files_in
+    shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.entry_files
     shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load_catalog.EntryRow], list[str]]] = {}
 
@@ -54,7 +54,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(lifetime, "HOUSEKEEPING_DELAY_S", 3600.0)
     monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
-    monkeypatch.setattr(load_catalog, "files_in", files_once)
+    monkeypatch.setattr(load_catalog, "entry_files", files_once)
     configure = structlog.configure
     # A logger that caches its first configuration would keep it for later tests.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))

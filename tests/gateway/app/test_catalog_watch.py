@@ -214,14 +214,14 @@ async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, mo
     read: list[Any] = []
     monkeypatch.setattr(catalog_watch, "read_catalog_again", lambda *given: read.append(given))
     looks = 0
-    real = catalog_watch.state_of
+    real = catalog_watch.folders_state
 
     def counted(folders: Any) -> int:
         nonlocal looks
         looks += 1
         return real(folders)
 
-    monkeypatch.setattr(catalog_watch, "state_of", counted)
+    monkeypatch.setattr(catalog_watch, "folders_state", counted)
     before = watched.runtime
     (watched.folder / "catalog" / "notes.txt").write_text("no entry")
     await until(lambda: looks)

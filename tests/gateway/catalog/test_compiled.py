@@ -29,13 +29,13 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were parsed as YAML."""
     names: list[str] = []
-    read = folders.read
+    read = folders.read_yaml
 
     def counting(path: Path) -> object:
         names.append(path.name)
         return read(path)
 
-    monkeypatch.setattr(folders, "read", counting)
+    monkeypatch.setattr(folders, "read_yaml", counting)
     return names
 
 

@@ -294,7 +294,7 @@ def test_faulty_file_that_is_removed_while_it_is_read_is_a_fault(
         path.unlink()
         return document
 
-    monkeypatch.setattr(folder, "read", removing)
+    monkeypatch.setattr(folder, "read_yaml", removing)
     assert faults(tmp_path, PLAIN + "proxxy: 1\n") == ["1: cannot be read: No such file or directory"]
 
 

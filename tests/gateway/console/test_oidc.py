@@ -1,5 +1,4 @@
-"""Sign-in by an identity provider and by a proxy's header fields: who gets in, with which role, and which attempts
-fail."""
+"""Sign-in by an identity provider and by a proxy's header fields: who gets in, with which role, and which attempts fail."""
 
 import asyncio
 import base64

@@ -152,8 +152,8 @@ async def test_rotated_token_is_stored_with_any_other_members(
 async def test_unexpected_value_does_not_fail_a_code_exchange(
     shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
-    """The response to a code is parsed like a refresh's, which is tested field by field above. Only the use of its
-    fields differs.
+    """The response to a code is parsed like a refresh's, which is tested field by field above. Only the use of its fields
+    differs.
     """
     for number, names in enumerate(GROUPS if len(value) < LONG else [[name] for name in FIELDS]):
         tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
