@@ -238,7 +238,7 @@ class MintedKeyCache:
 INVALID_TOKEN_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_token"'}  # RFC 6750 §3.1
 
 
-class KnownKeys:
+class KeyLookup:
     """The keys of gateway.yaml and the minted keys. Keys are looked up by digest, so the duration of a look-up reveals
     nothing about a key."""
 
@@ -248,7 +248,7 @@ class KnownKeys:
         self._minted = minted
 
     @classmethod
-    def declared(cls, config: Config, minted: MintedKeyCache) -> "KnownKeys":
+    def declared(cls, config: Config, minted: MintedKeyCache) -> "KeyLookup":
         return cls(
             {
                 digest(key.reveal()): Caller(Environment(environment.name))

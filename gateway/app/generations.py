@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import config as configuration
-from gateway.access.known_keys import KnownKeys, MintedKeyCache
+from gateway.access.known_keys import KeyLookup, MintedKeyCache
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Faults
 from gateway.config.model import EgressConfig
@@ -66,7 +66,7 @@ def build_generation(
     return Generation(
         config=checked.config,
         catalog=checked.catalog,
-        keys=KnownKeys.declared(checked.config, minted),
+        keys=KeyLookup.declared(checked.config, minted),
         integrations=Integrations(checked.integrations, managed, former),
         egress=egress or build_egress(checked.config.egress),
         page_cursors=Tokens(checked.config.store.encryption_keys, "page cursor"),

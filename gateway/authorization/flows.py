@@ -362,7 +362,7 @@ class Flows:
         return await self._run_shielded(returned.flow, returned.pending, self._exchange(returned, query), callback)
 
     async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
-        """Return the result of the callback. Raises as `Grants.exchanged` does."""
+        """Return the result of the callback. Raises as `Grants.exchange` does."""
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
             # The provider does not grant this app the scopes that its API demanded, so the next link omits them.
             flow = returned.flow

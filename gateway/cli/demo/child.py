@@ -20,7 +20,7 @@ _READY_LINE = re.compile(rb"^\w+ ready on (http://\S+)\r?$", re.MULTILINE)
 
 
 class Child:
-    """A running module, whose output is written to `log`. Created by `started`."""
+    """A running module, whose output is written to `log`. Created by `start_child`."""
 
     def __init__(self, name: str, log: Path, process: Process, sink: IO[bytes]) -> None:
         self.name = name

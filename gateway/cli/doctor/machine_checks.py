@@ -64,7 +64,7 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     by_name = {one.name: one for one in examined.integrations}
     try:
         found = ending_with_token(examined.config.store)
-    except StoreRefused:  # in use by another process now; `database` reports faults of the store
+    except StoreRefused:  # in use by another process now; `check_store` reports faults of the store
         return
     for environment, key, number, first in found:
         one = by_name.get(f"{environment}/{key}")
@@ -154,7 +154,7 @@ async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         )
         return
     if not folder.parent.exists():
-        return  # `database` reports this
+        return  # `check_store` reports this
     there = folder.exists()
     try:
         await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))

@@ -8,7 +8,7 @@ from gateway.catalog.url_template import is_port, parse_url_template
 
 def test_url_template_is_split_at_its_placeholders() -> None:
     found = parse_url_template("https://${connectionConfig.site}.example.com:8443/v1/${connectionConfig.team}?a=1")
-    assert (found.scheme, found.merged_values, found.port) == ("https", None, "8443")
+    assert (found.scheme, found.whole_base_url, found.port) == ("https", None, "8443")
     assert [str(piece) if isinstance(piece, str) else "NAME" for piece in found.host] == ["NAME", ".example.com"]
     assert found.path[0] == "/v1/"
     assert isinstance(found.path[1], Name)
@@ -17,7 +17,7 @@ def test_url_template_is_split_at_its_placeholders() -> None:
 
 def test_a_placeholder_may_be_the_whole_base_url_or_the_port() -> None:
     whole = parse_url_template("${connectionConfig.base}/rest")
-    assert isinstance(whole.merged_values, Name)
+    assert isinstance(whole.whole_base_url, Name)
     assert (whole.host, whole.path) == ((), ("/rest",))
     port = parse_url_template("http://localhost:${connectionConfig.port}/")
     assert isinstance(port.port, Name)
