@@ -58,8 +58,8 @@ async def session_of(running: RunningGateway, link: str) -> Any:
 async def is_open(running: RunningGateway, link: str) -> bool:
     try:
         await session_of(running, link)
-    except Unauthorized:
-        return end_connection.code != "unknown_connect_session_token"
+    except Unauthorized as fault:
+        return fault.code != "unknown_connect_session_token"
     return True
 
 
