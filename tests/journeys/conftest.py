@@ -67,7 +67,7 @@ class GatewayServer:
         child = await self._running.enter_async_context(
             start_child("gateway", "gateway", *arguments, log=log, environ=environ)
         )
-        assert await child.ready() == self.url
+        assert await child.wait_until_ready() == self.url
 
     async def stop(self) -> None:
         await self._running.aclose()

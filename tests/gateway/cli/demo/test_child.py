@@ -73,10 +73,10 @@ async def test_a_child_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) 
     script = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from gateway.cli.demo.child import started\n"
+        "from gateway.cli.demo.child import start_child\n"
         "async def main():\n"
-        f"    async with started('sandbox', 'gateway.sandbox', *{arguments!r}, log=Path({log!r})) as it:\n"
-        "        await it.ready()\n"
+        f"    async with start_child('sandbox', 'gateway.sandbox', *{arguments!r}, log=Path({log!r})) as it:\n"
+        "        await it.wait_until_ready()\n"
         "        print(it.pid, flush=True)\n"
         "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
