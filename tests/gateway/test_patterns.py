@@ -83,7 +83,8 @@ MADE_OF_PARTS: Final = frozenset(
         "gateway.access.rule_paths.__init__",  # from a key's rule; tested in tests/gateway/access/test_rule_paths.py
         "gateway.auth.aws_sigv4._element",  # from five fixed names, and [^<]*
         "gateway.catalog.value.compile_pattern",  # from catalog entries; the shipped ones are tested below
-        "gateway.authoring.conversion.convert._pattern",  # from an entry under conversion, to check whether it compiles
+        # from an entry under conversion, to check whether it compiles
+        "gateway.authoring.conversion.convert._convert_pattern",
         "gateway.catalog.pagination.applies_to_path",  # from a catalog entry's path
         "gateway.authoring.rehearsal.stage.path_pattern",  # from a catalog entry's path, in a test of entries
     }

@@ -13,7 +13,7 @@ import click
 from gateway.cli.options import as_json, catalog_config_file
 
 if TYPE_CHECKING:
-    from gateway.authoring.rehearsal.play import Rehearsed, RehearsedStep
+    from gateway.authoring.rehearsal.play import RehearsedStep
     from gateway.catalog.load_catalog import Catalog
 
 
@@ -55,7 +55,7 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
     sys.exit(0 if found.ok else 1)
 
 
-def _lines(name: str, mode: str, found: "Rehearsed", catalog: "Catalog") -> Iterator[str]:
+def _lines(name: str, mode: str, found: "RehearsalReport", catalog: "Catalog") -> Iterator[str]:
     yield f"{name} ({catalog.where(name).rpartition(':')[0]}): {mode}, its provider played by the sandbox"
     for origin, local in found.origins.items():
         yield f"  {origin} is played at {local}"
@@ -83,7 +83,7 @@ def _outcome(step: "RehearsedStep") -> str:
     return "ok" if all(check.ok for check in step.checks) else "FAIL"
 
 
-def _report(name: str, found: "Rehearsed", catalog: "Catalog") -> dict[str, Any]:
+def _report(name: str, found: "RehearsalReport", catalog: "Catalog") -> dict[str, Any]:
     steps = [
         {
             "step": step.name,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gateway.authoring.conversion import catalog_file
-from gateway.authoring.conversion.catalog_file import Converted, converted, write
+from gateway.authoring.conversion.catalog_file import ConvertedEntry, convert_catalog, write
 from gateway.catalog.checks import ExternalNames
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
@@ -39,10 +39,10 @@ class Imported:
 
     def __init__(self, folder: Path) -> None:
         self.shipped = load_catalog([SHIPPED], scripts=SCRIPTS, modes=known_modes())
-        self.entries, self.lost = foreign_catalog(self.shipped.providers)
+        self.entries, self.add_lost = foreign_catalog(self.shipped.providers)
         source = folder / "theirs.yaml"
         source.write_text(yaml.safe_dump(self.entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
-        self.found = {one.name: one for one in converted(source, external_names(), shipped_values())}
+        self.found = {one.name: one for one in convert_catalog(source, external_names(), shipped_values())}
         self.usable = {name: one for name, one in self.found.items() if one.values is not None}
         self.folder = folder / "ours"
         write(list(self.usable.values()), self.folder, source=source.name)
@@ -54,7 +54,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
     return Imported(tmp_path_factory.mktemp("import"))
 
 
-def fields_noted(one: Converted, kind: str) -> set[str]:
+def fields_noted(one: ConvertedEntry, kind: str) -> set[str]:
     return {note.field for note in one.notes if note.kind == kind}
 
 
@@ -76,7 +76,7 @@ def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> No
     different: Counter[str] = Counter()
     compared = 0
     for name, before in imported.shipped.providers.items():
-        if name not in imported.usable or name in imported.lost:
+        if name not in imported.usable or name in imported.add_lost:
             continue
         after = imported.catalog.providers[name]
         compared += 1
@@ -167,7 +167,9 @@ def _names(provider: Provider, namespace: str) -> set[str]:
 
 def test_every_loss_is_reported_with_its_line(imported: Imported) -> None:
     source = (imported.folder.parent / "theirs.yaml").read_text().splitlines()
-    expected = {name: field for name, field in imported.lost.items() if field is not None and name in imported.usable}
+    expected = {
+        name: field for name, field in imported.add_lost.items() if field is not None and name in imported.usable
+    }
     assert len(expected) > 100
     for name, field in expected.items():
         notes = [note for note in imported.found[name].notes if note.kind == "lost" and note.field == field]
@@ -177,7 +179,7 @@ def test_every_loss_is_reported_with_its_line(imported: Imported) -> None:
 
 
 def test_field_expressed_differently_is_not_reported_as_lost(imported: Imported) -> None:
-    for name, field in imported.lost.items():
+    for name, field in imported.add_lost.items():
         if field is None:
             assert fields_noted(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].notes)
 
@@ -185,7 +187,7 @@ def test_field_expressed_differently_is_not_reported_as_lost(imported: Imported)
 def test_entry_that_still_has_faults_after_the_repairs_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_file, "MOST_REPAIRS", 1)
+    monkeypatch.setattr(catalog_file, "MAX_REPAIRS", 1)
     paginate = {"type": "cursor", "offset_calculation_method": "now and then"}
     entry = {
         "display_name": "Far",
@@ -194,7 +196,7 @@ def test_entry_that_still_has_faults_after_the_repairs_is_refused(
     }
     source = tmp_path / "theirs.yaml"
     source.write_text(yaml.safe_dump({"a/far": entry}))
-    (found,) = converted(source, ExternalNames(known_modes(), SCRIPTS), {})
+    (found,) = convert_catalog(source, ExternalNames(known_modes(), SCRIPTS), {})
     assert found.values is None
     assert fields_noted(found, "lost") == {"proxy.paginate.offset_calculation_method"}
     assert "'a/far' cannot name a provider" in found.notes[-1].message

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.auth import basic, client_credentials, custom
-from gateway.authoring.rehearsal.play import Rehearsed, rehearse
+from gateway.authoring.rehearsal.play import RehearsalReport, rehearse
 from gateway.authoring.rehearsal.samples import NoSample
 from gateway.catalog.checks import ExternalNames
 from gateway.catalog.folder import parse_provider
@@ -229,7 +229,7 @@ def provider(entry: Mapping[str, Any]) -> Provider:
     return found
 
 
-def failures(found: Rehearsed) -> list[tuple[str, str, tuple[str | int, ...], str]]:
+def failures(found: RehearsalReport) -> list[tuple[str, str, tuple[str | int, ...], str]]:
     return [
         (step.name, check.what, check.place, check.detail)
         for step in found.steps
@@ -238,7 +238,7 @@ def failures(found: Rehearsed) -> list[tuple[str, str, tuple[str | int, ...], st
     ]
 
 
-def step(found: Rehearsed, name: str) -> Any:
+def step(found: RehearsalReport, name: str) -> Any:
     return next(one for one in found.steps if one.name == name)
 
 
