@@ -119,24 +119,24 @@ class _Freezer:
         return provider, known
 
 
-def _select(what: str, known: ProviderOperations) -> list[ApiOperation]:
-    """Return the operations at the base URL that `what` selects; starters first. Raises ValueError."""
-    by_id = {one.id: one for one in known.operations}
-    terms = [term.split("+") for term in what.split(",")]
+def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation]:
+    """Return the operations at the base URL that `selection` selects; starters first. Raises ValueError."""
+    by_id = {one.id: one for one in operations.operations}
+    terms = [term.split("+") for term in selection.split(",")]
     for word in (word for term in terms for word in term):
         if word not in (*RISKS, STARTER) and word not in by_id:
             hint = did_you_mean(word, [*RISKS, STARTER, *by_id]) or f": {_FORM_HINT}"
             raise ValueError(
-                f"names '{word[:64]}', which is not an operation of {known.provider}{hint}".removesuffix("?")
+                f"names '{word[:64]}', which is not an operation of {operations.provider}{hint}".removesuffix("?")
             )
         if word in by_id and by_id[word].origin:
             raise ValueError(
                 f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"
             )
-    found = [one for one in known.operations if not one.origin and any(_matches(one, term) for term in terms)]
+    found = [one for one in operations.operations if not one.origin and any(_matches(one, term) for term in terms)]
     if not found:
         raise ValueError(
-            f"matches no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
+            f"matches no operation of {operations.provider}; `gateway catalog operations {operations.provider}` lists them"
         )
     return sorted(found, key=lambda one: not one.starter)
 
@@ -146,11 +146,11 @@ def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
 
 
 def _pack_operations(
-    provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
+    provider: Provider, operations: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
 ) -> str:
     """Return the snapshot. `checked`: ids of operations whose paths need no check."""
     host, base = host_and_path(provider)
-    before = base + known.prefix
+    before = base + operations.prefix
     base_path = _SETTING.sub("*", before)
     lines = [f"{_risk_letter(one)} {one.method} {rule_path(one.path)} {one.id}" for one in chosen]
     for line in lines:
@@ -159,7 +159,7 @@ def _pack_operations(
             parse_rule(
                 f"{method} {base_path}{path} as x"
             )  # each line must be a valid rule of its own; raises ValueError
-    left_out = [f"{one.method} {base_path}{_PLACEHOLDER.sub('*', one.path)}" for one in _unselected(known, chosen)]
+    left_out = [f"{one.method} {base_path}{_PLACEHOLDER.sub('*', one.path)}" for one in _unselected(operations, chosen)]
     return pack_snapshot(provider.name, host, base, before, lines, list(dict.fromkeys(left_out)))
 
 
@@ -179,10 +179,10 @@ def _risk_letter(operation: ApiOperation) -> str:
     return letter.upper() if operation.starter else letter
 
 
-def operation_details(rules: Sequence[OperationRule], known: ProviderOperations) -> dict[str, ApiOperation]:
+def operation_details(rules: Sequence[OperationRule], operations: ProviderOperations) -> dict[str, ApiOperation]:
     """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id. An operation
     is left out unless the current catalog has the same method and path under its id."""
-    now = {one.id: one for one in known.operations}
+    now = {one.id: one for one in operations.operations}
     return {
         rule.name: one
         for rule in rules
@@ -206,7 +206,7 @@ def rule_path(path: str) -> str:
     return _PLACEHOLDER.sub(name, path)
 
 
-def _unselected(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
+def _unselected(operations: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
     """Yield operations that were not chosen but whose requests may match the path of a chosen one."""
     ids = {one.id for one in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}
@@ -214,7 +214,7 @@ def _unselected(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> It
         segments = _PLACEHOLDER.sub("*", one.path).split("/")
         if "*" in one.path or "{" in one.path:
             shapes.setdefault((one.method, len(segments)), []).append(segments)
-    for one in known.operations:
+    for one in operations.operations:
         if one.id in ids or one.origin:
             continue
         segments = _PLACEHOLDER.sub("*", one.path).split("/")
@@ -224,12 +224,12 @@ def _unselected(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> It
             yield one
 
 
-def patterns_may_overlap(one: str, other: str) -> bool:
+def patterns_may_overlap(first: str, second: str) -> bool:
     """Return whether some text may match both segments or hosts; True also if that is not certain."""
-    if "*" not in one:
-        return one == other or ("*" in other and fits_shape(other.split("*"), one))
-    if "*" not in other:
-        return fits_shape(one.split("*"), other)
-    mine, theirs = one.split("*"), other.split("*")
+    if "*" not in first:
+        return first == second or ("*" in second and fits_shape(second.split("*"), first))
+    if "*" not in second:
+        return fits_shape(first.split("*"), second)
+    mine, theirs = first.split("*"), second.split("*")
     begins = mine[0].startswith(theirs[0]) or theirs[0].startswith(mine[0])
     return begins and (mine[-1].endswith(theirs[-1]) or theirs[-1].endswith(mine[-1]))

@@ -320,7 +320,7 @@ class Policy:
         """Return whether the key may use a connection with these tags."""
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
 
-    def decision(self, sent: SentRequest) -> Breach | str:
+    def decision(self, request: SentRequest) -> Breach | str:
         """Return the Breach if this request may not be sent, else the text of the rule that allows it; empty if the key
         has no rules.
 
@@ -330,23 +330,23 @@ class Policy:
         if not self.of_requests:
             return ""
         for hosts in self._hosts:
-            if not any(_matches_host(pattern, sent.host) for pattern in hosts):
-                return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
+            if not any(_matches_host(pattern, request.host) for pattern in hosts):
+                return Breach("hosts", f"it may not send requests to {request.host}", hosts)
         if not self._rules:
             return ""
-        overrides = sorted(_OVERRIDES_BY_METHOD.get(sent.method, OVERRIDES).intersection(sent.names))
+        overrides = sorted(_OVERRIDES_BY_METHOD.get(request.method, OVERRIDES).intersection(request.names))
         if overrides:
             return Breach(
                 "method_override", f"the header {overrides[0]} may change its method or path, or name another"
             )
-        fault = path_ambiguity(sent.path)
+        fault = path_ambiguity(request.path)
         if fault is not None:
             return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
-        if _MAY_OVERRIDE.search(sent.query) and (name := _method_override_in(sent.query)):
+        if _MAY_OVERRIDE.search(request.query) and (name := _method_override_in(request.query)):
             return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
         allowing = ""
         for rules in self._rules:
-            fitting = rules.fitting(sent) or rules.matching_body_rule(sent)
+            fitting = rules.matching(request) or rules.matching_body_rule(request)
             if isinstance(fitting, Breach):
                 return fitting
             allowing = fitting
@@ -379,29 +379,29 @@ class _Rules:
         self.references = [text for text in limits.rules if is_reference(text)]
         self.sets = [operation_set(text, limits.operations.get(text, "")) for text in self.references]
 
-    def fitting(self, sent: SentRequest) -> str:
+    def matching(self, request: SentRequest) -> str:
         """Return the text of the first rule that allows the request, with the operation's id if the rule names
         operations; "" if no rule allows it."""
         for rule in self.plain_rules:
-            if rule.fits(sent.method, sent.path):
+            if rule.fits(request.method, request.path):
                 return rule.text
         for found in self.sets:
-            if (operation := found.fitting(sent.method, sent.host, sent.path)) is not None:
+            if (operation := found.matching(request.method, request.host, request.path)) is not None:
                 return f"{operation.text}: {operation.name}"
         return ""
 
-    def matching_body_rule(self, sent: SentRequest) -> str | Breach:
+    def matching_body_rule(self, request: SentRequest) -> str | Breach:
         """Return the text of the first rule with a part about the body that allows the request; else the Breach."""
-        fitting = [(rule, body) for rule, body in self.body_rules if rule.fits(sent.method, sent.path)]
-        if not fitting:
-            return Breach("rules", f"no rule of it allows {sent.method} for this path", self.rule_texts)
-        if sent.body is None:
+        matching = [(rule, body) for rule, body in self.body_rules if rule.fits(request.method, request.path)]
+        if not matching:
+            return Breach("rules", f"no rule of it allows {request.method} for this path", self.rule_texts)
+        if request.body is None:
             return Breach("unread_body", "its rule reads the body, which was not read", self.rule_texts)
-        if comparison_cost((body for _, body in fitting), sent.body) > MAX_COMPARISON_COST:
+        if comparison_cost((body for _, body in matching), request.body) > MAX_COMPARISON_COST:
             return Breach("body", "it requests more fields than its rules can be compared with", self.rule_texts)
         refusals: dict[str, None] = {}
-        for rule, body in fitting:
-            refusal = body.refusal(sent.body)
+        for rule, body in matching:
+            refusal = body.refusal(request.body)
             if refusal is None:
                 return rule.text
             refusals[refusal] = None

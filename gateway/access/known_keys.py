@@ -177,13 +177,13 @@ class MintedKeyCache:
         return caller
 
     def _cache_result(
-        self, place: dict[str, Caller] | dict[str, None], key_digest: str, what: Caller | None, then: int
+        self, place: dict[str, Caller] | dict[str, None], key_digest: str, result: Caller | None, then: int
     ) -> None:
         """Cache the result, unless a change arrived during the read: the result may be older than the change."""
         if then == self._generation:
             while len(place) >= MAX_CACHED:
                 self._record_use(place.pop(next(iter(place))))
-            place[key_digest] = what  # type: ignore[assignment]
+            place[key_digest] = result  # type: ignore[assignment]
 
     def _meter_for(self, key: MintedKey) -> Meter | None:
         """Return the key's meter; None without rate and budget. It outlives the cached key, so that dropping the key

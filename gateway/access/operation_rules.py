@@ -75,9 +75,9 @@ class OperationSet:
     """The frozen operations of one rule. Equal snapshots share one immutable object."""
 
     def __init__(
-        self, provider: str, host: str, base: str, rules: Iterable[OperationRule], others: Iterable[str]
+        self, provider: str, host: str, base: str, rules: Iterable[OperationRule], left_out: Iterable[str]
     ) -> None:
-        """`host`: host of the base URL, with ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of
+        """`host`: host of the base URL, with ``*`` for a setting; `base`: its path. `left_out`: ``METHOD /path`` of
         operations that the rule leaves out although some of their requests match one of `rules`."""
         self.provider = provider
         self.host = host
@@ -89,14 +89,14 @@ class OperationSet:
             _add_path(self._root, rule.method, rule.written, rule)
         self._left_out: _Node | None = None
         taken = {(rule.method, _WILDCARD.sub("*", rule.written).lower()) for rule in self.rules}
-        for other in others:
+        for other in left_out:
             method, _, path = other.partition(" ")
             shape = _WILDCARD.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
             self._left_out = self._left_out or _Node()
             if (method, shape) not in taken:
                 _add_path(self._left_out, method, shape, None)
 
-    def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
+    def matching(self, method: str, host: str, path: str) -> OperationRule | None:
         """Return the operation that this request calls; None if it calls none of them. `path` includes the path of the
         base URL."""
         host = host.lower()
@@ -158,11 +158,11 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     return at < end
 
 
-def _most_exact_match(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
+def _most_exact_match(node: _Node, segments: Sequence[str], position: int, method: str) -> OperationRule | None:
     """Return the operation with the path `segments`; of several, the one most exact in the first differing segment."""
-    while at < len(segments):
-        segment = segments[at]
-        at += 1
+    while position < len(segments):
+        segment = segments[position]
+        position += 1
         following = node.texts.get(segment)
         if following is None or node.mixed or (node.whole is not None and segment):
             ways = [] if following is None else [following]
@@ -172,7 +172,7 @@ def _most_exact_match(node: _Node, segments: Sequence[str], at: int, method: str
             if not ways:
                 return None
             for way in ways[:-1]:
-                if (found := _most_exact_match(way, segments, at, method)) is not None:
+                if (found := _most_exact_match(way, segments, position, method)) is not None:
                     return found
             following = ways[-1]
         node = following
@@ -180,28 +180,28 @@ def _most_exact_match(node: _Node, segments: Sequence[str], at: int, method: str
 
 
 def _matches(
-    node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]
+    node: _Node, segments: Sequence[str], position: int, method: str, so_far: tuple[int, ...]
 ) -> Iterator[_RankedMatch]:
     """Yield each operation with the path `segments`, and its exactness for each segment."""
-    if at == len(segments):
+    if position == len(segments):
         if method in node.ends:
             yield so_far, node.ends[method]
         return
-    segment = segments[at]
+    segment = segments[position]
     if (following := node.texts.get(segment)) is not None:
-        yield from _matches(following, segments, at + 1, method, (*so_far, _LITERAL))
+        yield from _matches(following, segments, position + 1, method, (*so_far, _LITERAL))
     if not segment:
         return
     for shape, following in node.mixed.values():
         if fits_shape(shape, segment):
-            yield from _matches(following, segments, at + 1, method, (*so_far, _MIXED))
+            yield from _matches(following, segments, position + 1, method, (*so_far, _MIXED))
     if node.whole is not None:
-        yield from _matches(node.whole, segments, at + 1, method, (*so_far, _WHOLE))
+        yield from _matches(node.whole, segments, position + 1, method, (*so_far, _WHOLE))
 
 
-def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Return whether `one` is at least as exact in every segment, and more exact in one."""
-    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    """Return whether `first` is at least as exact in every segment, and more exact in one."""
+    return first != second and all(mine <= theirs for mine, theirs in zip(first, second, strict=True))
 
 
 # ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base
@@ -211,12 +211,12 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def pack_snapshot(
-    provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]
+    provider: str, host: str, base: str, before: str, operations: Sequence[str], left_out: Sequence[str]
 ) -> str:
     """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too
     large."""
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
-    text = "\n".join((head, *operations, *(f"- {other}" for other in others))).encode()
+    text = "\n".join((head, *operations, *(f"- {other}" for other in left_out))).encode()
     if len(text) > MAX_SNAPSHOT_BYTES:
         raise ValueError(f"stands for {len(operations):,} operations, too many for one key; name fewer")
     return f"{len(operations)}:{base64.b64encode(zlib.compress(text, 9)).decode()}"

@@ -80,11 +80,11 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
     return Forbidden("forbidden", f"This key does not allow {method} {path}{where}: {breach.why}.", payload=payload)
 
 
-def unread_body_error(why: str = "The body of this kind of call cannot be read") -> Forbidden:
+def unread_body_error(reason: str = "The body of this kind of call cannot be read") -> Forbidden:
     """Return the error for a rule that reads the body, if the request's body cannot be read."""
     return Forbidden(
         "forbidden",
-        f"A rule of this key reads the body of the request. {why}, so the request is refused.",
+        f"A rule of this key reads the body of the request. {reason}, so the request is refused.",
         payload=rule_and_fix("body", "Send the request as an ordinary POST to /proxy, without Gateway-Paginate."),
     )
 

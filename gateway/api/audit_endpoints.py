@@ -110,25 +110,25 @@ def credential_uses_json(use_filter: UseFilter, page: UsePage) -> responses.Cred
     }
 
 
-def _end_of_hour(at: datetime) -> datetime:
-    """Return the end of the hour that contains `at`; in the last hour of year 9999 its start, since its end is no
+def _end_of_hour(time: datetime) -> datetime:
+    """Return the end of the hour that contains `time`; in the last hour of year 9999 its start, since its end is no
     datetime."""
-    return hour_at(min(hour_of(at) + 1, hour_of(LATEST)))
+    return hour_at(min(hour_of(time) + 1, hour_of(LATEST)))
 
 
-def audit_record_json(one: SealedRecord) -> responses.AuditRecord:
+def audit_record_json(stored: SealedRecord) -> responses.AuditRecord:
     """Return the record as the API and the command line show it: its own members, and its place in the chain."""
-    members: dict[str, Any] = one.as_json()
+    members: dict[str, Any] = stored.as_json()
     what = members.get("object", {})
     found: responses.AuditRecord = {
-        "sequence": one.sequence,
-        "hash": one.hash,
-        "at": one.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
-        "action": one.columns.action,
+        "sequence": stored.sequence,
+        "hash": stored.hash,
+        "at": stored.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "action": stored.columns.action,
         "outcome": members.get("outcome", ""),
         "actor": members.get("actor", {}),
         "address": members.get("address"),
-        "environment": one.columns.environment or None,
+        "environment": stored.columns.environment or None,
         "provider_config_key": what.get("integration"),
         "connection_id": what.get("connection"),
         "key_id": what.get("key_id"),

@@ -86,13 +86,13 @@ async def import_flat(request: web.Request) -> web.Response:
 
 
 async def store_connection(
-    runtime: Runtime, generation: Generation, caller: Caller, given: Any
+    runtime: Runtime, generation: Generation, caller: Caller, sent: Any
 ) -> tuple[Connection, list[Issue]]:
     """Store the connection; return it, and warnings. Raises InvalidRequest with all faults, including the credential's,
     NotFound if the caller's key may not use it, and Forbidden.
     """
     environment = caller.environment.name
-    body, credential = _check_import(runtime, generation, caller, given)
+    body, credential = _check_import(runtime, generation, caller, sent)
     integration = generation.integrations.get(environment, body.provider_config_key)
     user = end_user(body.end_user)
     tags = replacing_tags(user, body.tags)
@@ -152,27 +152,25 @@ async def _check_required_tags(
     check_required_tags(caller, existing.tags if tags is None and existing is not None else tags or {})
 
 
-def _check_import(
-    runtime: Runtime, generation: Generation, caller: Caller, given: Any
-) -> tuple[Import, dict[str, Any]]:
+def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent: Any) -> tuple[Import, dict[str, Any]]:
     """Check the form and the credential, and report the faults of both together."""
     environment = caller.environment.name
     faults: list[Issue] = []
     body: Import | None = None
     try:
-        body = Import.model_validate(given)
+        body = Import.model_validate(sent)
     except ValidationError as fault:
         check_fault_count(fault, "invalid_body")
-        faults = issues_of(fault, given, Import)
+        faults = issues_of(fault, sent, Import)
     credential: dict[str, Any] = {}
-    key = given.get("provider_config_key") if isinstance(given, dict) else None
+    key = sent.get("provider_config_key") if isinstance(sent, dict) else None
     if isinstance(key, str):
-        named = given.get("connection_id")
+        named = sent.get("connection_id")
         check_reach(caller, ConnectionRef(environment, key, named if isinstance(named, str) else ""))
     integration = generation.integrations.find(environment, key) if isinstance(key, str) else None
-    if integration is not None and isinstance(given.get("credentials"), dict):
+    if integration is not None and isinstance(sent.get("credentials"), dict):
         try:
-            credential = _check_credential(runtime, integration, given["credentials"])
+            credential = _check_credential(runtime, integration, sent["credentials"])
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:

@@ -129,11 +129,13 @@ def _without_refresh_tokens(value: Any) -> Any:
 
 
 async def add_history(
-    shown: responses.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection
+    connection_json: responses.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection
 ) -> None:
-    """Add the members of ``include=history`` to `shown`."""
+    """Add the members of ``include=history`` to `connection_json`."""
     added = await history_json(runtime, generation, row)
-    shown["history"], shown["diagnosis"], shown["scopes"] = added["history"], added["diagnosis"], added["scopes"]
+    connection_json["history"] = added["history"]
+    connection_json["diagnosis"] = added["diagnosis"]
+    connection_json["scopes"] = added["scopes"]
 
 
 async def history_json(

@@ -223,10 +223,10 @@ async def delete_connection(request: web.Request) -> web.Response:
     return web.json_response(body)
 
 
-def _revocation_json(one: RevocationOutcome) -> responses.Revocation:
-    shown: responses.Revocation = {"token": one.token, "outcome": one.outcome}
-    if one.detail:
-        shown["detail"] = one.detail
+def _revocation_json(outcome: RevocationOutcome) -> responses.Revocation:
+    shown: responses.Revocation = {"token": outcome.token, "outcome": outcome.outcome}
+    if outcome.detail:
+        shown["detail"] = outcome.detail
     return shown
 
 

@@ -97,10 +97,10 @@ def _offered_integration(generation: Generation, session: ConnectSession, key: s
     return integration
 
 
-def _check_client(given: Mapping[str, Any], provider: Provider) -> None:
-    if not given.get("client_id"):
+def _check_client(form: Mapping[str, Any], provider: Provider) -> None:
+    if not form.get("client_id"):
         raise InvalidRequest("missing_client_id", "'client_id' is missing.")
-    proven = given.get("client_secret") or given.get("client_private_key") or given.get("client_certificate")
+    proven = form.get("client_secret") or form.get("client_private_key") or form.get("client_certificate")
     if not proven and provider.token_request_auth_method not in {"none", "custom"}:
         raise InvalidRequest("missing_client_secret", "'client_secret' is missing.")
 

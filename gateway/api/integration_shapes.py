@@ -146,13 +146,13 @@ def entry_issues(provider: Provider, body: NewIntegration | IntegrationChanges) 
         )
 
 
-def fields_from_credentials(given: Any) -> Mapping[str, Any]:
+def fields_from_credentials(credentials: Any) -> Mapping[str, Any]:
     """Return the members of an Integration that these credentials replace. `scopes` and `webhook_secret` are only
     included if given."""
-    if given is None:
+    if credentials is None:
         return {}
     fields: dict[str, Any] = {"client_id": None, "client_secret": None, "app_id": None, "app_link": None}
-    fields |= {"private_key": None, **given.model_dump(exclude={"type"}, exclude_none=True)}
+    fields |= {"private_key": None, **credentials.model_dump(exclude={"type"}, exclude_none=True)}
     for name in ("client_secret", "private_key", "webhook_secret"):
         if name in fields:
             fields[name] = Secret(fields[name]) if fields[name] else None

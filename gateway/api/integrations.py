@@ -187,10 +187,10 @@ def _check_reach(policy: Policy, key: str) -> None:
         _raise_unknown(key)
 
 
-def _check_hosts(policy: Policy, found: Integration, body: IntegrationChanges) -> None:
+def _check_hosts(policy: Policy, integration: Integration, body: IntegrationChanges) -> None:
     """Raise Forbidden if a key that may not read the client secret would add hosts to which it is sent."""
-    more = set(body.allowed_hosts or ()) - set(found.allowed_hosts)
-    kept = found.client_secret or found.private_key
+    more = set(body.allowed_hosts or ()) - set(integration.allowed_hosts)
+    kept = integration.client_secret or integration.private_key
     if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
         raise missing_scope_error(READ_CREDENTIALS)
 
@@ -199,17 +199,17 @@ def _raise_unknown(key: str) -> NoReturn:
     raise NotFound("not_found", f"There is no integration '{key}'. GET /integrations lists the integrations.")
 
 
-def _require_changeable(generation: Generation, found: Integration) -> Integration:
-    """Return `found`. Raises Conflict for an integration of gateway.yaml, naming its file and line."""
-    if found.made is None:
-        where = _declared_at(generation, found.environment, found.integration_id)
+def _require_changeable(generation: Generation, integration: Integration) -> Integration:
+    """Return `integration`. Raises Conflict for an integration of gateway.yaml, naming its file and line."""
+    if integration.made is None:
+        where = _declared_at(generation, integration.environment, integration.integration_id)
         raise Conflict(
             "conflict",
-            f"Integration '{found.integration_id}' is declared at {where} and is read-only here. Change it there and "
+            f"Integration '{integration.integration_id}' is declared at {where} and is read-only here. Change it there and "
             "send the gateway SIGHUP.",
             payload={"declared_at": where},
         )
-    return found
+    return integration
 
 
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
@@ -229,15 +229,15 @@ def _taken_issue(generation: Generation, environment: str, key: str) -> Issue:
     return Issue("custom", f"Integration '{key}' {why}.", ("uniqueKey",))
 
 
-async def _rename_issues(runtime: Runtime, generation: Generation, found: Integration, key: str | None) -> list[Issue]:
-    if key is None or key == found.integration_id:
+async def _rename_issues(
+    runtime: Runtime, generation: Generation, integration: Integration, key: str | None
+) -> list[Issue]:
+    if key is None or key == integration.integration_id:
         return []
-    if generation.integrations.has(found.environment, key):
-        return [_taken_issue(generation, found.environment, key)]
-    if await runtime.store.integrations.has_connections(found.environment, found.integration_id):
-        message = (
-            f"'{found.integration_id}' has connections, and callers name them by this key, so it cannot be renamed."
-        )
+    if generation.integrations.has(integration.environment, key):
+        return [_taken_issue(generation, integration.environment, key)]
+    if await runtime.store.integrations.has_connections(integration.environment, integration.integration_id):
+        message = f"'{integration.integration_id}' has connections, and callers name them by this key, so it cannot be renamed."
         return [Issue("custom", message, ("uniqueKey",))]
     return []
 

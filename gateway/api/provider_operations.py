@@ -57,16 +57,16 @@ async def list_operations(request: web.Request) -> web.Response:
 
 
 def _operations_page(
-    found: Sequence[ApiOperation], cursor: str | None, limit: int
+    operations: Sequence[ApiOperation], cursor: str | None, limit: int
 ) -> tuple[Sequence[ApiOperation], bool]:
     """Return at most `limit` operations after `cursor`, and whether more follow. Raises InvalidRequest."""
     begin = 0
     if cursor:
         try:
-            begin = [one.id for one in found].index(name_in(cursor)) + 1
+            begin = [one.id for one in operations].index(name_in(cursor)) + 1
         except ValueError:
             raise wrong_query(
                 "cursor", "Invalid cursor: send next_cursor unchanged and with the same filters."
             ) from None
-    page = found[begin : begin + limit]
-    return page, begin + limit < len(found)
+    page = operations[begin : begin + limit]
+    return page, begin + limit < len(operations)

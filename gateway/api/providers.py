@@ -163,16 +163,16 @@ def listing(request: web.Request) -> Listing:
     return listing_of(generation.catalog, generation.public_url)
 
 
-def read_query(given: MultiMapping[str]) -> Query:
+def read_query(parameters: MultiMapping[str]) -> Query:
     """Return the parsed query parameters of the list. Raises InvalidRequest with all faults."""
-    issues = list(_query_issues(given))
+    issues = list(_query_issues(parameters))
     if issues:
         raise _invalid_query(issues)
-    limit, cursor = given.get("limit"), given.get("cursor")
+    limit, cursor = parameters.get("limit"), parameters.get("cursor")
     return Query(
-        search=" ".join(given.get("search", "").split()),
-        category=given.get("category") or None,
-        auth_mode=given.get("auth_mode") or None,
+        search=" ".join(parameters.get("search", "").split()),
+        category=parameters.get("category") or None,
+        auth_mode=parameters.get("auth_mode") or None,
         limit=None if limit is None else int(limit),
         after="" if not cursor else name_in(cursor),
     )
@@ -192,9 +192,9 @@ def _check_filters(listing: Listing, query: Query) -> None:
         raise InvalidRequest("invalid_query_params", " ".join(one.message for one in issues), errors=issues)
 
 
-def _query_issues(given: MultiMapping[str]) -> Iterator[Issue]:
-    for key in dict.fromkeys(given):
-        values = given.getall(key)
+def _query_issues(parameters: MultiMapping[str]) -> Iterator[Issue]:
+    for key in dict.fromkeys(parameters):
+        values = parameters.getall(key)
         if key not in QUERY_NAMES:
             yield Issue(
                 "unrecognized_keys", f"Unrecognized key: {key!r}. Known keys: {', '.join(QUERY_NAMES)}.", (key,)

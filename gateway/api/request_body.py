@@ -240,9 +240,9 @@ def query_number(query: Mapping[str, str], name: str) -> int | None:
     return int(query[name]) if name in query else None
 
 
-def _is_number(text: str, least: int, most: int) -> bool:
+def _is_number(text: str, minimum: int, maximum: int) -> bool:
     found = whole_number(text, 11)
-    return found is not None and least <= found <= most
+    return found is not None and minimum <= found <= maximum
 
 
 def wrong_query(name: str, message: str) -> InvalidRequest:

@@ -120,11 +120,11 @@ def end_user(body: EndUserBody | None, organization: OrganizationBody | None = N
     )
 
 
-def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str]:
-    """Return the tags that describe the end user, and `given` tags, which win. The user's own tags are left out if the
+def derived_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str]:
+    """Return the tags that describe the end user, and `tags` tags, which win. The user's own tags are left out if the
     total would exceed `MAX_TAGS`."""
     if user is None:
-        return given or {}
+        return tags or {}
     derived: dict[str, Any] = {
         "end_user_id": user.id,
         "end_user_email": user.email,
@@ -132,12 +132,12 @@ def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str
         "organization_id": user.organization_id,
         "organization_display_name": user.organization_display_name,
     }
-    base = {name: text for name, text in derived.items() if text} | (given or {})
+    base = {name: text for name, text in derived.items() if text} | (tags or {})
     own = {name.lower(): text for name, text in (user.tags or {}).items() if text}
     return {**own, **base} if len({**own, **base}) <= MAX_TAGS else base
 
 
-def replacing_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str] | None:
+def replacing_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str] | None:
     """Return `derived_tags`, which replace all tags; None if there is neither a user nor tags: existing tags then
     stay."""
-    return None if user is None and given is None else derived_tags(user, given)
+    return None if user is None and tags is None else derived_tags(user, tags)

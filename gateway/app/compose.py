@@ -37,17 +37,17 @@ def create_app(config: ConfigurationSource) -> web.Application:
     return create(config)
 
 
-def create(config: ConfigurationSource, found: Examined | None = None) -> web.Application:
-    """Create an application with the gateway. `found`: the check of `config` against its catalog, if already done."""
+def create(config: ConfigurationSource, examined: Examined | None = None) -> web.Application:
+    """Create an application with the gateway. `examined`: the check of `config` against its catalog, if already done."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
-    setup(app, config, found)
+    setup(app, config, examined)
     return app
 
 
-def setup(app: web.Application, config: ConfigurationSource, found: Examined | None = None) -> None:
+def setup(app: web.Application, config: ConfigurationSource, examined: Examined | None = None) -> None:
     """Add the gateway to `app`: its routes with their chains, and its runtime at startup. Raises config.Faults."""
     logs.for_host()
-    seated = app[CHECKED_CONFIGURATION] = check_configuration(read(config), found)
+    seated = app[CHECKED_CONFIGURATION] = check_configuration(read(config), examined)
     setup_templates(app)
     add_routes(app, seated.config.server.websocket_path)
     app.cleanup_ctx.append(_run_gateway)

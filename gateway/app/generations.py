@@ -47,12 +47,12 @@ def read(config: ConfigurationSource) -> Config:
         raise all_faults(found) from None
 
 
-def check_configuration(config: Config, found: Examined | None = None) -> Checked:
-    """Return `config` with its catalog. `found`: the result of `examined`, if already known. Raises config.Faults."""
-    found = found or examined(config)
-    if found.faults:
-        raise Faults(found.faults)
-    return Checked(config, found.catalog, found.integrations)
+def check_configuration(config: Config, result: Examined | None = None) -> Checked:
+    """Return `config` with its catalog. `result`: the result of `examined`, if known. Raises config.Faults."""
+    result = result or examined(config)
+    if result.faults:
+        raise Faults(result.faults)
+    return Checked(config, result.catalog, result.integrations)
 
 
 def build_generation(

@@ -172,13 +172,17 @@ def _egress_route(egress: EgressConfig) -> EgressRoute:
 
 @asynccontextmanager
 async def open_runtime(
-    given: Checked, *, parent: ParentLink | None = None, page: MetricsPage | None = None, background: bool = False
+    configuration: Checked,
+    *,
+    parent: ParentLink | None = None,
+    page: MetricsPage | None = None,
+    background: bool = False,
 ) -> AsyncIterator[Runtime]:
     """Open the store and yield the runtime; with `background` also run the tasks of a serving gateway.
 
     `parent` sends the token exchanges, if given. `page`: memory for the counters, if not that of this process.
     """
-    config = given.config
+    config = configuration.config
     store = await open_store(
         config.store.url,
         Keyring(config.store.encryption_keys),
@@ -194,7 +198,7 @@ async def open_runtime(
     if store.journal.folder is None:
         log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
     tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
-    runtime = build_runtime(given, store, managed, parent, page, tracing)
+    runtime = build_runtime(configuration, store, managed, parent, page, tracing)
     tasks: list[asyncio.Task[None]] = []
     try:
         if background:
@@ -207,11 +211,11 @@ async def open_runtime(
         await _close(runtime, tasks)
 
 
-async def record_configuration(store: Store, config: Config, how: str) -> None:
+async def record_configuration(store: Store, config: Config, cause: str) -> None:
     """Record that a changed file took effect. If several processes and nodes load the file, only one records it."""
     if not config.document.digest:
         return
-    detail = {"sha256": config.document.digest, "how": how, "environments": sorted(config.environments)}
+    detail = {"sha256": config.document.digest, "how": cause, "environments": sorted(config.environments)}
     try:
         await store.audit.record_configuration(
             config.document.digest, AuditEntry.of(AuditAction.CONFIGURATION_LOADED, detail=detail)
@@ -299,6 +303,6 @@ def _apply_call_log_settings(config: CallLogConfig, calls: CallQueue, store: Sto
     store.call_log.bounds = CallLogBounds(config.keep_days, config.max_bytes, config.max_rows)
 
 
-def _log_prune_failure(fault: Exception, what: str) -> None:
+def _log_prune_failure(fault: Exception, subject: str) -> None:
     known = isinstance(fault, GatewayError)
-    log.warning("prune_failed", what=what, detail=str(fault), exc_info=None if known else fault)
+    log.warning("prune_failed", what=subject, detail=str(fault), exc_info=None if known else fault)

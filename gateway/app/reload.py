@@ -27,9 +27,9 @@ CONFIGURATION_STAYS: Final = "the configuration in use stays"
 log = structlog.get_logger(__name__)
 
 
-def read_configuration_again(running: Config, given: ConfigurationSource | None = None) -> Config:
-    """Read the file of `running` again, or `given`; settings that need a restart are logged and kept. Raises Faults."""
-    new = read(_file_name(running) if given is None else given)
+def read_configuration_again(running: Config, configuration: ConfigurationSource | None = None) -> Config:
+    """Read the file of `running` again, or `configuration`; settings that need a restart are logged and kept. Raises Faults."""
+    new = read(_file_name(running) if configuration is None else configuration)
     config, ignored = with_fixed(new, running)
     for place in ignored:
         log.warning("needs_a_restart", where=new.where(*place), setting=".".join(place), effect="the old value stays")
@@ -37,16 +37,19 @@ def read_configuration_again(running: Config, given: ConfigurationSource | None 
 
 
 async def reload(
-    app: web.Application, given: ConfigurationSource | None = None, *, accept: Callable[[Checked], None] | None = None
+    app: web.Application,
+    configuration: ConfigurationSource | None = None,
+    *,
+    accept: Callable[[Checked], None] | None = None,
 ) -> bool:
-    """Reload `app` from its file as it is now, or from `given`; return whether that succeeded.
+    """Reload `app` from its file as it is now, or from `configuration`; return whether that succeeded.
 
     All faults are logged, by ``file:line``. `accept` is called in a thread with the checked configuration; an exception
     from it refuses the reload. The store takes the new keys and environments after it, and may refuse the reload too.
     """
 
     def read_and_checked() -> Checked:
-        return check_configuration(read_configuration_again(app[RUNTIME].generation.config, given))
+        return check_configuration(read_configuration_again(app[RUNTIME].generation.config, configuration))
 
     return await _reload(app, read_and_checked, accept)
 

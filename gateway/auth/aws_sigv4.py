@@ -72,18 +72,18 @@ class Scope:
 
 
 def authorization(
-    keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, at: datetime
+    keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, time: datetime
 ) -> str:
     """Return the value of ``Authorization``. `target`: path and query as sent. `fields`: all fields sent, including
     Host."""
     lines = _canonical_headers(fields)
     names = ";".join(name for name, _ in lines)
     request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
-    day = f"{at:%Y%m%d}"
+    day = f"{time:%Y%m%d}"
     place = f"{day}/{scope.region}/{scope.service}/aws4_request"
     # Header fields may have bytes that are not UTF-8; they are signed as they are sent.
     digest = hashlib.sha256(request.encode("utf-8", "surrogateescape")).hexdigest()
-    text = "\n".join([ALGORITHM, aws_timestamp(at), place, digest])
+    text = "\n".join([ALGORITHM, aws_timestamp(time), place, digest])
     key = f"AWS4{keys.secret_access_key.reveal()}".encode()
     for part in (day, scope.region, scope.service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -102,9 +102,9 @@ def canonical_request(
     return "\n".join([method, _canonical_path(path, once=once), _canonical_query(query), headers, names, payload_hash])
 
 
-def aws_timestamp(at: datetime) -> str:
+def aws_timestamp(time: datetime) -> str:
     """Return the time in AWS format: ``20150830T123600Z``."""
-    return f"{at:%Y%m%dT%H%M%SZ}"
+    return f"{time:%Y%m%dT%H%M%SZ}"
 
 
 def _canonical_headers(fields: Fields) -> list[tuple[str, str]]:

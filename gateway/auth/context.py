@@ -71,11 +71,11 @@ def plain_values(values: Mapping[str, Secret]) -> dict[str, str]:
 
 
 def fill_texts(
-    templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: Moment | None = None
+    templates: Mapping[str, str], values: Mapping[str, Secret], *, moment: Moment | None = None
 ) -> dict[str, str]:
     """Return `templates` filled in, without those that lack a setting. Raises InvalidRequest if a value cannot be
     sent."""
-    plain = plain_values(known)
+    plain = plain_values(values)
     moment = moment or Moment()
     filled_in: dict[str, str] = {}
     for name, template in templates.items():
@@ -88,28 +88,28 @@ def fill_texts(
     return filled_in
 
 
-def fill_json(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+def fill_json(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
     """Return JSON with the templates in its texts filled in. Members with a missing value are left out, and so are
     objects and lists that become empty. A text without placeholders stays as it is.
     """
     match value:
         case str():
-            return render_text(value, known, moment=moment, breaks=True)
+            return render_text(value, values, moment=moment, breaks=True)
         case Mapping():
             return {
                 name: filled
                 for name, inner in value.items()
-                if (filled := _fill_member(inner, known, moment)) is not _MISSING
+                if (filled := _fill_member(inner, values, moment)) is not _MISSING
             }
         case list():
-            return [filled for inner in value if (filled := _fill_member(inner, known, moment)) is not _MISSING]
+            return [filled for inner in value if (filled := _fill_member(inner, values, moment)) is not _MISSING]
         case _:
             return value
 
 
-def _fill_member(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+def _fill_member(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
     try:
-        filled = fill_json(value, known, moment)
+        filled = fill_json(value, values, moment)
     except Unresolved:
         return _MISSING
     return _MISSING if value and filled in ({}, []) else filled

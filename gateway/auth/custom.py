@@ -145,11 +145,11 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
     )
 
 
-def _check_unavailable_error(context: AuthContext, why: str, retry_after_s: int | None = None) -> UpstreamFailed:
+def _check_unavailable_error(context: AuthContext, reason: str, retry_after_s: int | None = None) -> UpstreamFailed:
     return UpstreamFailed(
         "upstream_unreachable",
         f"{context.provider.display_name} did not confirm now that your account can access installation "
-        f"{context.config[INSTALLATION_ID]}: {why}. Nothing was connected; try again.",
+        f"{context.config[INSTALLATION_ID]}: {reason}. Nothing was connected; try again.",
         retry_after_s=retry_after_s,
     )
 

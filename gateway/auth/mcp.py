@@ -212,9 +212,9 @@ def _kept_server(server: McpServer, auth_method: str) -> dict[str, Any]:
     return {name: found[name] for name in names if found[name]} | {"auth_method": auth_method}
 
 
-def _completed_context(context: AuthContext, known: Mapping[str, Any]) -> AuthContext:
-    """Return `context` with the URLs and the client of `known` in place of the entry's."""
-    server = known["server"]
+def _completed_context(context: AuthContext, discovered: Mapping[str, Any]) -> AuthContext:
+    """Return `context` with the URLs and the client of `discovered` in place of the entry's."""
+    server = discovered["server"]
     resource = {"resource": server["resource"]}
     entry = context.provider
     completed = entry.model_copy(
@@ -231,7 +231,7 @@ def _completed_context(context: AuthContext, known: Mapping[str, Any]) -> AuthCo
             "refresh_params": {**(entry.refresh_params or entry.token_params), **resource},
         }
     )
-    client = known.get("client")
+    client = discovered.get("client")
     shown = None
     if client and client["client_id"] != context.integration.client_id:
         shown = OAuthClient(

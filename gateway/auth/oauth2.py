@@ -282,13 +282,13 @@ def captured_settings(provider: Provider, response: Mapping[str, Any], query: Ma
     return valid_setting_values(found)
 
 
-def valid_setting_values(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of `found` as texts. Left out are values that a setting may not have: objects, fractions, and
+def valid_setting_values(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of `values` as texts. Left out are values that a setting may not have: objects, fractions, and
     text that is empty, too long or not printable.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool | int) else value
-        for name, value in found.items()
+        for name, value in values.items()
         if isinstance(value, bool | int | str)
     }
     return {name: text for name, text in texts.items() if 0 < len(text) <= MAX_SECRET_LENGTH and text.isprintable()}

@@ -136,9 +136,9 @@ class Signers:
             signer.sign(request, body)
 
 
-def _fill_in(name: str, template: str, known: Mapping[str, str], moment: Moment) -> str:
+def _fill_in(name: str, template: str, values: Mapping[str, str], moment: Moment) -> str:
     try:
-        return render_text(template, known, moment=moment)
+        return render_text(template, values, moment=moment)
     except Unresolved as fault:
         missing = ", ".join(sorted(fault.names))
         raise InvalidRequest(

@@ -67,24 +67,28 @@ def revoke(
 
 
 def _call(
-    context: AuthContext, how: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]
+    context: AuthContext, revocation: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]
 ) -> ProviderCall:
     """Return the request of RFC 7009 §2.1, modified as the entry says."""
-    spec, context = context.provider.revocation or STANDARD_CALL, context.for_destinations(how.url)
+    spec, context = context.provider.revocation or STANDARD_CALL, context.for_destinations(revocation.url)
     known = {**credential, "token": token.token}
     headers = {"Accept": "application/json", **context.texts(spec.headers, known)}
     params = {"token": token.token.reveal(), "token_type_hint": token.hint, **context.texts(spec.params, known)}
     secrets = [token.token.reveal(), *(secret.reveal() for secret in credential.values())]
-    method = spec.auth_method or how.auth_method
+    method = spec.auth_method or revocation.auth_method
     if method == "bearer":
         bearer = credential.get("accessToken", token.token)
         headers["Authorization"] = f"Bearer {bearer.reveal()}"
-    elif method != "none" and how.client is not None and not any(name.lower() == "authorization" for name in headers):
-        authenticate(how.client, method, headers, params)
-        secrets += how.client.secrets()
+    elif (
+        method != "none"
+        and revocation.client is not None
+        and not any(name.lower() == "authorization" for name in headers)
+    ):
+        authenticate(revocation.client, method, headers, params)
+        secrets += revocation.client.secrets()
     params = renamed(params, spec.param_renames)
-    call = encoded(spec.method, how.url, headers, params, spec.body_format, secrets=tuple(secrets))
-    return context.with_secrets(call, identity=how.identity)
+    call = encoded(spec.method, revocation.url, headers, params, spec.body_format, secrets=tuple(secrets))
+    return context.with_secrets(call, identity=revocation.identity)
 
 
 def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> RevocationOutcome:

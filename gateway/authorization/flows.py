@@ -124,7 +124,7 @@ class _PreparedAuthorization:
     context: AuthContext
     scopes: tuple[str, ...] | None
     config: Mapping[str, Any]
-    given: tuple[str, ...]
+    given_settings: tuple[str, ...]
 
 
 class Flows:
@@ -282,7 +282,7 @@ class Flows:
                     kept=redirect.kept,
                     url=redirect.url,
                     config=ready.config,
-                    given=ready.given,
+                    given=ready.given_settings,
                     end_user=session.end_user,
                     tags=session.tags,
                     webhook_url_override=session.webhook_url_override,
@@ -325,11 +325,11 @@ class Flows:
         return asked_again(self._store, await self._store.connections.get(ref), provider, integration)
 
     async def _start_consent(
-        self, mode: GrantingMode, context: AuthContext, wish: AuthorizationRequestInput
+        self, mode: GrantingMode, context: AuthContext, authorization: AuthorizationRequestInput
     ) -> ConsentRedirect:
         name = context.provider.display_name
         try:
-            return await self._dialogues.hold(mode.start_consent(context, wish))
+            return await self._dialogues.hold(mode.start_consent(context, authorization))
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",

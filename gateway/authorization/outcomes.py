@@ -126,21 +126,21 @@ class Outcomes:
         """Return a new `ws_client_id`: a page uses it to receive the outcome of the window that was opened with it."""
         return str(uuid.uuid4())
 
-    def crowded(self, most: int) -> bool:
-        """Return whether `most` windows and pages already wait in this worker."""
-        return self._count >= most
+    def crowded(self, limit: int) -> bool:
+        """Return whether `limit` windows and pages already wait in this worker."""
+        return self._count >= limit
 
     @contextmanager
-    def socket_of(self, client: str, most: int) -> Iterator[None]:
-        """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if it has `most`
+    def socket_of(self, client: str, limit: int) -> Iterator[None]:
+        """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if it has `limit`
         open."""
-        if self._sockets[client] >= most:
+        if self._sockets[client] >= limit:
             fix = f"Close others, or try again in {RETRY_SOCKET_S} s."
             raise TooManyRequests(
                 "too_many_request",
-                f"{counted(most, 'WebSocket')} from this IP address already wait for a result: the limit "
+                f"{counted(limit, 'WebSocket')} from this IP address already wait for a result: the limit "
                 f"(connect.result_sockets_per_address). {fix}",
-                payload={"limit": most, **rule_and_fix("result_sockets_per_address", fix, "the gateway's operator")},
+                payload={"limit": limit, **rule_and_fix("result_sockets_per_address", fix, "the gateway's operator")},
                 retry_after_s=RETRY_SOCKET_S,
             )
         self._sockets[client] += 1

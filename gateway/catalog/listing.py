@@ -119,10 +119,10 @@ def listing_of(catalog: Catalog, public_url: str) -> Listing:
 _LISTINGS: WeakKeyDictionary[Catalog, dict[str, Listing]] = WeakKeyDictionary()
 
 
-def _build_row(shown: dict[str, Any]) -> _Row:
-    categories = frozenset(category.casefold() for category in shown["categories"])
-    words = "\n".join((shown["name"], shown["display_name"], *shown["categories"])).casefold()
-    return _Row(shown["name"], _json(shown), words, categories, shown["auth_mode"])
+def _build_row(provider: dict[str, Any]) -> _Row:
+    categories = frozenset(category.casefold() for category in provider["categories"])
+    words = "\n".join((provider["name"], provider["display_name"], *provider["categories"])).casefold()
+    return _Row(provider["name"], _json(provider), words, categories, provider["auth_mode"])
 
 
 def _with_etag(content: bytes) -> ListingBody:

@@ -64,10 +64,13 @@ def _fits_url(char: str) -> bool:
     return "!" <= char <= "~" and char not in '#\\"<>^`{|}'
 
 
-def _split_before(pieces: tuple[Piece, ...], at: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Split `pieces` before the first literal character that is in `at`."""
+def _split_before(pieces: tuple[Piece, ...], characters: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Split `pieces` before the first literal character that is in `characters`."""
     for index, piece in enumerate(pieces):
-        if isinstance(piece, str) and (place := next((i for i, c in enumerate(piece) if c in at), None)) is not None:
+        if (
+            isinstance(piece, str)
+            and (place := next((i for i, c in enumerate(piece) if c in characters), None)) is not None
+        ):
             before = (*pieces[:index], piece[:place]) if place else pieces[:index]
             return before, (piece[place:], *pieces[index + 1 :])
     return pieces, ()

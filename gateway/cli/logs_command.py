@@ -108,10 +108,10 @@ async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str
     return replace(wanted, connections=reached)
 
 
-async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> int:
+async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> int:
     from gateway.api.logs_endpoints import operation_json
 
-    page = await runtime.store.call_log.find(wanted)
+    page = await runtime.store.call_log.find(operation_filter)
     if as_json:
         body = {"data": [operation_json(one) for one in page.operations], "next_cursor": page.following}
         print(json.dumps(body, indent=2, ensure_ascii=False))
@@ -124,7 +124,7 @@ async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool
     return 0
 
 
-async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> None:
+async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> None:
     """Print the newest rows, then new rows as they are stored: one search per second, over recent ids only."""
     from dataclasses import replace
 
@@ -133,7 +133,7 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
 
     seen: dict[int, None] = {}
     after = 0
-    page = await runtime.store.call_log.find(wanted)
+    page = await runtime.store.call_log.find(operation_filter)
     # Rows below the first page are older than the rows to follow.
     floor = 0 if page.following is None else page.following - 1
     while True:
@@ -150,12 +150,12 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
             del seen[old]
         await clock.sleep(POLL_S)
         page = await runtime.store.call_log.find(
-            replace(wanted, after=max(floor, after - MAX_ID_LAG), before=None, limit=MAX_REMEMBERED)
+            replace(operation_filter, after=max(floor, after - MAX_ID_LAG), before=None, limit=MAX_REMEMBERED)
         )
 
 
-def _cells(one: "StoredOperation") -> Sequence[str]:
-    it = one.operation
+def _cells(stored: "StoredOperation") -> Sequence[str]:
+    it = stored.operation
     whose = f"{it.integration_id}/{it.connection_id}" if it.connection_id else it.integration_id
     key = "" if it.key_id is None else str(it.key_id)
     ms = f"{it.duration_ms:.0f}"

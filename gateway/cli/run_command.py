@@ -149,16 +149,16 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", m
         return 1
 
 
-def environment_of(runtime: "Runtime", named: str | None) -> str:
-    """Return the `named` environment, or the only one. Raises UsageError if it is unknown or several exist."""
+def environment_of(runtime: "Runtime", name: str | None) -> str:
+    """Return the `name` environment, or the only one. Raises UsageError if it is unknown or several exist."""
     import click
 
     there = list(runtime.generation.config.environments)
-    if named is None and len(there) == 1:
+    if name is None and len(there) == 1:
         return there[0]
-    if named not in there:
+    if name not in there:
         raise click.UsageError(f"Name the environment: --environment {'|'.join(there) or '(gateway.yaml has none)'}.")
-    return named
+    return name
 
 
 async def check_integration(runtime: "Runtime", environment: str, integration: str) -> None:

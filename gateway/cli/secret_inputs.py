@@ -25,10 +25,10 @@ key_file = click.option(
 )
 
 
-def read_secret(what: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
+def read_secret(name: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
     """Return the secret from the variable `env` or from `file`; None if neither is given. Raises UsageError.
 
-    `what`: the secret's name in messages. `option`: the common prefix of both options, such as ``--key``.
+    `name`: the secret's name in messages. `option`: the common prefix of both options, such as ``--key``.
     """
     from gateway.secret import Secret
 
@@ -38,7 +38,7 @@ def read_secret(what: str, option: str, env: str | None, file: Path | None) -> "
         text = os.environ.get(env, "").strip()
         if not text:
             raise click.UsageError(
-                f"The variable {env[:64]} has no {what}. Set it with `read -rs {env[:64]}; export {env[:64]}`."
+                f"The variable {env[:64]} has no {name}. Set it with `read -rs {env[:64]}; export {env[:64]}`."
             )
         return Secret(text)
     if file is not None:
@@ -47,7 +47,7 @@ def read_secret(what: str, option: str, env: str | None, file: Path | None) -> "
         except (OSError, UnicodeDecodeError) as fault:
             raise click.UsageError(f"{file} cannot be read: {fault}.") from None
         if not text:
-            raise click.UsageError(f"{file} has no {what}.")
+            raise click.UsageError(f"{file} has no {name}.")
         return Secret(text)
     return None
 

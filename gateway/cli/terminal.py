@@ -41,23 +41,23 @@ Step = Callable[[int, int], None]  # number done, total; 0 for an unknown total
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Step]:
-    """Show the progress of `what`, such as ``sealing again``; yield the function to call after each piece."""
+def progress(label: str) -> Iterator[Step]:
+    """Show the progress of `label`, such as ``sealing again``; yield the function to call after each piece."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(what)
+        yield _lines(label)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as shown:
-        bar = shown.add_task(what, total=None)
+        bar = shown.add_task(label, total=None)
         yield lambda done, total: shown.update(bar, completed=done, total=total or None)
 
 
-def _lines(what: str) -> Step:
+def _lines(label: str) -> Step:
     printed_at = time.monotonic()
 
     def step(done: int, total: int) -> None:
@@ -65,7 +65,7 @@ def _lines(what: str) -> Step:
         now = time.monotonic()
         if now - printed_at >= PROGRESS_INTERVAL_S:
             printed_at = now
-            print(f"{what}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
+            print(f"{label}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
 
     return step
 

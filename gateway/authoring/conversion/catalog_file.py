@@ -51,14 +51,14 @@ def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] =
     return ExpandedEntry({**below.values, **own}, {**below.owner, **mine}, below.unknown, below.circle)
 
 
-def _merge_mappings(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `said` with the mappings of its merge key filled in; own keys win, then earlier mappings."""
-    bases = said.get(MERGE)
+def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `mapping` with the mappings of its merge key filled in; own keys win, then earlier mappings."""
+    bases = mapping.get(MERGE)
     below: dict[str, Any] = {}
     for base in reversed(bases if isinstance(bases, list) else [bases]):
         if isinstance(base, Mapping):
             below |= _merge_mappings(base)
-    return {**below, **{key: value for key, value in said.items() if key != MERGE}}
+    return {**below, **{key: value for key, value in mapping.items() if key != MERGE}}
 
 
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -150,18 +150,18 @@ def _convert_entry(
     return ConvertedEntry(name, None if notes.is_refused else values, lines)
 
 
-def _with_base_fields(whole: ExpandedEntry, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _with_base_fields(expanded: ExpandedEntry, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entry's values, with auth mode and base URL of its shipped base if it has one."""
-    base = shipped.get(whole.unknown or "")
+    base = shipped.get(expanded.unknown or "")
     if base is None:
-        return whole.values
-    return {"auth_mode": base["auth_mode"], "proxy": {"base_url": base["proxy"]["base_url"]}, **whole.values}
+        return expanded.values
+    return {"auth_mode": base["auth_mode"], "proxy": {"base_url": base["proxy"]["base_url"]}, **expanded.values}
 
 
-def _own_values(values: dict[str, Any], whole: ExpandedEntry) -> dict[str, Any]:
+def _own_values(values: dict[str, Any], expanded: ExpandedEntry) -> dict[str, Any]:
     """Return the values that the entry sets itself, with an ``alias`` to its shipped base."""
-    inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(whole.values)
-    return {"alias": whole.unknown, **{key: value for key, value in values.items() if key not in inherited}}
+    inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(expanded.values)
+    return {"alias": expanded.unknown, **{key: value for key, value in values.items() if key not in inherited}}
 
 
 def _repair(
@@ -224,14 +224,14 @@ def _delete(values: dict[str, Any], place: Place) -> bool:
     return False
 
 
-def _note_location(document: CatalogDocument, name: str, whole: ExpandedEntry, note: Note) -> str:
-    owner = whole.owner.get(str(note.place[0]), name) if note.place else name
+def _note_location(document: CatalogDocument, name: str, expanded: ExpandedEntry, note: Note) -> str:
+    owner = expanded.owner.get(str(note.place[0]), name) if note.place else name
     return document.where(owner, *note.place)
 
 
-def report_rows(found: Sequence[ConvertedEntry]) -> Iterator[dict[str, Any]]:
+def report_rows(entries: Sequence[ConvertedEntry]) -> Iterator[dict[str, Any]]:
     """Yield each entry as a JSON object: whether it is usable, and the notes on its fields."""
-    for one in found:
+    for one in entries:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
         for note in one.notes:
             notes[note.kind].append({"field": note.field, "where": note.where, "message": note.message})

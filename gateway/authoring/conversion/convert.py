@@ -42,17 +42,17 @@ _FORMATS: Final = frozenset({"hostname", "uri", "uuid", "email"})
 _JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
-def convert_form(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+def convert_form(form: Any, place: Place, notes: Notes) -> dict[str, Any]:
     """Return the settings of a form, by name."""
-    if not isinstance(given, Mapping):
+    if not isinstance(form, Mapping):
         notes.add_lost(place, "is not a form: a form has names, each with its fields")
         return {}
-    return {str(name): _convert_setting(field, (*place, name), notes) for name, field in given.items()}
+    return {str(name): _convert_setting(field, (*place, name), notes) for name, field in form.items()}
 
 
-def _convert_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in given.items() if isinstance(given, Mapping) else ():
+    for key, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, key)
         match key:
             case "type":
@@ -151,17 +151,17 @@ def _may_have_dots(setting: Mapping[str, Any]) -> bool:
     return any("." in sample and not is_label(sample.lower()) for sample in samples)
 
 
-def _add_format(out: dict[str, Any], name: str, wanted: str, notes: Notes) -> None:
+def _add_format(out: dict[str, Any], name: str, format_: str, notes: Notes) -> None:
     setting = _setting_of(out, name)
-    if setting is None or setting.get("format") == wanted or setting.get("enum"):
+    if setting is None or setting.get("format") == format_ or setting.get("enum"):
         return
     bare = name.partition(".")[2]
-    setting["format"] = wanted
+    setting["format"] = format_
     notes.add_changed(
-        ("connection_config", bare), f"is {_FORMAT_PARTS[wanted]} of a URL, so 'format: {wanted}' was added"
+        ("connection_config", bare), f"is {_FORMAT_PARTS[format_]} of a URL, so 'format: {format_}' was added"
     )
     for key in ("example", "default_value"):
-        if key in setting and wanted == "uri" and not re.match(r"https?://", str(setting[key])):
+        if key in setting and format_ == "uri" and not re.match(r"https?://", str(setting[key])):
             notes.add_lost(("connection_config", bare, key), "is not a whole URL")
             del setting[key]
 
@@ -239,14 +239,14 @@ class EntryConversion:
         self._fallbacks = FallbackTemplates(self.notes)
         self._alternatives: dict[str, list[str]] = {}
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Convert the entry; return the values of our file."""
-        self._mode = as_text(given.get("auth_mode"))
-        for key, value in given.items():
+        self._mode = as_text(entry.get("auth_mode"))
+        for key, value in entry.items():
             if value is None:
                 continue
             try:
-                self._field(str(key), value, given)
+                self._field(str(key), value, entry)
             except (ValueError, TypeError, AttributeError) as wrong:
                 self.notes.add_lost((str(key),), f"has a value that cannot be converted: {wrong}")
         self._add_implied_values()
@@ -256,10 +256,10 @@ class EntryConversion:
         fill_gaps(self.out, self.notes)
         return {key: value for key, value in self.out.items() if value not in ({}, [], None)}
 
-    def _field(self, key: str, value: Any, given: Mapping[str, Any]) -> None:
+    def _field(self, key: str, value: Any, entry: Mapping[str, Any]) -> None:
         special: Callable[[Any, Mapping[str, Any]], None] | None = getattr(self, f"_on_{key}", None)
         if special is not None:
-            special(value, given)
+            special(value, entry)
         elif key in URL_FIELDS:
             self._url(key, value)
         elif key in _TEXTS:

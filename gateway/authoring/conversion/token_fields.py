@@ -45,10 +45,10 @@ _ENCODINGS: Final = ("utf8", "hex", "base64")
 NO_XML: Final = "token requests are form, json or query, never XML; use a proxy of your own for the token request"
 
 
-def convert_text_map(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
+def convert_text_map(source: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
     """Return a mapping of names to templates; nested values are lost."""
     out: dict[str, str] = {}
-    for name, value in given.items() if isinstance(given, Mapping) else ():
+    for name, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, name)
         if isinstance(value, Mapping | list):
             notes.add_lost(at, "has more than one text")
@@ -69,10 +69,10 @@ def convert_value(given: Any, place: Place, fallbacks: FallbackTemplates) -> Any
     return given
 
 
-def convert_token_response(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+def convert_token_response(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
     """Convert the paths in a token response."""
     out: dict[str, Any] = {}
-    for key, value in given.items() if isinstance(given, Mapping) else ():
+    for key, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, key)
         if key in _RESPONSE:
             out[_RESPONSE[key]] = as_text(value)
@@ -83,10 +83,10 @@ def convert_token_response(given: Any, place: Place, notes: Notes) -> dict[str, 
     return out
 
 
-def convert_steps(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> list[dict[str, Any]]:
+def convert_steps(source: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> list[dict[str, Any]]:
     """Convert the requests that follow the token request."""
     out: list[dict[str, Any]] = []
-    for index, step in enumerate(given if isinstance(given, list) else ()):
+    for index, step in enumerate(source if isinstance(source, list) else ()):
         one: dict[str, Any] = {}
         for key, value in step.items() if isinstance(step, Mapping) else ():
             at = (*place, index, key)
@@ -105,10 +105,10 @@ def convert_steps(given: Any, place: Place, notes: Notes, fallbacks: FallbackTem
     return out
 
 
-def convert_jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
+def convert_jwt(source: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
     """Convert the JWT that the mode signs; None without a key."""
     out: dict[str, Any] = {}
-    for key, value in given.items() if isinstance(given, Mapping) else ():
+    for key, value in source.items() if isinstance(source, Mapping) else ():
         if key == "type" and str(value).lower() == "jwt":
             continue
         name = _JWT.get(key)
@@ -149,14 +149,14 @@ _GATEWAY_HEADERS: Final = frozenset(
 
 
 def convert_proxy(
-    given: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
+    source: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
 ) -> dict[str, Any]:
     """Convert ``proxy``; alternative base URLs are added to `alternatives`.
 
     The caller converts ``connection_config``.
     """
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         at: Place = ("proxy", key)
         match key:
             case "base_url":
@@ -199,14 +199,14 @@ def _convert_fields(key: str, fields: dict[str, str], notes: Notes) -> dict[str,
     return kept
 
 
-def _convert_paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
-    if given.get("type") not in {"cursor", "link", "offset", "graphql"}:
+def _convert_paginate(source: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
+    if source.get("type") not in {"cursor", "link", "offset", "graphql"}:
         notes.add_lost(
-            place, f"there is no pagination of type {given.get('type')!r}; there are cursor, link, offset and graphql"
+            place, f"there is no pagination of type {source.get('type')!r}; there are cursor, link, offset and graphql"
         )
         return None
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         if key not in Paginate.model_fields:
             notes.add_lost((*place, key), f"paginate has no {key!r}")
         elif key in _NUMBERS:
@@ -218,9 +218,9 @@ def _convert_paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> d
     return out
 
 
-def _convert_retry(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any]:
+def _convert_retry(source: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         if key in _RETRY:
             out[key] = _RETRY[key](value)
         elif key == "in_body":
@@ -231,10 +231,10 @@ def _convert_retry(given: Mapping[str, Any], place: Place, notes: Notes) -> dict
 
 
 def _convert_verification(
-    given: Mapping[str, Any], place: Place, notes: Notes, fallbacks: FallbackTemplates
+    source: Mapping[str, Any], place: Place, notes: Notes, fallbacks: FallbackTemplates
 ) -> dict[str, Any] | None:
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         at = (*place, key)
         match key:
             case "method" if str(value).upper() in _METHODS:

@@ -132,7 +132,8 @@ def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     query = {name: sample_setting(provider, name, local, "redirect_uri_metadata") for name in names}
     match provider.auth_mode:
         case "OAUTH1":
-            return f"{_requested_callback(actor, gateway)}&{urlencode({'oauth_token': got['oauth_token'], 'oauth_verifier': CODE})}"
+            verified = urlencode({"oauth_token": got["oauth_token"], "oauth_verifier": CODE})
+            return f"{_requested_callback(actor, gateway)}&{verified}"
         case "APP":
             query |= {"installation_id": INSTALLATION, "setup_action": "install"}
         case "CUSTOM":

@@ -167,7 +167,7 @@ def _default_authorization(known: KnownValues) -> str | None:
     return f"Bearer {known.values['accessToken']}" if "accessToken" in known.values else "Bearer "
 
 
-def page_checks(way: Paginate, status: int, text: str, arrivals: list[ReceivedRequest]) -> Iterator[RehearsalCheck]:
+def page_checks(scheme: Paginate, status: int, text: str, arrivals: list[ReceivedRequest]) -> Iterator[RehearsalCheck]:
     """Check a list that the gateway paginated. `text`: the body that the caller received. `arrivals`: one per page."""
     place: Place = ("proxy", "paginate")
     lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
@@ -179,14 +179,14 @@ def page_checks(way: Paginate, status: int, text: str, arrivals: list[ReceivedRe
     yield RehearsalCheck(
         f"{RECORDS} records of {pages} pages are returned once each, in order", complete, place, detail
     )
-    if limit := way.limit_name_in_request:
+    if limit := scheme.limit_name_in_request:
         ok = all(arrival.query.get(limit) == str(PAGE_SIZE) for arrival in arrivals[:1])
         at = (*place, "limit_name_in_request")
         yield RehearsalCheck(f"query {limit} is the page size", ok, at, "it is missing or has another value")
-    name = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
-    if way.type != "link" and name and len(arrivals) > 1:
+    name = scheme.cursor_name_in_request if scheme.type == "cursor" else scheme.offset_name_in_request
+    if scheme.type != "link" and name and len(arrivals) > 1:
         ok = all(name in arrival.query for arrival in arrivals[1:])
-        at = (*place, f"{way.type}_name_in_request")
+        at = (*place, f"{scheme.type}_name_in_request")
         yield RehearsalCheck(f"query {name} selects the next page", ok, at, "it is missing")
 
 

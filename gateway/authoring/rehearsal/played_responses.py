@@ -105,33 +105,33 @@ def _is_index(step: str) -> bool:
     return step.lstrip("-").isdigit()
 
 
-def list_page(way: Paginate, query: dict[str, str], url: str) -> tuple[Any, dict[str, str]]:
+def list_page(scheme: Paginate, query: dict[str, str], url: str) -> tuple[Any, dict[str, str]]:
     """Return one page of a list of `RECORDS` records, and its header fields.
 
     `url`: the list's URL without its query.
     """
-    start = _page_start(way, query)
+    start = _page_start(scheme, query)
     records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE_SIZE, RECORDS))]
     more = start + PAGE_SIZE < RECORDS
     body: Any = records
-    if way.response_path:
+    if scheme.response_path:
         body = {}
-        put_value(body, way.response_path, records)
+        put_value(body, scheme.response_path, records)
     elif (
-        (way.cursor_path_in_response or "-1").partition(".")[0] != "-1"
-        or way.link_path_in_response_body
-        or way.has_more_path_in_response
+        (scheme.cursor_path_in_response or "-1").partition(".")[0] != "-1"
+        or scheme.link_path_in_response_body
+        or scheme.has_more_path_in_response
     ):
         body = {"items": records}
-    if way.has_more_path_in_response:
-        put_value(body, way.has_more_path_in_response, more)
-    if way.type == "cursor" and way.cursor_path_in_response:
-        _put_cursor(body, way.cursor_path_in_response, f"c{start + PAGE_SIZE}" if more else None)
+    if scheme.has_more_path_in_response:
+        put_value(body, scheme.has_more_path_in_response, more)
+    if scheme.type == "cursor" and scheme.cursor_path_in_response:
+        _put_cursor(body, scheme.cursor_path_in_response, f"c{start + PAGE_SIZE}" if more else None)
     link = f"{url}?after={start + PAGE_SIZE}"
-    if way.type == "link" and more and way.link_path_in_response_body:
-        put_value(body, way.link_path_in_response_body, link)
-    if way.type == "link" and more and way.link_rel_in_response_header:
-        return body, {"Link": f'<{link}>; rel="{way.link_rel_in_response_header}"'}
+    if scheme.type == "link" and more and scheme.link_path_in_response_body:
+        put_value(body, scheme.link_path_in_response_body, link)
+    if scheme.type == "link" and more and scheme.link_rel_in_response_header:
+        return body, {"Link": f'<{link}>; rel="{scheme.link_rel_in_response_header}"'}
     return body, {}
 
 
@@ -142,14 +142,14 @@ def _put_cursor(body: Any, path: str, cursor: str | None) -> None:
         put_value(body, path, cursor)
 
 
-def _page_start(way: Paginate, query: dict[str, str]) -> int:
-    if way.type == "link":
+def _page_start(scheme: Paginate, query: dict[str, str]) -> int:
+    if scheme.type == "link":
         return int(query.get("after", 0))
-    if way.type == "offset":
-        first = way.offset_start_value or 0
-        given = int(query.get(way.offset_name_in_request or "", first)) - first
-        return given * PAGE_SIZE if way.offset_calculation_method == "per-page" else given
-    cursor = query.get(way.cursor_name_in_request or "", "")
+    if scheme.type == "offset":
+        first = scheme.offset_start_value or 0
+        given = int(query.get(scheme.offset_name_in_request or "", first)) - first
+        return given * PAGE_SIZE if scheme.offset_calculation_method == "per-page" else given
+    cursor = query.get(scheme.cursor_name_in_request or "", "")
     if cursor.startswith("c"):
         return int(cursor[1:])
     return int(cursor[1:]) + 1 if cursor.startswith("r") else 0  # the cursor is the id of the last record

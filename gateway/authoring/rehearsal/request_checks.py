@@ -92,7 +92,7 @@ class KnownValues:
         return value
 
 
-def equality_check(what: str, expected: Any, arrived: Any, place: Place) -> RehearsalCheck:
+def equality_check(subject: str, expected: Any, arrived: Any, place: Place) -> RehearsalCheck:
     """Compare two values. Values may be secrets, so a difference is described only by their lengths."""
     ok = expected == arrived
     detail = (
@@ -102,7 +102,7 @@ def equality_check(what: str, expected: Any, arrived: Any, place: Place) -> Rehe
         if arrived is None
         else f"another value was sent ({_kind(arrived)} instead of {_kind(expected)})"
     )
-    return RehearsalCheck(what, ok, place, detail)
+    return RehearsalCheck(subject, ok, place, detail)
 
 
 def _kind(value: Any) -> str:
@@ -225,9 +225,9 @@ def registered_client_checks(
 
 
 def proxied_call_checks(
-    arrival: ReceivedRequest, known: KnownValues, entry: Mapping[str, Any], below: str, default: str | None
+    arrival: ReceivedRequest, known: KnownValues, entry: Mapping[str, Any], path: str, default: str | None
 ) -> Iterator[RehearsalCheck]:
-    """Check an API call: its path, headers and query. `below`: its path below the base URL.
+    """Check an API call: its path, headers and query. `path`: its path below the base URL.
 
     `default`: the Authorization that the auth mode writes if no template has a credential, or its beginning; None:
     none.
@@ -235,7 +235,7 @@ def proxied_call_checks(
     proxy = known.provider.proxy
     base = known.path(entry["proxy"]["base_url"])
     if base is not None:
-        expected = base.rstrip("/") + below
+        expected = base.rstrip("/") + path
         yield RehearsalCheck(
             "the path is below base_url", arrival.path == expected, ("proxy", "base_url"), f"it was {arrival.path}"
         )

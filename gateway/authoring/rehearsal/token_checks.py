@@ -56,11 +56,11 @@ def token_checks(
             )
 
 
-def access_checks(came: list[ReceivedRequest], known: KnownValues, user_token: str) -> Iterator[RehearsalCheck]:
+def access_checks(requests: list[ReceivedRequest], known: KnownValues, user_token: str) -> Iterator[RehearsalCheck]:
     """Check that the end user's access to the installation is confirmed before the installation's token is requested.
-    `came`: the requests that created the connection, in order. `user_token`: the end user's access token."""
+    `requests`: the requests that created the connection, in order. `user_token`: the end user's access token."""
     role, place = "installation_access_url", ("installation_access_url",)
-    first = next((one for one in came if one.role in {role, "installation_token_url"}), None)
+    first = next((one for one in requests if one.role in {role, "installation_token_url"}), None)
     ok = first is not None and first.role == role
     yield RehearsalCheck(f"{role} is called before installation_token_url", ok, place, "it was not")
     if first is None or not ok:

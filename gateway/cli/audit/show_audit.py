@@ -72,16 +72,16 @@ def export(file: Path, after: int | None, **given: Any) -> None:
     run_on_store(file, work)
 
 
-def _row(one: "SealedRecord") -> tuple[str, ...]:
-    members = one.as_json()
+def _row(record: "SealedRecord") -> tuple[str, ...]:
+    members = record.as_json()
     what = members.get("object", {})
     of = "/".join(what[name] for name in ("integration", "connection") if name in what)
     key = f"key {what['key_id']}" if "key_id" in what else ""
     detail = " ".join(f"{name}={value}" for name, value in members.get("detail", {}).items())
     return (
-        str(one.sequence),
-        f"{one.columns.at:%Y-%m-%d %H:%M:%S}",
-        one.columns.action,
+        str(record.sequence),
+        f"{record.columns.at:%Y-%m-%d %H:%M:%S}",
+        record.columns.action,
         actor_text(members.get("actor", {})),
         members.get("address", ""),
         of or key or members.get("end_user", ""),

@@ -13,7 +13,7 @@ from gateway.cli.options import as_json
 from gateway.text import counted
 
 if TYPE_CHECKING:
-    pass
+    from gateway.authoring.conversion.catalog_file import ConvertedEntry
 
 
 @click.command("import")

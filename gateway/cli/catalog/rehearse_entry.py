@@ -13,7 +13,7 @@ import click
 from gateway.cli.options import as_json, catalog_config_file
 
 if TYPE_CHECKING:
-    from gateway.authoring.rehearsal.play import RehearsedStep
+    from gateway.authoring.rehearsal.play import RehearsalReport, RehearsedStep
     from gateway.catalog.load_catalog import Catalog
 
 

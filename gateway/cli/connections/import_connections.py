@@ -74,32 +74,32 @@ def _example(intake: "Importer", result: str, reason: str) -> str:
     return f"{place}: {one.detail}" if place and one.detail else place or one.detail
 
 
-def print_move_preview(seen: "Preview", *, as_json: bool) -> int:
+def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
     """Print the preview; return exit code 1 if something cannot be moved without changes, else 0."""
-    well = not seen.orphans and all(one.verdict in ("works", "register_callback") for one in seen.forecasts)
+    well = not preview.orphans and all(one.verdict in ("works", "register_callback") for one in preview.forecasts)
     if as_json:
         report = {
             "ok": well,
-            "callback_url": seen.callback_url,
-            "webhook_url": seen.webhook_url,
-            "connections": seen.counts(),
-            "integrations": [one.as_json() for one in seen.forecasts],
-            "without_integration": dict(seen.orphans),
-            "steps": list(seen.steps),
+            "callback_url": preview.callback_url,
+            "webhook_url": preview.webhook_url,
+            "connections": preview.counts(),
+            "integrations": [one.as_json() for one in preview.forecasts],
+            "without_integration": dict(preview.orphans),
+            "steps": list(preview.steps),
         }
         print(json.dumps(report, indent=2))
         return 0 if well else 1
-    for one in seen.forecasts:
+    for one in preview.forecasts:
         name = one.key if one.key == one.here else f"{one.key} → {one.here}"
         print(f"{one.verdict:<17} {name} ({one.provider}): {counted(one.connections, 'connection')}")
         for line in one.todo:
             print(f"{'':<17} - {line}")
-    for key, count in seen.orphans.items():
+    for key, count in preview.orphans.items():
         print(f"{'not_possible':<17} {key}: {counted(count, 'connection')} of an integration that is not listed there")
-    print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in seen.counts().items()))
+    print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in preview.counts().items()))
     print("Out of scope: syncs, actions, records and functions. Move what they do into your application.")
     print("\nSteps, in this order:")
-    for number, step in enumerate(seen.steps, 1):
+    for number, step in enumerate(preview.steps, 1):
         print(f"  {number}. {step}")
     return 0 if well else 1
 

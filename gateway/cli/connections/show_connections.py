@@ -130,7 +130,7 @@ def list_connections(
 
 
 async def _find_lacking(
-    runtime: "Runtime", environment: str, wanted: "ListFilter", limit: int
+    runtime: "Runtime", environment: str, list_filter: "ListFilter", limit: int
 ) -> "tuple[list[Connection], str | None]":
     """Return the first `limit` connections that lack scopes, and the cursor of the next page, or None."""
     from gateway.connections.lacking_scopes import find_lacking
@@ -138,12 +138,12 @@ async def _find_lacking(
     shown: list[Connection] = []
     while True:
         some = await find_lacking(
-            runtime.store, runtime.generation, environment, replace(wanted, limit=limit - len(shown))
+            runtime.store, runtime.generation, environment, replace(list_filter, limit=limit - len(shown))
         )
         shown += some.rows
         if some.cursor is None or len(shown) == limit:
             return shown, some.cursor
-        wanted = replace(wanted, cursor=some.cursor)
+        list_filter = replace(list_filter, cursor=some.cursor)
 
 
 def state(connection: "Connection") -> str:

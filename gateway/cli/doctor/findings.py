@@ -88,13 +88,13 @@ class ExaminedGateway:
         return self.config.where(*place)
 
 
-def declared_integrations(config: Config, catalog: Catalog, wanted: str | None) -> tuple[DeclaredIntegration, ...]:
-    """Return the integrations whose key is `wanted`, in any environment; all of them if it is None."""
+def declared_integrations(config: Config, catalog: Catalog, selected: str | None) -> tuple[DeclaredIntegration, ...]:
+    """Return the integrations whose key is `selected`, in any environment; all of them if it is None."""
     return tuple(
         DeclaredIntegration(environment.name, key, integration, provider)
         for environment in config.environments.values()
         for key, integration in environment.integrations.items()
-        if wanted in (None, key) and (provider := catalog.get(integration.provider)) is not None
+        if selected in (None, key) and (provider := catalog.get(integration.provider)) is not None
     )
 
 

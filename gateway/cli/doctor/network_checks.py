@@ -118,9 +118,9 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
             yield _webhook_finding(examined, environment.name, environment.webhook_url, result)
 
 
-def origins(one: DeclaredIntegration) -> Iterator[Origin]:
+def origins(integration: DeclaredIntegration) -> Iterator[Origin]:
     """Yield the literal origins of the entry. An origin with a part that end users fill in cannot be tried."""
-    provider, seen = one.provider, set()
+    provider, seen = integration.provider, set()
     for field in URL_FIELDS:
         template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)
         if not isinstance(template, str):
@@ -162,17 +162,22 @@ async def _request_head(examined: ExaminedGateway, origin: str, *, has_clock: bo
 
 
 def _unreachable_finding(
-    examined: ExaminedGateway, one: DeclaredIntegration, origin: Origin, fault: EgressError
+    examined: ExaminedGateway, integration: DeclaredIntegration, origin: Origin, fault: EgressError
 ) -> DoctorFinding:
     if fault.kind == "refused":
         fix = "if that IP address is correct, add it to egress.allow; if not, correct the entry or DNS"
         return DoctorFinding(
-            "fail", "egress", f"{origin.field}: {fault.message}", examined.where("egress", "allow"), fix, one.name
+            "fail",
+            "egress",
+            f"{origin.field}: {fault.message}",
+            examined.where("egress", "allow"),
+            fix,
+            integration.name,
         )
-    shipped = examined.catalog.where(one.provider.name, *origin.field.split("."))
-    where = examined.where(*one.place, "provider")
+    shipped = examined.catalog.where(integration.provider.name, *origin.field.split("."))
+    where = examined.where(*integration.place, "provider")
     fix = f"check DNS, the firewall and egress.proxy of this machine, and the URL in {shipped}"
-    return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, one.name)
+    return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, integration.name)
 
 
 WEBHOOK_FIX: Final = {

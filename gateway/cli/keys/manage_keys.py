@@ -34,14 +34,14 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
         yield "budget", f"{counted(key.budget, 'call')} in total"
 
 
-def unknown_integration_warnings(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Iterator[str]:
+def unknown_integration_warnings(runtime: "Runtime", environment: str, integrations: "KeyLimits") -> Iterator[str]:
     """Yield a warning for each integration that the limits name but the environment lacks.
 
     This is no error, since the integration may be added later.
     """
-    of_connections = (one.partition("/")[0] for one in asked.connections)
+    of_connections = (one.partition("/")[0] for one in integrations.connections)
     known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
-    for name in dict.fromkeys((*asked.integrations, *of_connections)):
+    for name in dict.fromkeys((*integrations.integrations, *of_connections)):
         if name != "*" and not runtime.generation.integrations.has(environment, name):
             hint = did_you_mean(name, known) or f"; its integrations: {', '.join(known) or 'none'}"
             yield (
@@ -167,12 +167,12 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
     run(file, work, as_json=as_json, may_create_store=True)
 
 
-def _requested_key(asked: dict[str, object]) -> "RequestedKey":
+def _requested_key(options: dict[str, object]) -> "RequestedKey":
     from gateway import clock
     from gateway.access.key_forms import RequestedKey
     from gateway.records.access import KeyLimits
 
-    fields = dict(asked)
+    fields = dict(options)
     narrowed = KeyLimits(
         fields.pop("integrations"),  # type: ignore[arg-type]
         fields.pop("connections"),  # type: ignore[arg-type]

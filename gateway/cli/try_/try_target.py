@@ -96,18 +96,18 @@ def _read(file: Path) -> "Config":
         return faults.readable.config
 
 
-def _key(config: "Config", file: Path, named: str | None) -> Secret:
+def _key(config: "Config", file: Path, environment: str | None) -> Secret:
     there = config.environments
-    if named is None and len(there) == 1:
-        (named,) = there
-    if named is None or named not in there:
+    if environment is None and len(there) == 1:
+        (environment,) = there
+    if environment is None or environment not in there:
         raise TrialFailed(
             f"{file} has the environments {', '.join(there) or '(none)'}; name one with --environment NAME"
         )
-    keys = there[named].secret_keys
+    keys = there[environment].secret_keys
     if not keys:
         raise TrialFailed(
-            f"the secret key of environment '{named}' cannot be read from {file}",
+            f"the secret key of environment '{environment}' cannot be read from {file}",
             "pass it in the environment variable GATEWAY_SECRET_KEY, or with --key",
         )
     return keys[0]
@@ -188,8 +188,8 @@ def _proxy_settings(client: Client, integration: str) -> Mapping[str, Any]:
     return {}
 
 
-def _fill_settings(client: Client, named: ConnectionPath) -> str:
-    config = client.get_connection(named.integration, named.connection)["connection_config"]
+def _fill_settings(client: Client, call_path: ConnectionPath) -> str:
+    config = client.get_connection(call_path.integration, call_path.connection)["connection_config"]
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in config:
@@ -197,4 +197,4 @@ def _fill_settings(client: Client, named: ConnectionPath) -> str:
             raise TrialFailed(f"the connection has no setting '{found[1]}' for {found[0]}; its settings: {known}")
         return str(config[found[1]])
 
-    return _SETTING.sub(value, named.path)
+    return _SETTING.sub(value, call_path.path)
