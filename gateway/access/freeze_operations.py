@@ -186,7 +186,7 @@ def operation_details(rules: Sequence[OperationRule], operations: ProviderOperat
     return {
         rule.name: one
         for rule in rules
-        if (one := now.get(rule.name)) and one.method == rule.method and rule_path(one.path) == rule.below
+        if (one := now.get(rule.name)) and one.method == rule.method and rule_path(one.path) == rule.operation_path
     }
 
 

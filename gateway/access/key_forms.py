@@ -173,7 +173,7 @@ def _rule_faults(text: str, limits: KeyLimits) -> Iterator[str]:
     except ValueError as wrong:
         yield f"'{text[:128]}' {wrong}."
         return
-    if count_wildcards(rule) > MAX_WILDCARDS:  # not in `parse_rule`: stored keys may have more
+    if count_wildcards(rule) > MAX_WILDCARDS:  # checked here and not in `parse_rule`, since stored keys may have more
         yield f"'{text[:128]}' has more than {MAX_WILDCARDS} wildcards and placeholders."
 
 

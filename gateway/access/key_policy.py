@@ -65,14 +65,14 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 @dataclass(frozen=True, slots=True)
 class KeyRule:
     """A rule. `text` as it was written; `methods` None: any. `name`: the name for agents, empty if it has none;
-    `written`: its path, with placeholder names. `body`: the allowed bodies; None allows all. `matches` returns
+    `path_pattern`: its path, with placeholder names. `body`: the allowed bodies; None allows all. `matches` returns
     None for a path that does not match."""
 
     text: str
     methods: frozenset[str] | None
     matches: Callable[[str], object] = field(compare=False, repr=False)
     name: str = ""
-    written: str = ""
+    path_pattern: str = ""
     body: BodyRule | None = None
 
     def fits(self, method: str, path: str) -> bool:
@@ -82,7 +82,7 @@ class KeyRule:
 
 def count_wildcards(rule: KeyRule) -> int:
     """Return the number of wildcards and placeholders in the rule's path."""
-    path = _PLACEHOLDER.sub("*", rule.written) if rule.name else rule.written
+    path = _PLACEHOLDER.sub("*", rule.path_pattern) if rule.name else rule.path_pattern
     return path.count("*") - path.count("**")
 
 
@@ -394,9 +394,9 @@ class _Rules:
         """Return the text of the first rule with a part about the body that allows the request; else the Breach."""
         matching = [(rule, body) for rule, body in self.body_rules if rule.fits(request.method, request.path)]
         if not matching:
-            return Breach("rules", f"no rule of it allows {request.method} for this path", self.rule_texts)
+            return Breach("rules", f"none of its rules allows {request.method} for this path", self.rule_texts)
         if request.body is None:
-            return Breach("unread_body", "its rule reads the body, which was not read", self.rule_texts)
+            return Breach("unread_body", "a rule of it needs the body, which was not read", self.rule_texts)
         if comparison_cost((body for _, body in matching), request.body) > MAX_COMPARISON_COST:
             return Breach("body", "it requests more fields than its rules can be compared with", self.rule_texts)
         refusals: dict[str, None] = {}

@@ -34,17 +34,18 @@ def is_reference(rule: str) -> bool:
 class OperationRule:
     """An operation of a rule.
 
-    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the path of the base
-    URL, with ``*`` for settings and ``{placeholders}``. `below`: the part of the path that the entry's operations file
-    has; `before`: the part before it, with ``${settings}``: the path of the base URL and the file's prefix.
+    `text`: the rule. `name`: the operation's id, which agents call. `path_pattern`: its path, including the path of the
+    base URL, with ``*`` for settings and ``{placeholders}``. `operation_path`: the part of the path that the entry's
+    operations file has; `path_prefix`: the part before it, with ``${settings}``: the path of the base URL and the
+    file's prefix.
     """
 
     text: str
     method: str
     name: str
-    written: str
-    before: str
-    below: str
+    path_pattern: str
+    path_prefix: str
+    operation_path: str
     risk: str
     starter: bool
 
@@ -86,9 +87,9 @@ class OperationSet:
         self._host = host.split("*") if "*" in host else None
         self._root = _Node()
         for rule in self.rules:
-            _add_path(self._root, rule.method, rule.written, rule)
+            _add_path(self._root, rule.method, rule.path_pattern, rule)
         self._left_out: _Node | None = None
-        taken = {(rule.method, _WILDCARD.sub("*", rule.written).lower()) for rule in self.rules}
+        taken = {(rule.method, _WILDCARD.sub("*", rule.path_pattern).lower()) for rule in self.rules}
         for other in left_out:
             method, _, path = other.partition(" ")
             shape = _WILDCARD.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
@@ -159,7 +160,8 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
 
 
 def _most_exact_match(node: _Node, segments: Sequence[str], position: int, method: str) -> OperationRule | None:
-    """Return the operation with the path `segments`; of several, the one most exact in the first differing segment."""
+    """Return the operation with the path `segments`. If several match, return the one that is most exact in the first
+    segment in which they differ."""
     while position < len(segments):
         segment = segments[position]
         position += 1

@@ -12,10 +12,10 @@ from typing import Final, Literal
 MAX_LAZY_LENGTH: Final = 8  # maximum length of a text between two wildcards for which `re` may try each place in turn
 
 
-def path_matcher(written: str) -> Callable[[str], object]:
-    """Return a function of a path: it returns None if the path does not match `written`, and any other value if it
+def path_matcher(path_pattern: str) -> Callable[[str], object]:
+    """Return a function of a path: it returns None if the path does not match `path_pattern`, and any other value if it
     matches."""
-    before, deep, after = written.partition("**")
+    before, deep, after = path_pattern.partition("**")
     front = _Part(before, ends_open=bool(deep))
     if not front.further and not after:  # nearly every rule: one regular expression
         return front.first.match if deep else front.first.fullmatch
@@ -46,9 +46,9 @@ class _Part:
 
     __slots__ = ("first", "further")
 
-    def __init__(self, written: str, *, ends_open: bool) -> None:
+    def __init__(self, pattern: str, *, ends_open: bool) -> None:
         chunks = [""]
-        segments = written.split("/")
+        segments = pattern.split("/")
         for number, segment in enumerate(segments):
             first, *texts = segment.split("*")
             chunks[-1] += re.escape(first if number == 0 else f"/{first}")

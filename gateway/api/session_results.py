@@ -178,7 +178,7 @@ async def _wait_for_outcomes(
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
         found = await _outcomes_of(runtime, session_digest, client)
-        if not found and wait_s and not runtime.outcomes.crowded(generation.config.connect.result_sockets):
+        if not found and wait_s and not runtime.outcomes.is_full(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
             found = await _outcomes_of(runtime, session_digest, client)
     return found

@@ -89,7 +89,9 @@ def authorization(
     `extra`: further protocol parameters (``oauth_callback``, ``oauth_verifier``). Raises InvalidRequest if the key
     cannot sign.
     """
-    from oauthlib.oauth1.rfc5849 import parameters  # lazy, as below: few workers ever sign; it costs 2 MB per worker
+    from oauthlib.oauth1.rfc5849 import (
+        parameters,  # lazy import, as below: few workers ever sign, and the module costs 2 MB per worker
+    )
 
     given = {
         "oauth_consumer_key": keys.client_key,

@@ -153,7 +153,7 @@ class Flows:
         """Count a start of the session, also one that is refused. Raises TooManyRequests."""
         self._open_authorizations.add(session)
 
-    async def ask(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
+    async def store_options(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
         """Check `options` as `begin` does, without a request to the provider, and store it encrypted until the end user
         confirms.
 
@@ -163,7 +163,7 @@ class Flows:
         try:
             await self._prepare(session, integration_id, options)
         except GatewayError as fault:
-            await self.refused(session, integration_id, options.ws_client_id, fault, options.request_id)
+            await self.report_refusal(session, integration_id, options.ws_client_id, fault, options.request_id)
             raise
         token = secrets.token_urlsafe(32)
         await self._store.flows.add(
@@ -181,7 +181,7 @@ class Flows:
         return token
 
     async def stored_options(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
-        """Return the options that `ask` stored for this session and integration under `token`, else None."""
+        """Return the options that `store_options` stored for this session and integration under `token`, else None."""
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
@@ -219,10 +219,10 @@ class Flows:
         try:
             return await self._begin(session, integration_id, options)
         except GatewayError as fault:
-            await self.refused(session, integration_id, options.ws_client_id, fault, options.request_id)
+            await self.report_refusal(session, integration_id, options.ws_client_id, fault, options.request_id)
             raise
 
-    async def refused(
+    async def report_refusal(
         self,
         session: ConnectSession,
         integration_id: str,
@@ -253,20 +253,20 @@ class Flows:
         )
 
     async def _begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
-        ready = await self._prepare(session, integration_id, options)
+        prepared = await self._prepare(session, integration_id, options)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         wish = AuthorizationRequestInput(
             state=state,
-            scopes=ready.scopes,
+            scopes=prepared.scopes,
             override=options.override,
             user_scope=defaults.get("user_scopes") or options.user_scope,
             params={
-                **without_protocol_params(options.authorization_params, ready.provider.authorization_param_renames),
+                **without_protocol_params(options.authorization_params, prepared.provider.authorization_param_renames),
                 **(defaults.get("authorization_params") or {}),
             },
         )
-        redirect = await self._start_consent(ready.mode, ready.context, wish)
+        redirect = await self._start_consent(prepared.mode, prepared.context, wish)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
@@ -277,12 +277,12 @@ class Flows:
                 session_digest=session.digest,
                 expires_at=clock.now() + LIFETIME,
                 details=PendingAuthorization(
-                    provider=ready.provider.name,
-                    mode=ready.mode.name,
+                    provider=prepared.provider.name,
+                    mode=prepared.mode.name,
                     kept=redirect.kept,
                     url=redirect.url,
-                    config=ready.config,
-                    given=ready.given_settings,
+                    config=prepared.config,
+                    given=prepared.given_settings,
                     end_user=session.end_user,
                     tags=session.tags,
                     webhook_url_override=session.webhook_url_override,
@@ -465,7 +465,7 @@ class Flows:
             if not mode.has_provider_response(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
                 failed = failed_callback(flow, InvalidRequest("invalid_state", NO_CODE_OR_ERROR), "callback_err")
-                failed.spent = True
+                failed.is_state_used = True
                 raise failed
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
                 raise failed_callback(

@@ -126,12 +126,12 @@ class Outcomes:
         """Return a new `ws_client_id`: a page uses it to receive the outcome of the window that was opened with it."""
         return str(uuid.uuid4())
 
-    def crowded(self, limit: int) -> bool:
+    def is_full(self, limit: int) -> bool:
         """Return whether `limit` windows and pages already wait in this worker."""
         return self._count >= limit
 
     @contextmanager
-    def socket_of(self, client: str, limit: int) -> Iterator[None]:
+    def count_socket(self, client: str, limit: int) -> Iterator[None]:
         """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if it has `limit`
         open."""
         if self._sockets[client] >= limit:

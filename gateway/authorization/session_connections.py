@@ -81,7 +81,7 @@ class SessionConnections:
                 "with a code_challenge to complete them.",
             )
         if Secret(challenge(code_verifier.reveal())) != Secret(wanted):
-            await self._refuse(pending)
+            await self._refuse_verifier(pending)
         if not pending:
             raise Conflict(
                 "conflict",
@@ -127,7 +127,7 @@ class SessionConnections:
         await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))
         return True
 
-    async def _refuse(self, pending: Sequence[PendingConnection]) -> None:
+    async def _refuse_verifier(self, pending: Sequence[PendingConnection]) -> None:
         if pending:
             digest = pending[0].session_digest
             for refused in await self._store.pending.refuse_verifier(digest, most=MAX_WRONG_VERIFIERS):

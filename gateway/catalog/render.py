@@ -108,9 +108,9 @@ def render_url(
     if url.whole_base_url is not None:
         base = _whole_base_url(url.whole_base_url, known)
     else:
-        port = "" if url.port is None else f":{_port(url.port, known)}"
-        base = f"{url.scheme}://{_host(url.host, known)}{port}"
-    return base + _path(url.path, known) + _query(url.query, known)
+        port = "" if url.port is None else f":{_render_port(url.port, known)}"
+        base = f"{url.scheme}://{_render_host(url.host, known)}{port}"
+    return base + _render_path(url.path, known) + _render_query(url.query, known)
 
 
 class _Known:
@@ -188,15 +188,17 @@ def _whole_base_url(piece: Name, known: _Known) -> str:
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
 
 
-def _host(pieces: tuple[Piece, ...], known: _Known) -> str:
-    host = "".join(piece if isinstance(piece, str) else _host_value(piece.name, known) for piece in pieces).lower()
+def _render_host(pieces: tuple[Piece, ...], known: _Known) -> str:
+    host = "".join(
+        piece if isinstance(piece, str) else _render_host_value(piece.name, known) for piece in pieces
+    ).lower()
     names = [piece.name for piece in pieces if isinstance(piece, Name)]
     if names and not is_hostname(host):
         raise BadValue(_bare(names[-1]), "does not make a valid host name here")
     return host
 
 
-def _host_value(name: str, known: _Known) -> str:
+def _render_host_value(name: str, known: _Known) -> str:
     setting = known.setting(name)
     folded = known.lower_case_value(name)
     several = setting is not None and (setting.format == "hostname" or setting.enum is not None)
@@ -208,7 +210,7 @@ def _host_value(name: str, known: _Known) -> str:
     return folded
 
 
-def _port(piece: Piece, known: _Known) -> str:
+def _render_port(piece: Piece, known: _Known) -> str:
     if isinstance(piece, str):
         return piece
     value = known.value(piece.name)
@@ -217,7 +219,7 @@ def _port(piece: Piece, known: _Known) -> str:
     return str(int(value))
 
 
-def _path(pieces: tuple[Piece, ...], known: _Known) -> str:
+def _render_path(pieces: tuple[Piece, ...], known: _Known) -> str:
     path = ""
     for piece in pieces:
         if isinstance(piece, str):
@@ -232,7 +234,7 @@ def _path(pieces: tuple[Piece, ...], known: _Known) -> str:
     return path
 
 
-def _query(pieces: tuple[Piece, ...], known: _Known) -> str:
+def _render_query(pieces: tuple[Piece, ...], known: _Known) -> str:
     return "".join(
         piece if isinstance(piece, str) else _encoded(piece.name, known.value(piece.name)) for piece in pieces
     )

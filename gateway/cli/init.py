@@ -35,24 +35,24 @@ class FilesExist(Exception):
         self.paths = paths
 
 
-def write_private(contents: Mapping[Path, str], *, over: Path | Literal[False] = False) -> None:
-    """Write all files of `contents`, each with mode 0600, or none. `over` may exist and is replaced atomically.
+def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[False] = False) -> None:
+    """Write all files of `contents`, each with mode 0600, or none. `replaceable` may exist and is replaced atomically.
 
     Raises Existing with every other file that exists already, and OSError. After an error, the files already written
     are deleted.
     """
-    there = [path for path in contents if os.path.lexists(path) and path != over]
+    there = [path for path in contents if os.path.lexists(path) and path != replaceable]
     if there:
         raise FilesExist(there)
     written: list[Path] = []
     try:
         for path, content in contents.items():
-            target = path.with_name(f".{path.name}.new") if path == over else path
-            if path == over:
+            target = path.with_name(f".{path.name}.new") if path == replaceable else path
+            if path == replaceable:
                 target.unlink(missing_ok=True)
             _create(target, content)
             written.append(target)
-            if path == over:
+            if path == replaceable:
                 target.replace(path)
                 written.pop()
     except FileExistsError as error:
@@ -270,7 +270,7 @@ def _write(folder: Path, file: Path, text: str, contents: dict[str, str], *, for
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(
-            {folder / name: content for name, content in contents.items()} | {file: text}, over=force and file
+            {folder / name: content for name, content in contents.items()} | {file: text}, replaceable=force and file
         )
     except FilesExist as error:
         raise click.ClickException(_refusal(error.paths)) from None

@@ -130,7 +130,7 @@ def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.
 def _provider_error(request: web.Request, fault: GatewayError) -> str | None:
     """Return the provider's error texts from the callback's query, as JSON; None if the query may not be the
     provider's."""
-    if not isinstance(fault, CallbackFailed) or not fault.proven:
+    if not isinstance(fault, CallbackFailed) or not fault.is_from_provider:
         return None
     query = request.query
     said = {name: safe_text(query[name]) for name in PROVIDERS_WORDS if query.get(name)}

@@ -97,7 +97,7 @@ async def _to_confirmation(
 ) -> web.Response:
     if not Browser(request, session).may_use_session:
         raise bound_to_other_browser()
-    token = await request.app[RUNTIME].flows.ask(session, integration_id, asked)
+    token = await request.app[RUNTIME].flows.store_options(session, integration_id, asked)
     words = words_for(request, asked.lang)
     response = see_other(page_url(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token))
     keep(request, response, request.query.get("connect_session_token", ""), session)
@@ -112,7 +112,7 @@ async def _options_in(
         runtime.flows.count_start(session)
         message = "connection_id cannot be set here: the connect session sets it. Remove the parameter."
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
-        await runtime.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
+        await runtime.flows.report_refusal(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault
     brought = members(request.query, "credentials")
     return FlowOptions(
@@ -145,7 +145,7 @@ async def callback(request: web.Request) -> web.Response:
         if fault.code == "invalid_state" and (earlier := await _earlier_result(request, state_in(request.query))):
             return earlier
         response = await _failed(request, fault)
-        if fault.code == "invalid_state" and not getattr(fault, "spent", False):
+        if fault.code == "invalid_state" and not getattr(fault, "is_state_used", False):
             return response  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
         response = await _result_response(request, finished)

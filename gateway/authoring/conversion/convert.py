@@ -200,18 +200,18 @@ def _names_in(value: Any) -> Iterator[str]:
                 yield from _names_in(inner)
 
 
-_PAGES: Final = ("docs", "docs_connect", "setup_guide_url", "homepage", "logo_url")
-_TEXTS: Final = (
+_PAGE_FIELDS: Final = ("docs", "docs_connect", "setup_guide_url", "homepage", "logo_url")
+_TEXT_FIELDS: Final = (
     "display_name", "auth_mode", "scope_separator", "authorization_url_fragment", "expires_in_unit", "issuer",
     "authorization_code_param_in_callback", "alternate_access_token_response_path", "signature_method",
 )  # fmt: skip
-_MAPS: Final = ("authorization_params", "token_headers", "refresh_params", "request_params")
-_LISTS: Final = (
+_MAP_FIELDS: Final = ("authorization_params", "token_headers", "refresh_params", "request_params")
+_LIST_FIELDS: Final = (
     "default_scopes", "available_scopes", "token_response_metadata", "redirect_uri_metadata", "connection_configuration",
 )  # fmt: skip
-_FLAGS: Final = ("disable_pkce", "webhook_user_defined_secret", "require_client_certificate")
-_FORMS: Final = ("connection_config", "credentials", "assertion_option")
-_SCRIPTS: Final = (
+_FLAG_FIELDS: Final = ("disable_pkce", "webhook_user_defined_secret", "require_client_certificate")
+_FORM_FIELDS: Final = ("connection_config", "credentials", "assertion_option")
+_SCRIPT_FIELDS: Final = (
     "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
 )  # fmt: skip
 _REGISTRATION: Final = {"metadata": "metadata_document", "client_metadata_document": "metadata_document"}
@@ -262,19 +262,19 @@ class EntryConversion:
             special(value, entry)
         elif key in URL_FIELDS:
             self._url(key, value)
-        elif key in _TEXTS:
+        elif key in _TEXT_FIELDS:
             self.out[key] = as_text(value)
-        elif key in _MAPS:
+        elif key in _MAP_FIELDS:
             self.out[key] = convert_text_map(value, (key,), self.notes, self._fallbacks)
-        elif key in _LISTS:
+        elif key in _LIST_FIELDS:
             self.out[key] = as_list(value)
-        elif key in _FLAGS:
+        elif key in _FLAG_FIELDS:
             self.out[key] = as_flag(value)
-        elif key in _FORMS:
+        elif key in _FORM_FIELDS:
             self.out[key] = {**self.out.get(key, {}), **convert_form(value, (key,), self.notes)}
-        elif key in _PAGES:
+        elif key in _PAGE_FIELDS:
             self._page(key, value)
-        elif key in _SCRIPTS:
+        elif key in _SCRIPT_FIELDS:
             self._script(key, as_text(value))
         else:
             self.notes.add_lost((key,), _NOT_SUPPORTED.get(key, f"our entries have no {key!r}"))

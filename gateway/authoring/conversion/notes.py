@@ -15,8 +15,8 @@ Kind = Literal["lost", "changed", "refused"]
 class Note:
     """A note on a field. `place`: the field's place in the entry of the source file.
 
-    `kind`: ``add_lost``: our format does not have the field or the value; ``add_changed``: our format expresses it
-    differently; ``add_refused``: the entry does not work without the field, so the entry is not converted.
+    `kind`: ``lost``: our format does not have the field or the value; ``changed``: our format expresses it
+    differently; ``refused``: the entry does not work without the field, so the entry is not converted.
     """
 
     kind: Kind

@@ -113,7 +113,7 @@ SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 class PlayedProvider:
     """The provider that the sandbox plays.
 
-    `arrivals`: received requests, in order. `refusing`: the provider refuses every credential. `tokens`,
+    `arrivals`: received requests, in order. `refuses_credentials`: the provider refuses every credential. `tokens`,
     `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token responses by step
     (``step1``). `registered`: the last dynamically registered client.
     """
@@ -121,7 +121,7 @@ class PlayedProvider:
     stage: Stage
     entry: dict[str, Any]
     arrivals: list[ReceivedRequest] = field(default_factory=list)
-    refusing: bool = False
+    refuses_credentials: bool = False
     tokens: list[str] = field(default_factory=list)
     refresh_tokens: list[str] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class PlayedProvider:
         if provider.auth_mode == "OAUTH1":
             self.tokens.append(f"try-token-{secrets.token_hex(6)}")
             return _form(oauth_token=self.access_token, oauth_token_secret=self._secret())
-        if self.refusing:
+        if self.refuses_credentials:
             return web.json_response({"error": "invalid_client", "error_description": "wrong credentials"}, status=401)
         number = int(arrival.role[4:]) if arrival.role.startswith("step") else 1
         self.tokens.append(f"try-token-{secrets.token_hex(8)}")
@@ -261,9 +261,9 @@ class PlayedProvider:
         needs_token = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not arrival.headers.get("Authorization")
         proof = self.provider.proxy.verification
         expected = proof.expect if proof is not None else None
-        if self.refusing and expected:
+        if self.refuses_credentials and expected:
             return web.json_response({"message": "these credentials are wrong"})
-        if self.refusing or needs_token:
+        if self.refuses_credentials or needs_token:
             hint = {"WWW-Authenticate": "Bearer"}
             return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
         if arrival.path.endswith("/oauth/token/accessible-resources"):

@@ -370,7 +370,7 @@ class _Rehearsal(RehearsalState):
             step.checks += header_checks(fitting[0], spec.headers, known, (*place, "headers"))
         if is_redirecting(self.provider):
             return
-        self.actor.refusing = True
+        self.actor.refuses_credentials = True
         try:
             await connect_by_form(self.gateway, self.provider, self.samples, "refused")
             step.checks.append(
@@ -380,7 +380,7 @@ class _Rehearsal(RehearsalState):
             ok = "connection_test_failed" in str(refused)
             step.checks.append(RehearsalCheck("wrong credentials are refused at once", ok, place, str(refused)))
         finally:
-            self.actor.refusing = False
+            self.actor.refuses_credentials = False
 
     async def _call(self, step: RehearsedStep, mark: int) -> None:
         status, text = await self.gateway.proxied(self.connection_id, CALL_PATH)

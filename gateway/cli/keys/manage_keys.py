@@ -72,8 +72,8 @@ def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
         if is_reference(text):
             continue
         rule = parse_rule(text)
-        if not rule.name and (found := _PLACEHOLDER.search(rule.written)):
-            written = text.replace(rule.written, _PLACEHOLDER.sub("*", rule.written), 1)
+        if not rule.name and (found := _PLACEHOLDER.search(rule.path_pattern)):
+            written = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
             yield (
                 f"rule '{text}' matches only paths that hold the characters '{found[0]}'. For any value, write *: "
                 f"'{written}'"

@@ -203,7 +203,7 @@ def test_lenient_reader_does_not_change_plain_paths(path: str) -> None:
 
 def test_rule_may_have_a_name_and_placeholders() -> None:
     rule = parse_rule("GET /issue/{issue}/comment/{comment} as get_comment")
-    assert (rule.name, rule.written) == ("get_comment", "/issue/{issue}/comment/{comment}")
+    assert (rule.name, rule.path_pattern) == ("get_comment", "/issue/{issue}/comment/{comment}")
     assert rule.fits("GET", "/issue/A-1/comment/7")
     assert not rule.fits("GET", "/issue/A-1/x/comment/7")
 

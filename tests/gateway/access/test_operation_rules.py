@@ -56,13 +56,13 @@ def test_rule_matches_the_chosen_operations_of_every_provider_and_no_others(cata
         host = found.host.replace("*", "x")
         reads = {one.id for one in known.operations if one.risk == "read" and not one.origin}
         assert {one.name for one in found.rules} == reads
-        before = re.sub(r"\$\{[^{}]*\}", "s-1", found.rules[0].before)
+        before = re.sub(r"\$\{[^{}]*\}", "s-1", found.rules[0].path_prefix)
         for one in known.operations:
             path = before + _PLACE.sub("v-1", one.path)
             fitting = found.matching(one.method, host, path)
             assert (fitting is not None) is (one.id in reads), (name, one)
             if fitting is not None:
-                assert parse_rule(f"{fitting.method} {fitting.written} as x").fits(one.method, path)
+                assert parse_rule(f"{fitting.method} {fitting.path_pattern} as x").fits(one.method, path)
             operations += 1
         assert found.matching("GET", f"not-{host}.example", before) is None or found.host == "*"
     assert providers >= 130
@@ -207,15 +207,15 @@ def test_path_tree_matches_like_the_single_paths(allowed: list[str], left_out: l
 
     alone = operation_set_of(*lines).matching("GET", "api.example.com", path)
     assert (alone is not None) is any(map(fits, allowed))
-    assert alone is None or fits(alone.written)
+    assert alone is None or fits(alone.path_pattern)
     narrowed = operation_set_of(*lines, others=tuple(f"GET {one}" for one in left_out)).matching(
         "GET", "api.example.com", path
     )
-    assert narrowed is None or fits(narrowed.written)
+    assert narrowed is None or fits(narrowed.path_pattern)
     if not any(fits(one) for one in left_out if one not in allowed):
         assert (narrowed is None) is (alone is None)
     if alone is not None and path_ambiguity(path) is None:
-        assert parse_rule(f"GET {_PLACE.sub('*', alone.written)}").fits("GET", path)
+        assert parse_rule(f"GET {_PLACE.sub('*', alone.path_pattern)}").fits("GET", path)
 
 
 @given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=4), st.text("abc", max_size=8))

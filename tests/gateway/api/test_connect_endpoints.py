@@ -210,7 +210,7 @@ async def test_polling_reports_a_wrong_typed_credential(running: RunningGateway,
     path = session["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
     async with asyncio.timeout(PATIENCE_S):
-        while not running.runtime.outcomes.crowded(1):
+        while not running.runtime.outcomes.is_full(1):
             await asyncio.sleep(0)
     url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(url, json={"apiKey": "a-wrong-key"}) as response:
@@ -256,7 +256,7 @@ async def test_a_waiting_client_gets_a_response_as_soon_as_there_is_an_outcome(
     path = response["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
     async with asyncio.timeout(PATIENCE_S):
-        while not running.runtime.outcomes.crowded(1):
+        while not running.runtime.outcomes.is_full(1):
             await asyncio.sleep(0)
     await walk_flow(running, response["token"])
     async with asyncio.timeout(PATIENCE_S):

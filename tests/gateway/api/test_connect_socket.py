@@ -194,7 +194,7 @@ async def test_too_many_sockets_are_refused(running: RunningGateway) -> None:
     assert refused.value.status == 503
     await socket.close()
     async with asyncio.timeout(PATIENCE_S):
-        while running.runtime.outcomes.crowded(1):
+        while running.runtime.outcomes.is_full(1):
             await asyncio.sleep(0)
     socket, _ = await open_socket(running)
     await socket.close()

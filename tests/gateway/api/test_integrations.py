@@ -19,7 +19,7 @@ NEW = {"provider": "tracker", "unique_key": "made", "credentials": CLIENT}
 
 
 @pytest.fixture
-async def twin(running: RunningGateway, tracker: Tracker) -> AsyncIterator[RunningGateway]:
+async def second_node(running: RunningGateway, tracker: Tracker) -> AsyncIterator[RunningGateway]:
     """Another node on the same store."""
     other = RunningGateway(running.folder, {**running.document, "server": {"port": 0, "host": "127.0.0.1"}})
     await other.start()
@@ -293,12 +293,14 @@ async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
 
 
 async def test_another_node_learns_of_every_change(
-    running: RunningGateway, twin: RunningGateway, tracker: Tracker
+    running: RunningGateway, second_node: RunningGateway, tracker: Tracker
 ) -> None:
     async def until(status: int, name: str = "display_name", value: str | None = None) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                async with twin.http.get(f"{twin.url}/integrations/made", headers=twin.headers) as response:
+                async with second_node.http.get(
+                    f"{second_node.url}/integrations/made", headers=second_node.headers
+                ) as response:
                     body = await response.json()
                     if response.status == status and (value is None or body["data"][name] == value):
                         return
@@ -306,14 +308,14 @@ async def test_another_node_learns_of_every_change(
 
     await create_integration(running)
     await until(200)
-    await import_connection(twin, tracker)
-    async with twin.proxied("c1", integration="made") as response:
+    await import_connection(second_node, tracker)
+    async with second_node.proxied("c1", integration="made") as response:
         assert response.status == 200
     await running.json("PATCH", "/integrations/made", json={"display_name": "New"}, expect=200)
     await until(200, value="New")
     await running.json("DELETE", "/integrations/made", expect=200)
     await until(404)
-    async with twin.proxied("c1", integration="made") as response:
+    async with second_node.proxied("c1", integration="made") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
 
 

@@ -138,9 +138,9 @@ async def test_change_by_another_process_is_noticed_after_a_reload(telling: Runn
 
 async def test_waiting_browser_window_gets_its_result(telling: RunningGateway) -> None:
     outcomes = telling.runtime.outcomes
-    with outcomes.waiting("window") as window, outcomes.socket_of("192.0.2.1", limit=1):
+    with outcomes.waiting("window") as window, outcomes.count_socket("192.0.2.1", limit=1):
         await reloaded(telling)
-        assert outcomes.crowded(1)
+        assert outcomes.is_full(1)
         outcome = Outcome(
             environment="dev", session_digest="s", integration_id="tracker", client_digest="window", at=clock.now()
         )

@@ -126,7 +126,9 @@ def test_a_rule_with_many_places_is_listed_in_time_proportional_to_them() -> Non
 
     def work(size: int) -> Callable[[], object]:
         written = "/" + "/".join(["*a*"] * (size // 4))
-        return lambda: tools_of([[replace(parse_rule("GET /x"), written=f"/{next(numbers)}{written}")]], {"jira": ""})
+        return lambda: tools_of(
+            [[replace(parse_rule("GET /x"), path_pattern=f"/{next(numbers)}{written}")]], {"jira": ""}
+        )
 
     assert linear_fault(work, 8192) == ""
 

@@ -23,7 +23,7 @@ from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.foreign_catalog import SAME, foreign_catalog
 from tests.gateway.catalog.folders import SHIPPED
 
-SAID_ALIKE = (
+FIELDS_COPIED_UNCHANGED = (
     "auth_mode", "authorization_url", "token_url", "refresh_url", "request_url", "authorization_params", "token_params",
     "token_body", "token_headers", "refresh_params", "token_request_auth_method", "scope_separator", "default_scopes",
     "alternatives", "token_response", "jwt", "additional_steps", "token_response_metadata",
@@ -80,7 +80,7 @@ def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> No
             continue
         after = imported.catalog.providers[name]
         compared += 1
-        for key in SAID_ALIKE:
+        for key in FIELDS_COPIED_UNCHANGED:
             if _plain(_sayable(before, key)) != _plain(_sayable(after, key)):
                 different[f"{name}.{key}"] += 1
         for key in ("base_url", "headers", "query", "paginate"):
@@ -117,7 +117,7 @@ def test_every_template_renders(imported: Imported) -> None:
         plain = {name: str(value) for name, value in config.items()}
         known = {**{f"connectionConfig.{name}": value for name, value in plain.items()}, **others}
         for place, template in url_templates(provider):
-            if set(placeholders(template)) & set(others) or _is_odd(provider, template):
+            if set(placeholders(template)) & set(others) or _is_converted_differently(provider, template):
                 continue
             url = render_url(template, plain, provider.connection_config, others)
             assert "${" not in url, (provider.name, place)
@@ -130,7 +130,7 @@ def test_every_template_renders(imported: Imported) -> None:
     assert rendered > 2000
 
 
-def _is_odd(provider: Provider, template: str) -> bool:
+def _is_converted_differently(provider: Provider, template: str) -> bool:
     """Return whether values are percent-encoded in a path or query, which `_by_hand` does not do."""
     path = template.partition("://")[2].partition("/")[2]
     return "${" in path

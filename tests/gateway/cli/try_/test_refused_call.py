@@ -64,13 +64,13 @@ def test_cut_off_response_is_reported_with_its_message() -> None:
 
 
 async def test_a_connection_that_the_provider_has_ended_is_reported_by_the_real_gateway(
-    tracker: Tracker, running: RunningGateway, tried: Try
+    tracker: Tracker, running: RunningGateway, try_command: Try
 ) -> None:
     grant = tracker.grant() | {"expires_at": "2020-01-01T00:00:00Z"}
     del grant["expires_in"]
     await running.imported(grant)
     tracker.grants[0].revoked = True
-    result = await tried("tracker", "c1", "/x", "--url", running.url, "--key", SECRET_KEY, "--json")
+    result = await try_command("tracker", "c1", "/x", "--url", running.url, "--key", SECRET_KEY, "--json")
     assert result.exit_code == 1
     body = json.loads(result.stdout)["error"]
     assert (body["status"], body["code"]) == (424, "reconnect_needed")
