@@ -64,9 +64,9 @@ async def watch(app: "web.Application") -> "AsyncIterator[None]":
 
     `gateway serve` does this by itself. A faulty file is logged as ``file:line``, and the entry in use stays.
     """
-    from gateway.app.catalog_watch import watching
+    from gateway.app.catalog_watch import watch_catalog
 
-    async for nothing in watching(app):
+    async for nothing in watch_catalog(app):
         yield nothing
 
 

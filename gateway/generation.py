@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gateway.access.known_keys import Keys
+from gateway.access.known_keys import KeyLookup
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
 from gateway.egress.client import Egress
@@ -26,7 +26,7 @@ class Generation:
 
     config: Config
     catalog: Catalog
-    keys: Keys
+    keys: KeyLookup
     integrations: Integrations
     egress: Egress
     page_cursors: Tokens

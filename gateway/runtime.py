@@ -11,9 +11,9 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.access.client_window import InvalidKeys, RefusalLog
+from gateway.access.client_window import InvalidKeyThrottle, RefusalLog
 from gateway.access.issue_keys import KeyIssuer
-from gateway.access.known_keys import Minted
+from gateway.access.known_keys import MintedKeyCache
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
@@ -55,7 +55,7 @@ class Runtime:
     current: Current
     started_at: datetime
     store: Store
-    minted: Minted
+    minted: MintedKeyCache
     managed: ManagedIntegrations
     egress_limits: EgressLimits
     retired: RetiredEgress
@@ -64,7 +64,7 @@ class Runtime:
     call_queue: CallQueue
     tracing: Tracing | None
     loop_lag: LoopLag
-    invalid_keys: InvalidKeys
+    invalid_keys: InvalidKeyThrottle
     refusal_log: RefusalLog
     journals: Journals
     exchange: TokenExchange
@@ -77,7 +77,7 @@ class Runtime:
     links: ReconnectLinks
     issuer: KeyIssuer
     session_connections: SessionConnections
-    typed_in: TypedCredentialConnector
+    typed_credentials: TypedCredentialConnector
     deleter: Deleter
     made: ApiIntegrations
     deliverer: Deliverer

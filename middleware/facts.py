@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from aiohttp import web
 
-from gateway.access.caller import Caller, KeyPace
+from gateway.access.caller import Caller, RateState
 from gateway.access.key_policy import ToolFilter
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
@@ -28,7 +28,7 @@ TOOL = web.RequestKey("tool", str)  # the agent door, or key_rules for a call to
 # key_rules; decides which tools of the response's list are shown
 LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)
 RULE = web.RequestKey("rule", str)  # key_rules, or error_shape for a refusal; absent: the key has no rules
-PACE = web.RequestKey("pace", KeyPace)  # pace; absent: the key has no rate
+PACE = web.RequestKey("pace", RateState)  # pace; absent: the key has no rate
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_token
 ASKED = web.RequestKey("asked", ProxyOptions)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
@@ -46,7 +46,7 @@ class Counted(Protocol):
     `pace`: the key's rate limit, if it has one. `trace`: trace of a sampled call.
     """
 
-    pace: KeyPace | None
+    pace: RateState | None
     trace: CallTrace | None
 
 

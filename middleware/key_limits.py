@@ -6,10 +6,10 @@ from typing import Final, TypeVar
 
 from aiohttp import hdrs, web
 
-from gateway.access.body_rules import MOST_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
-from gateway.access.caller import Caller, KeyPace
+from gateway.access.body_rules import MAX_BODY_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
+from gateway.access.caller import Caller, RateState
 from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
-from gateway.access.refusals import beyond_limits, breached, missing_scope_error, unread_body
+from gateway.access.refusals import beyond_limits_error, breach_error, missing_scope_error, unread_body_error
 from gateway.access.scopes import EVERYTHING
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
@@ -78,7 +78,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
         if wanted.scopes and not any(policy.allows(name) for name in wanted.scopes):
             raise missing_scope_error(*wanted.scopes)
         if policy.of_resources and not wanted.limits:
-            raise beyond_limits("this endpoint does not support such limits")
+            raise beyond_limits_error("this endpoint does not support such limits")
     return await handler(request)
 
 
@@ -115,7 +115,7 @@ def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.
     return response
 
 
-def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
+def pace_fields(counted: RateState, present: Iterable[tuple[str, str]]) -> Fields:
     """Return the rate limit fields to add to a response with the fields `present`:
     none if it has one of them already."""
     ours = counted.headers()
@@ -129,7 +129,7 @@ def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
 # a rule needs the body, the whole body is read first, within a limit, and exactly those bytes are sent.
 
 _OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a response is not a list
-_TOO_LARGE: Final = f"A rule of this key reads the body, so the body may have at most {MOST_BYTES >> 20} MiB."
+_TOO_LARGE: Final = f"A rule of this key reads the body, so the body may have at most {MAX_BODY_BYTES >> 20} MiB."
 
 
 @web.middleware
@@ -155,7 +155,7 @@ def check(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, upgrade:
     """
     rule = _decided(caller, upstream, sent(WEBSOCKET if upgrade else upstream.method, upstream, opened))
     if rule is None:
-        raise unread_body()
+        raise unread_body_error()
     return rule
 
 
@@ -169,7 +169,7 @@ def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) ->
     if decided.broken == "unread_body":
         return None
     path = upstream.target.removeprefix(upstream.base_path).partition("?")[0]
-    raise breached(decided, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))
+    raise breach_error(decided, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))
 
 
 async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
@@ -178,8 +178,8 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
     Set READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest.
     """
     if PAGING in request or request[CONNECTION].placement.body is not None:
-        raise unread_body("The gateway would send a different body")
-    await read_within(request, MOST_BYTES, _TOO_LARGE)
+        raise unread_body_error("The gateway would send a different body")
+    await read_within(request, MAX_BODY_BYTES, _TOO_LARGE)
     raw = await request.read()
     head = [(name, value) for name, value in upstream.headers.items()]
     arguments = head, upstream.target.partition("?")[2], raw
@@ -188,7 +188,7 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
     with_body = sent(upstream.method, upstream, request[CONNECTION])._replace(body=body)
     rule = _decided(caller, upstream, with_body)
     if rule is None:
-        raise unread_body()
+        raise unread_body_error()
     request[READ_BODY] = raw
     if not isinstance(body.mcp, str):
         if body.mcp.method == TOOLS_CALL:

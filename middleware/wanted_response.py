@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from gateway.catalog.pagination import InvalidPagination, PaginationOptions, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, paging_schemes
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import RANGES
@@ -88,7 +88,7 @@ def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool
     proxy = opened.provider.proxy
     try:
         options = PaginationOptions(path, names, wish.fields, posted)
-        return ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
+        return paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
     except InvalidPagination as wrong:
         raise wrong_header(PAGINATE, *wrong.faults) from wrong
 

@@ -4,7 +4,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.access.caller import Caller
-from gateway.access.refusals import no_connection, no_integration
+from gateway.access.refusals import no_connection_error, no_integration_error
 from gateway.connections.opened import Opened
 from gateway.errors import NotFound, ReconnectNeeded
 from gateway.http import proxy_options
@@ -46,9 +46,9 @@ def check_reach(caller: Caller, ref: ConnectionRef) -> None:
     if not policy.of_resources:
         return
     if not policy.reaches_integration(ref.integration_id):
-        raise no_integration(ref.environment, ref.integration_id)
+        raise no_integration_error(ref.environment, ref.integration_id)
     if not policy.reaches(ref.integration_id, ref.connection_id):
-        raise no_connection(ref.integration_id, ref.connection_id)
+        raise no_connection_error(ref.integration_id, ref.connection_id)
 
 
 async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> None:
@@ -61,7 +61,7 @@ async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> No
         return
     row = await runtime.store.connections.get(ref)
     if row is None or not caller.policy.fits(row.tags):
-        raise no_connection(ref.integration_id, ref.connection_id)
+        raise no_connection_error(ref.integration_id, ref.connection_id)
 
 
 async def _opened(runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool) -> Opened:
@@ -72,6 +72,6 @@ async def _opened(runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: 
         except (NotFound, ReconnectNeeded) as fault:
             if fault.code == "unknown_provider_config" and caller.policy.of_resources:
                 # without the suggestion of a similar existing name
-                raise no_integration(ref.environment, ref.integration_id) from fault
+                raise no_integration_error(ref.environment, ref.integration_id) from fault
             remedy = runtime.links.with_remedy
             raise await remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault

@@ -45,7 +45,7 @@ async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
     except Unauthorized as fault:
         client = client_network(request.remote)
         raise runtime.invalid_keys.response(fault, client, request[REQUEST_ID]) from fault
-    runtime.minted.first_used(caller, request.remote or "")
+    runtime.minted.record_first_use(caller, request.remote or "")
     return caller
 
 
@@ -114,7 +114,7 @@ async def capability(request: web.Request, handler: Handler) -> web.StreamRespon
 
 def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
     """Return the capability of a key. Raises Unauthorized for a key that is bound to no connection."""
-    ref = caller.access.bound_to if caller.access is not None else None
+    ref = caller.access.bound_connection if caller.access is not None else None
     if ref is None:
         raise invalid_key_error("capability")
     return Capability(Secret(mount), token, ref)

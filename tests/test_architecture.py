@@ -108,7 +108,7 @@ def test_the_page_names_every_file_that_names_an_auth_mode() -> None:
         ):
             found.add(name)
     examples = {"gateway/openapi/operations.py", "gateway/openapi/response_examples.py"}  # examples of bodies
-    assert "gateway/api/typed_in.py" in found
+    assert "gateway/api/credential_forms.py" in found
     assert [name for name in sorted(found - examples) if not name.startswith(tuple(mentioned))] == []
 
 

@@ -401,7 +401,7 @@ def test_every_function_and_class_on_the_map_is_used() -> None:
     )
     others -= modules().keys()
     assert {"decision", "hold"} <= methods
-    assert {"generation_of", "TargetPace", "take_over"} <= others
+    assert {"generation_of", "TargetPace", "apply_accepted"} <= others
     attributes, names = used()
     assert "breach" not in attributes
     assert (sorted(methods - attributes), sorted(others - names)) == ([], [])

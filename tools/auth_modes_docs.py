@@ -35,14 +35,14 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
         yield f"| the integration holds | {_names(mode.integration)}, of what is registered at the provider |"
     if mode.redirects:
         yield "| the end user | is sent to the provider to consent |"
-    elif mode.asks:
-        yield f"| the end user types in | {_names(mode.asks)}, and what else the entry's `credentials` declare |"
-    if mode.needs:
-        yield f"| an entry must have | {_names(mode.needs)} |"
-    if mode.reads:
-        yield f"| and may have | {_names(mode.reads)} |"
-    if mode.fills:
-        yield "| fills | " + " ".join(f"`${{{one}}}`" for one in mode.fills) + " |"
+    elif mode.typed_fields:
+        yield f"| the end user types in | {_names(mode.typed_fields)}, and what else the entry's `credentials` declare |"
+    if mode.required_fields:
+        yield f"| an entry must have | {_names(mode.required_fields)} |"
+    if mode.optional_fields:
+        yield f"| and may have | {_names(mode.optional_fields)} |"
+    if mode.placeholders:
+        yield "| fills | " + " ".join(f"`${{{one}}}`" for one in mode.placeholders) + " |"
     if mode.members:
         yield "| and | " + " ".join(f"`${{credentials.{one}}}`" for one in mode.members) + " |"
 

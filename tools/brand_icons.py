@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.catalog.brand_icons import FILE
-from gateway.catalog.yaml_file import read
+from gateway.catalog.brand_icons import ICONS_FILE
+from gateway.catalog.yaml_file import read_yaml
 
 ROOT: Final = Path(__file__).parents[1]
 CC0: Final = "CC0-1.0"
@@ -28,7 +28,7 @@ def main() -> None:
     package = arguments.parse_args().package
     version = json.loads((package / "package.json").read_text("utf-8"))["version"]
     icons = json.loads((package / "data" / "simple-icons.json").read_text("utf-8"))
-    entries = {path.stem: read(path).value for path in sorted((ROOT / "catalog").glob("*.yaml"))}
+    entries = {path.stem: read_yaml(path).value for path in sorted((ROOT / "catalog").glob("*.yaml"))}
     chosen = chosen_icons(entries, icons)
     lines = [
         f"# npm simple-icons {version}, CC0-1.0. Made by `python -m tools.brand_icons`. Brands belong to their owners."
@@ -37,7 +37,7 @@ def main() -> None:
         colour = next(one["hex"] for one in icons if one["slug"] == slug)
         names = " ".join(name for name, icon in chosen.items() if icon == slug)
         lines.append(f"{names}\t#{colour.lower()}\t{drawing(package, slug)}")
-    (ROOT / "catalog" / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (ROOT / "catalog" / ICONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{len(lines) - 1} icons for {len(chosen)} of {len(entries)} entries")
 
 

@@ -107,7 +107,8 @@ def _anchor(shape: type[BaseModel]) -> str:
 
 
 def blocks() -> dict[str, Callable[[], str]]:
-    """Return the function that generates each block of docs/catalog.md and docs/architecture.md, by the block's name."""
+    """Return the function that generates each block of docs/catalog.md and docs/architecture.md, by the block's
+    name."""
     made: dict[str, Callable[[], str]] = {}
     for section, names in SECTIONS.items():
         made[f"fields: {section}"] = partial(fields_table, shapes.Provider, names)
@@ -135,7 +136,7 @@ def _shapes() -> Iterator[type[BaseModel]]:
 def _placeholders() -> str:
     lines = ["| `auth_mode` | placeholders it fills | of the credential besides |", "|---|---|---|"]
     for name, mode in sorted(AUTH_MODES.items()):
-        fills = " ".join(f"`${{{one}}}`" for one in sorted(mode.fills))
+        fills = " ".join(f"`${{{one}}}`" for one in sorted(mode.placeholders))
         members = " ".join(f"`${{credentials.{one}}}`" for one in sorted(mode.members))
         lines.append(f"| `{name}` | {fills} | {members} |")
     return "\n".join(lines)

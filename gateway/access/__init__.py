@@ -13,7 +13,7 @@ Modules:
     caller         the caller of a request: its environment, its access, its rate and budget
     known_keys     from a key's text to its caller: minted keys cached by digest, dropped when any process changes them
     issue_keys     creates and revokes keys, for the API and the command line
-    client_window  counts requests without a valid key, per minute: throttles invalid keys, limits log lines
+    window_counter, client_window    counts events by key within a window; throttles invalid keys, limits log lines
 
 Always true: only digests of keys are stored; a key that mints a key can give it no rights beyond its own; a refusal
 names the rule and the next step.

@@ -27,11 +27,11 @@ from gateway.http.strict_json import parse
 WITH: Final = " with "
 Kind = Literal["tools", "query", "mutation"]
 KINDS: Final[dict[str, Kind]] = {"tools": "tools", "query": "query", "mutation": "mutation"}
-MOST_STARS: Final = 2
-MOST_COMPARED: Final = 250_000_000
-"""Maximum of `cost_of` for the rules of one key, about 0.1 s: beyond it, the request is refused. One rule is always below
-it; many rules reach it only with thousands of fields, or with names of thousands of characters."""
-OF_EACH: Final = 16  # what a comparison costs apart from its length, in characters
+MAX_STARS: Final = 2
+MAX_COMPARISON_COST: Final = 250_000_000
+"""Maximum of `comparison_cost` for the rules of one key, about 0.1 s. A request above it is refused. One rule is always
+below it; many rules exceed it only with thousands of fields, or with names of thousands of characters."""
+COST_PER_COMPARISON: Final = 16  # fixed cost of a comparison, in characters
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 TOOLS_CALL: Final = "tools/call"
 TOOLS_LIST: Final = "tools/list"
@@ -64,7 +64,8 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """The body as an MCP message and as a GraphQL request. A text instead says why it is not unambiguously one."""
+    """The body, read as an MCP message and as a GraphQL request. A text in place of either says why the body is not
+    such a message, or is ambiguous."""
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str
@@ -73,7 +74,7 @@ class SentBody:
 @dataclass(frozen=True, slots=True)
 class BodyRule:
     """The part of a rule after ``with``; `text` is that part. `exact`: its names without ``*``; `patterns` matches the
-    others. `cost`: for a comparison of each name of a body, in characters."""
+    others. `cost`: what it costs to compare one name of a body with the rule, in characters."""
 
     text: str
     kind: Kind
@@ -88,10 +89,10 @@ class BodyRule:
     def refusal(self, body: SentBody) -> str | None:
         """Return why the rule does not allow this body, as words that follow "it"; None if it allows the body."""
         if self.kind == "tools":
-            return self._of_tools(body.mcp)
-        return self._of_fields(body.graphql)
+            return self._tool_refusal(body.mcp)
+        return self._field_refusal(body.graphql)
 
-    def _of_tools(self, message: McpMessage | str) -> str | None:
+    def _tool_refusal(self, message: McpMessage | str) -> str | None:
         if isinstance(message, str):
             return message
         if message.method is None:  # a response calls no tool
@@ -100,7 +101,7 @@ class BodyRule:
             return None if message.method in HANDSHAKE else f"sends the MCP method '{message.method[:64]}'"
         return None if self.names(message.tool) else f"calls the tool '{message.tool}'"
 
-    def _of_fields(self, operation: GraphqlOperation | str) -> str | None:
+    def _field_refusal(self, operation: GraphqlOperation | str) -> str | None:
         if isinstance(operation, str):
             return operation
         if operation.kind != self.kind:
@@ -124,27 +125,30 @@ def parse_body_rule(text: str) -> BodyRule:
     for one in patterns:
         if not form.fullmatch(one):
             raise ValueError(f"must have names joined by commas after 'with {kind}'; * stands for any characters")
-        if one.count("*") > MOST_STARS or "**" in one:
-            raise ValueError(f"may have '*' at most {MOST_STARS} times in a name, and no '**'")
+        if one.count("*") > MAX_STARS or "**" in one:
+            raise ValueError(f"may have '*' at most {MAX_STARS} times in a name, and no '**'")
     exact = frozenset(one for one in patterns if "*" not in one)
     others = [one for one in patterns if "*" in one]
     compiled = re.compile("|".join(map(_name_regex, others)), re.ASCII) if others else None
-    return BodyRule(text, kind, exact, compiled, OF_EACH + sum(map(len, others)))
+    return BodyRule(text, kind, exact, compiled, COST_PER_COMPARISON + sum(map(len, others)))
 
 
 def _name_regex(pattern: str) -> str:
-    """Return the pattern as a regular expression that matches in linear time. Each ``*`` but the last ends at the first
-    occurrence of the text after it: if a name matches at a later occurrence, it also matches here. The last ``*`` takes
-    the rest, which must end with the last text. Neither gives anything back."""
+    """Return the pattern as a regular expression that matches in linear time.
+
+    Each ``*`` but the last matches up to the first occurrence of the text after it: a name that matches with a later
+    occurrence also matches with the first. The last ``*`` matches the rest of the name, which must end with the last
+    text. The expression does not backtrack.
+    """
     first, *middle, last = pattern.split("*")
     found = "".join(f"(?>.*?{re.escape(text)})" for text in middle)
     return f"{re.escape(first)}{found}" + (f".{{{len(last)},}}+(?<={re.escape(last)})" if last else ".*+")
 
 
-def cost_of(rules: Iterable[BodyRule], body: SentBody) -> int:
-    """Return how many pairs of characters a comparison of `rules` with the names in `body` takes at most."""
+def comparison_cost(rules: Iterable[BodyRule], body: SentBody) -> int:
+    """Return the maximum number of pairs of characters that are compared to match the names in `body` with `rules`."""
     fields = body.graphql.fields if isinstance(body.graphql, GraphqlOperation) else ()
-    return sum(rule.cost for rule in rules) * sum(len(name) + OF_EACH for name in fields)
+    return sum(rule.cost for rule in rules) * sum(len(name) + COST_PER_COMPARISON for name in fields)
 
 
 # ── Parses the request's body from the bytes that are sent: an MCP message or a GraphQL operation. No I/O.
@@ -153,19 +157,19 @@ def cost_of(rules: Iterable[BodyRule], body: SentBody) -> int:
 # with a duplicate member, members that differ only in case, several messages or operations in one body, and names that
 # headers or the URL contradict. A refusal is a text that continues a sentence that begins with "it".
 
-MOST_BYTES: Final = 1 << 20
-DEEPEST: Final = 128
+MAX_BODY_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 128
 _JSON: Final = re.compile(r'application/json(?:[ \t]*;[ \t]*charset="?utf-8"?)?', re.IGNORECASE)
-_STALE: Final = ("content-encoding", "content-range", "content-transfer-encoding")
-_MESSAGE: Final = frozenset({"jsonrpc", "id", "method", "params"})
-_RESULT: Final = frozenset({"jsonrpc", "id", "result"})
-_ERROR: Final = frozenset({"jsonrpc", "id", "error"})
-_PARAMS: Final = frozenset({"name", "arguments"})
-_IN_QUERY: Final = _MESSAGE - {"id"} | _PARAMS
-_MEMBER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_POLLUTES: Final = frozenset({"__proto__", "constructor", "prototype"})
-_GRAPHQL: Final = frozenset({"query", "variables", "operationName", "extensions"})
-_ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
+_FORBIDDEN_HEADERS: Final = ("content-encoding", "content-range", "content-transfer-encoding")
+_REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_RESULT_MEMBERS: Final = frozenset({"jsonrpc", "id", "result"})
+_ERROR_MEMBERS: Final = frozenset({"jsonrpc", "id", "error"})
+_PARAMS_MEMBERS: Final = frozenset({"name", "arguments"})
+_MCP_URL_PARAMETERS: Final = _REQUEST_MEMBERS - {"id"} | _PARAMS_MEMBERS
+_MEMBER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_PROTOTYPE_MEMBERS: Final = frozenset({"__proto__", "constructor", "prototype"})
+_GRAPHQL_MEMBERS: Final = frozenset({"query", "variables", "operationName", "extensions"})
+_BASE64_HEADER: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 
 def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> SentBody:
@@ -178,14 +182,14 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
             value = parse(raw)
         except InvalidRequest as wrong:
             fault = f"has an invalid or ambiguous body: {wrong.message.rstrip('.')}"
-    if fault is None and nested_deeper(value, DEEPEST):
-        fault = f"has a body that nests deeper than {DEEPEST} levels"
+    if fault is None and nested_deeper(value, MAX_DEPTH):
+        fault = f"has a body that nests deeper than {MAX_DEPTH} levels"
     if fault is None and not isinstance(value, dict):
         what = "a batch" if isinstance(value, list) else "no object"
         fault = f"has a body that is {what}; send one message in each request"
     if fault is not None:
         return SentBody(fault, fault)
-    return SentBody(_mcp_message(value, head, query), _graphql(value, query))
+    return SentBody(_mcp_message(value, head, query), _graphql_operation(value, query))
 
 
 def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -197,20 +201,20 @@ def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _message_fault(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
-    for name in _STALE:
+    for name in _FORBIDDEN_HEADERS:
         if name in head:
             return f"has the header {name}, so its body may mean something else than its bytes show"
     kinds = head.get("content-type", ())
     if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip()):
         return "does not have exactly one header Content-Type: application/json (with charset utf-8 or without charset)"
-    if len(raw) > MOST_BYTES:
-        return f"has a body of more than {MOST_BYTES >> 20} MiB"
+    if len(raw) > MAX_BODY_BYTES:
+        return f"has a body of more than {MAX_BODY_BYTES >> 20} MiB"
     if raw.startswith(b"\xef\xbb\xbf"):
         return "has a body that begins with a byte order mark"
     return None
 
 
-def _folded(name: str) -> str:
+def _fold_case(name: str) -> str:
     """Return `name` as a JSON parser that ignores case, such as Go's, compares it."""
     return unicodedata.normalize("NFKC", name).casefold().partition("\0")[0].strip().replace("-", "_")
 
@@ -219,9 +223,9 @@ def _folded(name: str) -> str:
 
 
 def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], query: str) -> McpMessage | str:
-    if message.keys() in (_RESULT, _ERROR):
+    if message.keys() in (_RESULT_MEMBERS, _ERROR_MEMBERS):
         return _mcp_response(message, head, query)
-    other = next((name for name in message if name not in _MESSAGE), None)
+    other = next((name for name in message if name not in _REQUEST_MEMBERS), None)
     if other is not None:
         return f"has a body with the member '{other[:64]}', which no MCP request has"
     method, params = message.get("method"), message.get("params", {})
@@ -234,7 +238,7 @@ def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], 
         return "calls a tool whose name is not a text of letters, digits and . _ / -"
     if not isinstance(params.get("arguments", {}), dict) and method == TOOLS_CALL:
         return "calls a tool with arguments that are not an object"
-    fault = _contradicted(method, tool or None, head, query)
+    fault = _contradiction_outside_body(method, tool or None, head, query)
     return McpMessage(method, tool) if fault is None else fault
 
 
@@ -245,42 +249,44 @@ def _mcp_response(message: Mapping[str, Any], head: Mapping[str, Sequence[str]],
     of_request = isinstance(message["id"], str) or type(message["id"]) is int  # not a bool
     if message["jsonrpc"] != "2.0" or not of_request or not isinstance(content, dict):
         return "has a body that is not an MCP response: jsonrpc, the id of a request, and result or error as an object"
-    fault = _members_fault(content, "its result or error") or _contradicted(None, None, head, query)
+    fault = _members_fault(content, "its result or error") or _contradiction_outside_body(None, None, head, query)
     return McpMessage(None) if fault is None else fault
 
 
 def _members_fault(members: Mapping[str, Any], place: str) -> str | None:
     for name in members:
-        if name in _PARAMS:
+        if name in _PARAMS_MEMBERS:
             continue
-        if not _MEMBER.fullmatch(name) or name in _POLLUTES or _folded(name) in _PARAMS:
+        if not _MEMBER_NAME.fullmatch(name) or name in _PROTOTYPE_MEMBERS or _fold_case(name) in _PARAMS_MEMBERS:
             return f"has the member '{name[:64]}' in {place}, which some parsers read as another member"
     return None
 
 
-def _contradicted(method: str | None, tool: str | None, head: Mapping[str, Sequence[str]], query: str) -> str | None:
+def _contradiction_outside_body(
+    method: str | None, tool: str | None, head: Mapping[str, Sequence[str]], query: str
+) -> str | None:
     """Return how a header or the URL contradicts the body; None if neither does."""
-    fault = _contradiction("mcp-method", method, head) or _contradiction("mcp-name", tool, head)
-    if fault is None and (named := _parameter_in(query, _IN_QUERY)):
+    fault = _header_contradiction("mcp-method", method, head) or _header_contradiction("mcp-name", tool, head)
+    if fault is None and (named := _url_parameter_among(query, _MCP_URL_PARAMETERS)):
         fault = f"has the URL parameter '{named}', which some servers read in place of the body"
     return fault
 
 
-def _contradiction(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
-    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `said`: the body's
-    value."""
+def _header_contradiction(header: str, value_in_body: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
+    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `value_in_body`: the
+    value in the body."""
     values = head.get(header, ())
     if not values:
         return None
     if len(values) > 1:
         return f"has the header {header} {len(values)} times"
-    if said is None or _decoded(values[0].strip()) != said:
+    if value_in_body is None or _decode_header(values[0].strip()) != value_in_body:
         return f"has a header {header} that contradicts its body"
     return None
 
 
-def _decoded(value: str) -> str | None:
-    encoded = _ENCODED.fullmatch(value)
+def _decode_header(value: str) -> str | None:
+    encoded = _BASE64_HEADER.fullmatch(value)
     if encoded is None:
         return value
     try:
@@ -290,9 +296,9 @@ def _decoded(value: str) -> str | None:
         return None
 
 
-def _parameter_in(query: str, names: frozenset[str]) -> str | None:
+def _url_parameter_among(query: str, names: frozenset[str]) -> str | None:
     for pair in re.split("[&;?]", query):
-        name = _folded(unquote_plus(pair.partition("=")[0])).partition("[")[0].lstrip(". _$")
+        name = _fold_case(unquote_plus(pair.partition("=")[0])).partition("[")[0].lstrip(". _$")
         if name in names:
             return name
     return None
@@ -301,10 +307,10 @@ def _parameter_in(query: str, names: frozenset[str]) -> str | None:
 # ── GraphQL over HTTP (https://graphql.github.io/graphql-over-http/draft/): one operation in a POST.
 
 
-def _graphql(request: Mapping[str, Any], query: str) -> GraphqlOperation | str:
+def _graphql_operation(request: Mapping[str, Any], query: str) -> GraphqlOperation | str:
     if query:
         return "has URL parameters, which some GraphQL servers read in place of the body"
-    other = next((name for name in request if name not in _GRAPHQL), None)
+    other = next((name for name in request if name not in _GRAPHQL_MEMBERS), None)
     if other is not None:
         return f"has a body with the member '{other[:64]}'; a GraphQL request has query, variables and operationName"
     document, variables = request.get("query"), request.get("variables")

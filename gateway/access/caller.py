@@ -1,8 +1,9 @@
 """The caller of a request, its rights, and the use of its key: calls per minute (rate) and calls in total (budget).
 
 Each worker counts the rate for itself. It reserves calls of a budget in the store before it makes them: at most a
-twentieth of the rest and at most 1,000 at a time, so all workers and nodes together never exceed the budget. If a part
-has at least 100 calls, the next part is reserved when half of it is used, so that no call waits for the store.
+twentieth of the remaining calls and at most 1,000 at a time, so all workers and nodes together never exceed the budget.
+If a part has at least 100 calls, the next part is reserved when half of it is used, so that no call waits for the
+store.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from typing import Final
 
 from gateway import clock
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import CREATE, rule_and_fix
+from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.access.scopes import EVERYTHING
 from gateway.background import start_background
 from gateway.errors import Forbidden, GatewayError, TooManyRequests
@@ -25,16 +26,16 @@ from gateway.text import counted
 from gateway.timestamps import iso
 
 WINDOW_S: Final = 60.0
-MOST_AT_ONCE: Final = 1000
-AHEAD_FROM: Final = 100
-"""After a part of at least this many calls, the next part is reserved ahead. Smaller parts, near the end of a budget,
+MAX_RESERVED: Final = 1000
+MIN_CALLS_FOR_AHEAD: Final = 100
+"""If a part has at least this many calls, the next part is reserved ahead. Smaller parts, near the end of a budget,
 are reserved only when a call needs one."""
 
 ReserveCalls = Callable[[int], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPace:
+class RateState:
     """The rate limit as a caller sees it (docs/compatibility.md#rate-limits). `reset_at`: seconds since 1970."""
 
     limit: int
@@ -68,7 +69,7 @@ class Meter:
         self._refill_lock = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
 
-    def pace(self) -> KeyPace | None:
+    def pace(self) -> RateState | None:
         """Count one call and return the state of the rate limit; None without a rate. Raises TooManyRequests."""
         if self.rate is None:
             return None
@@ -88,10 +89,10 @@ class Meter:
                     **rule_and_fix("rate", f"Wait {left_s} s, then send the request again."),
                 },
                 retry_after_s=left_s,
-                headers=KeyPace(self.rate, 0, reset_at).headers(),
+                headers=RateState(self.rate, 0, reset_at).headers(),
             )
         self._calls_in_minute += 1
-        return KeyPace(self.rate, self.rate - self._calls_in_minute, reset_at)
+        return RateState(self.rate, self.rate - self._calls_in_minute, reset_at)
 
     async def spend(self) -> None:
         """Spend one call of the budget. Raises Forbidden if none is left, and Unavailable if the store cannot be
@@ -106,22 +107,22 @@ class Meter:
             raise Forbidden(
                 "forbidden",
                 f"The budget of this key, {counted(self.budget, 'call')} in total, is used up.",
-                payload={"limit": self.budget, **rule_and_fix("budget", f"Use a new key: {CREATE}.")},
+                payload={"limit": self.budget, **rule_and_fix("budget", f"Use a new key: {CREATE_KEY}.")},
             )
         self._spend_reserved()
 
-    def count(self) -> tuple[bool, KeyPace | None]:
+    def count(self) -> tuple[bool, RateState | None]:
         """Count one call of the rate and the budget without I/O, if both allow it. Return whether they do, and the
         state of the rate limit. False: `pace` and `spend` decide."""
         if self.budget is not None and not self._reserved:
             return False, None
         try:
-            counted = self.pace()
+            rate_state = self.pace()
         except TooManyRequests:
             return False, None
         if self.budget is not None:
             self._spend_reserved()
-        return True, counted
+        return True, rate_state
 
     def _spend_reserved(self) -> None:
         self._reserved -= 1
@@ -139,9 +140,9 @@ class Meter:
             self._refilling = None
 
     async def _reserve_part(self) -> None:
-        part = await self._reserve_calls(MOST_AT_ONCE)
+        part = await self._reserve_calls(MAX_RESERVED)
         self._reserved += part
-        self._refill_at = part // 2 if part >= AHEAD_FROM else -1
+        self._refill_at = part // 2 if part >= MIN_CALLS_FOR_AHEAD else -1
 
     async def return_unspent(self, idle_s: float = 0.0) -> None:
         """Return unspent calls to the store, unless a call was spent within the last `idle_s` seconds.
@@ -156,19 +157,20 @@ class Meter:
 
 # ── The caller: an environment and, for a minted key, its rights there.
 
-UNBOUNDED: Final = Policy((EVERYTHING,), ())
+UNLIMITED: Final = Policy((EVERYTHING,), ())
 
 
 @dataclass(slots=True)
 class Access:
-    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity. `used`: the
-    key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest first."""
+    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity.
+    `has_unsaved_use`: the key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest
+    first."""
 
     key: MintedKey
     policy: Policy
     meter: Meter | None
     ends_at: float
-    used: bool = False
+    has_unsaved_use: bool = False
     parents: tuple[int, ...] = ()
 
     @property
@@ -176,7 +178,7 @@ class Access:
         return self.ends_at == math.inf or clock.now().timestamp() < self.ends_at
 
     @property
-    def bound_to(self) -> ConnectionRef | None:
+    def bound_connection(self) -> ConnectionRef | None:
         """The connection that a capability stands for; None for a key."""
         if self.key.kind != "capability":
             return None
@@ -194,7 +196,7 @@ class Caller:
 
     @property
     def policy(self) -> Policy:
-        return UNBOUNDED if self.access is None else self.access.policy
+        return UNLIMITED if self.access is None else self.access.policy
 
     @property
     def key(self) -> MintedKey | None:
@@ -219,6 +221,6 @@ class Caller:
         return AuditActor("key", key_id=key.id, name=key.name, parents=self.access.parents, address=address)
 
 
-def access_of(key: MintedKey, meter: Meter | None, parents: tuple[int, ...] = ()) -> Access:
+def build_access(key: MintedKey, meter: Meter | None, parents: tuple[int, ...] = ()) -> Access:
     ends_at = math.inf if key.expires_at is None else key.expires_at.timestamp()
     return Access(key, Policy(key.scopes, key.limits), meter, ends_at, parents=parents)

@@ -10,24 +10,28 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gateway.access.key_policy import MOST_CHARS, PLACES_TAKEN, parse
-from gateway.access.operation_rules import PREFIX, RISK_LETTERS, OperationRule, fits_shape, is_reference, packed
-from gateway.catalog.address import parse_address
+from gateway.access.key_policy import MAX_RULE_LENGTH, RESERVED_PLACEHOLDERS, parse_rule
+from gateway.access.operation_rules import PREFIX, RISK_LETTERS, OperationRule, fits_shape, is_reference, pack_snapshot
 from gateway.catalog.api_operations import RISKS, ApiOperation, ProviderOperations
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
+from gateway.catalog.url_template import parse_url_template
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import KeyLimits
 from gateway.text import did_you_mean
 
 STARTER: Final = "starter"
-MOST_REPEATED: Final = 5000  # maximum number of operations that rules of one key name after another rule named them
-_PLACE: Final = re.compile(r"\{([^{}]*)\}")
+MAX_REPEATED: Final = (
+    5000  # maximum number of operations that a rule of the key names although an earlier rule names them
+)
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _SETTING: Final = re.compile(r"\$\{[^{}]*\}")
-_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
-_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_FORM: Final = f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {STARTER}, or ids, with commas between"
+_NON_NAME_CHARS: Final = re.compile(r"[^a-z0-9]+")
+_WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FORM_HINT: Final = (
+    f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {STARTER}, or ids, with commas between"
+)
 
 
 def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
@@ -65,32 +69,32 @@ class _Freezer:
         self._made: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def snapshot(self, text: str) -> str:
-        """Return what the function `snapshot` returns. Raises ValueError also if too many operations of other rules are
-        named again: each rule is frozen, stored and read for itself."""
+        """Return what the function `snapshot` returns. Raises ValueError also if the rule repeats too many operations
+        of other rules, since each rule is frozen, stored and read separately."""
         words = text.removeprefix(PREFIX).split(" ")
-        if len(text) > MOST_CHARS:
-            raise ValueError(f"is longer than {MOST_CHARS} characters")
+        if len(text) > MAX_RULE_LENGTH:
+            raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
         if len(words) != 2 or not all(words):
-            raise ValueError(f"is not a valid rule for operations: {_FORM}")
+            raise ValueError(f"is not a valid rule for operations: {_FORM_HINT}")
         if words[0] not in self._known:
-            self._known[words[0]] = self._read(words[0])
+            self._known[words[0]] = self._read_operations(words[0])
         provider, known = self._known[words[0]]
         chosen = _select(words[1], known)
         named = self._named.setdefault(provider.name, set())
         again = sum(one.id in named for one in chosen)
         self._repeated += again
-        if self._repeated > MOST_REPEATED and again:
+        if self._repeated > MAX_REPEATED and again:
             raise ValueError(
-                f"names operations that other rules of the key name too, more than {MOST_REPEATED:,} in all; leave it out"
+                f"names operations that other rules of the key name too, more than {MAX_REPEATED:,} in all; leave it out"
             )
         ids = tuple(one.id for one in chosen)
         made = self._made.get((provider.name, ids))
         if made is None:
-            made = self._made[provider.name, ids] = _pack(provider, known, chosen, named)
+            made = self._made[provider.name, ids] = _pack_operations(provider, known, chosen, named)
         named.update(ids)
         return made
 
-    def _read(self, name: str) -> tuple[Provider, ProviderOperations]:
+    def _read_operations(self, name: str) -> tuple[Provider, ProviderOperations]:
         provider = self._catalog.get(name)
         if provider is None:
             hint = (
@@ -115,52 +119,54 @@ class _Freezer:
         return provider, known
 
 
-def _select(what: str, known: ProviderOperations) -> list[ApiOperation]:
-    """Return the operations at the base URL that `what` selects; starters first. Raises ValueError."""
-    by_id = {one.id: one for one in known.operations}
-    terms = [term.split("+") for term in what.split(",")]
+def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation]:
+    """Return the operations at the base URL that `selection` selects; starters first. Raises ValueError."""
+    by_id = {one.id: one for one in operations.operations}
+    terms = [term.split("+") for term in selection.split(",")]
     for word in (word for term in terms for word in term):
         if word not in (*RISKS, STARTER) and word not in by_id:
-            hint = did_you_mean(word, [*RISKS, STARTER, *by_id]) or f": {_FORM}"
+            hint = did_you_mean(word, [*RISKS, STARTER, *by_id]) or f": {_FORM_HINT}"
             raise ValueError(
-                f"names '{word[:64]}', which is not an operation of {known.provider}{hint}".removesuffix("?")
+                f"names '{word[:64]}', which is not an operation of {operations.provider}{hint}".removesuffix("?")
             )
         if word in by_id and by_id[word].origin:
             raise ValueError(
                 f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"
             )
-    found = [one for one in known.operations if not one.origin and any(_matches(one, term) for term in terms)]
+    found = [one for one in operations.operations if not one.origin and any(_matches(one, term) for term in terms)]
     if not found:
         raise ValueError(
-            f"matches no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
+            f"matches no operation of {operations.provider}; `gateway catalog operations {operations.provider}` lists them"
         )
     return sorted(found, key=lambda one: not one.starter)
 
 
-def _matches(one: ApiOperation, term: Sequence[str]) -> bool:
-    return all(word in (one.id, one.risk) or (word == STARTER and one.starter) for word in term)
+def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
+    return all(word in (operation.id, operation.risk) or (word == STARTER and operation.starter) for word in term)
 
 
-def _pack(
-    provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
+def _pack_operations(
+    provider: Provider, operations: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
 ) -> str:
     """Return the snapshot. `checked`: ids of operations whose paths need no check."""
     host, base = host_and_path(provider)
-    before = base + known.prefix
-    whole = _SETTING.sub("*", before)
-    lines = [f"{_letter(one)} {one.method} {rule_path(one.path)} {one.id}" for one in chosen]
+    before = base + operations.prefix
+    base_path = _SETTING.sub("*", before)
+    lines = [f"{_risk_letter(one)} {one.method} {rule_path(one.path)} {one.id}" for one in chosen]
     for line in lines:
         _, method, path, name = line.split(" ")
         if name not in checked:
-            parse(f"{method} {whole}{path} as x")  # each line must be a valid rule of its own; raises ValueError
-    others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _unselected(known, chosen)]
-    return packed(provider.name, host, base, before, lines, list(dict.fromkeys(others)))
+            parse_rule(
+                f"{method} {base_path}{path} as x"
+            )  # each line must be a valid rule of its own; raises ValueError
+    left_out = [f"{one.method} {base_path}{_PLACEHOLDER.sub('*', one.path)}" for one in _unselected(operations, chosen)]
+    return pack_snapshot(provider.name, host, base, before, lines, list(dict.fromkeys(left_out)))
 
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
     """Return host and path of an entry's base URL: ``*`` for settings in the host, settings as written in the path."""
-    base_url = parse_address(provider.proxy.base_url)
-    if base_url.whole is not None:
+    base_url = parse_url_template(provider.proxy.base_url)
+    if base_url.whole_base_url is not None:
         host = "*"
     else:
         host = "".join(piece if isinstance(piece, str) else "*" for piece in base_url.host).lower()
@@ -168,28 +174,28 @@ def host_and_path(provider: Provider) -> tuple[str, str]:
     return host.replace("**", "*"), path.rstrip("/")
 
 
-def _letter(one: ApiOperation) -> str:
-    letter = RISK_LETTERS[one.risk]
-    return letter.upper() if one.starter else letter
+def _risk_letter(operation: ApiOperation) -> str:
+    letter = RISK_LETTERS[operation.risk]
+    return letter.upper() if operation.starter else letter
 
 
-def known_details(rules: Sequence[OperationRule], known: ProviderOperations) -> dict[str, ApiOperation]:
+def operation_details(rules: Sequence[OperationRule], operations: ProviderOperations) -> dict[str, ApiOperation]:
     """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id. An operation
     is left out unless the current catalog has the same method and path under its id."""
-    now = {one.id: one for one in known.operations}
+    now = {one.id: one for one in operations.operations}
     return {
         rule.name: one
         for rule in rules
-        if (one := now.get(rule.name)) and one.method == rule.method and rule_path(one.path) == rule.below
+        if (one := now.get(rule.name)) and one.method == rule.method and rule_path(one.path) == rule.operation_path
     }
 
 
 def rule_path(path: str) -> str:
     """Return `path` with placeholders named as in rules: ``{issueIdOrKey}`` becomes ``{issue_id_or_key}``."""
-    taken: set[str] = set(PLACES_TAKEN)
+    taken: set[str] = set(RESERVED_PLACEHOLDERS)
 
     def name(found: re.Match[str]) -> str:
-        words = _NOT_IN_NAMES.sub("_", _CAPITAL.sub("_", found[1]).lower()).strip("_")
+        words = _NON_NAME_CHARS.sub("_", _WORD_BOUNDARY.sub("_", found[1]).lower()).strip("_")
         base = words if words[:1].isalpha() else f"part_{words}".rstrip("_")
         free, number = base[:50], 2
         while free in taken:
@@ -197,33 +203,33 @@ def rule_path(path: str) -> str:
         taken.add(free)
         return f"{{{free}}}"
 
-    return _PLACE.sub(name, path)
+    return _PLACEHOLDER.sub(name, path)
 
 
-def _unselected(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
+def _unselected(operations: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
     """Yield operations that were not chosen but whose requests may match the path of a chosen one."""
     ids = {one.id for one in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}
     for one in chosen:
-        segments = _PLACE.sub("*", one.path).split("/")
+        segments = _PLACEHOLDER.sub("*", one.path).split("/")
         if "*" in one.path or "{" in one.path:
             shapes.setdefault((one.method, len(segments)), []).append(segments)
-    for one in known.operations:
+    for one in operations.operations:
         if one.id in ids or one.origin:
             continue
-        segments = _PLACE.sub("*", one.path).split("/")
+        segments = _PLACEHOLDER.sub("*", one.path).split("/")
         if any(
             all(map(patterns_may_overlap, segments, other)) for other in shapes.get((one.method, len(segments)), ())
         ):
             yield one
 
 
-def patterns_may_overlap(one: str, other: str) -> bool:
+def patterns_may_overlap(first: str, second: str) -> bool:
     """Return whether some text may match both segments or hosts; True also if that is not certain."""
-    if "*" not in one:
-        return one == other or ("*" in other and fits_shape(other.split("*"), one))
-    if "*" not in other:
-        return fits_shape(one.split("*"), other)
-    mine, theirs = one.split("*"), other.split("*")
+    if "*" not in first:
+        return first == second or ("*" in second and fits_shape(second.split("*"), first))
+    if "*" not in second:
+        return fits_shape(first.split("*"), second)
+    mine, theirs = first.split("*"), second.split("*")
     begins = mine[0].startswith(theirs[0]) or theirs[0].startswith(mine[0])
     return begins and (mine[-1].endswith(theirs[-1]) or theirs[-1].endswith(mine[-1]))

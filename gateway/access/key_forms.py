@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from gateway.access.key_policy import MOST_WILDCARDS, parse, wildcards
+from gateway.access.key_policy import MAX_WILDCARDS, count_wildcards, parse_rule
 from gateway.access.operation_rules import is_reference
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
@@ -20,7 +20,7 @@ from gateway.secret import Secret
 PREFIX: Final = "gw_sk_"
 CAPABILITY_PREFIX: Final = "gw_cap_"
 PREFIXES: Final[dict[Kind, str]] = {"key": PREFIX, "capability": CAPABILITY_PREFIX}
-DIGITS: Final = string.digits + string.ascii_letters
+BASE62_DIGITS: Final = string.digits + string.ascii_letters
 BODY_CHARS: Final = 43
 CHECKSUM_CHARS: Final = 6
 _URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
@@ -34,7 +34,7 @@ def mint(kind: Kind = "key") -> Secret:
     return Secret(f"{PREFIXES[kind]}{body}{checksum(body)}")
 
 
-def kind_of(text: str) -> Kind | None:
+def key_kind(text: str) -> Kind | None:
     """Return the kind of key whose form, checksum included, `text` has; None if it is no key of a gateway."""
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
@@ -48,16 +48,16 @@ def checksum(body: str) -> str:
     """Return the CRC-32 of `body`, as six digits of base 62."""
     number, digits = zlib.crc32(body.encode("ascii")), ""
     for _ in range(CHECKSUM_CHARS):
-        number, digit = divmod(number, len(DIGITS))
-        digits = DIGITS[digit] + digits
+        number, digit = divmod(number, len(BASE62_DIGITS))
+        digits = BASE62_DIGITS[digit] + digits
     return digits
 
 
 OVERLAP: Final = timedelta(days=1)
-MOST: Final = 50  # maximum number of scopes, and of each kind of limit except rules, in one key
-MOST_RULES: Final = 200
-LONGEST: Final = 511  # ``INTEGRATION/CONNECTION``
-OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write")
+MAX_ITEMS: Final = 50  # maximum number of scopes, and of each kind of limit except rules, in one key
+MAX_RULES: Final = 200
+MAX_NAME_LENGTH: Final = 511  # ``INTEGRATION/CONNECTION``
+CAPABILITY_SCOPES: Final = ("environment:proxy", "environment:connect_sessions:write")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +108,16 @@ def default_scopes(requested: RequestedKey) -> tuple[str, ...]:
 
 
 def _scope_issues(requested: RequestedKey) -> list[Issue]:
-    if len(requested.scopes or ()) > MOST:
-        return [Issue("custom", f"At most {MOST} scopes in a key.", ("scopes",))]
+    if len(requested.scopes or ()) > MAX_ITEMS:
+        return [Issue("custom", f"At most {MAX_ITEMS} scopes in a key.", ("scopes",))]
     issues: list[Issue] = []
     for n, scope in enumerate(requested.scopes or ()):
         if not is_scope(scope):
             near = None if issues else nearest_scope(scope)
             hint = f"did you mean '{near}'?" if near else "docs/keys.md lists them."
             issues.append(Issue("custom", f"'{scope[:64]}' is not a scope; {hint}", ("scopes", str(n))))
-        elif requested.kind == "capability" and scope not in OF_CAPABILITY:
-            message = f"A capability can have only the scopes {' and '.join(OF_CAPABILITY)}."
+        elif requested.kind == "capability" and scope not in CAPABILITY_SCOPES:
+            message = f"A capability can have only the scopes {' and '.join(CAPABILITY_SCOPES)}."
             issues.append(Issue("custom", message, ("scopes", str(n))))
     if requested.scopes is not None and not requested.scopes:
         issues.append(Issue("custom", "scopes is empty; leave it out, or name at least one.", ("scopes",)))
@@ -129,7 +129,7 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
     faults: list[tuple[str, tuple[str, ...]]] = [
         (f"At most {most} {name} in a key.", (name,))
         for name, values in limits.as_json().items()
-        if len(values) > (most := MOST_RULES if name in ("rules", "operations") else MOST)
+        if len(values) > (most := MAX_RULES if name in ("rules", "operations") else MAX_ITEMS)
     ]
     of_tags = *limits.tags, *limits.tags.values()
     named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
@@ -137,14 +137,16 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
         (f"{text[:64]!r} is empty, too long or not printable, so nothing can have that name.", (name,))
         for name, texts in named.items()
         for text in texts
-        if not text or len(text) > LONGEST or not text.isprintable()
+        if not text or len(text) > MAX_NAME_LENGTH or not text.isprintable()
     ]
     faults += [
-        (fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)
+        (fault, ("connections", str(n)))
+        for n, one in enumerate(limits.connections)
+        for fault in _connection_faults(one)
     ]
-    faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one, limits)]
-    faults += [(fault, ("rules",)) for fault in _duplicate_names(limits.rules)]
-    faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
+    faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule_faults(one, limits)]
+    faults += [(fault, ("rules",)) for fault in _duplicate_name_faults(limits.rules)]
+    faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host_faults(one)]
     for name, value in (("rate", requested.rate), ("budget", requested.budget)):
         if value is not None and not 1 <= value <= 10**9:
             faults.append((f"{name} must be a whole number from 1 to 1000000000.", (name,)))
@@ -155,33 +157,33 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
     return [Issue("custom", message, ("limits", *path)) for message, path in faults]
 
 
-def _connection(text: str) -> Iterator[str]:
+def _connection_faults(text: str) -> Iterator[str]:
     integration_id, _, connection_id = text.partition("/")
     if not integration_id or not connection_id:
         yield f"'{text[:64]}' names no connection: write INTEGRATION/CONNECTION."
 
 
-def _rule(text: str, limits: KeyLimits) -> Iterator[str]:
+def _rule_faults(text: str, limits: KeyLimits) -> Iterator[str]:
     if is_reference(text):
         if text not in limits.operations:
             yield f"'{text[:128]}' was not looked up in the catalog."
         return
     try:
-        rule = parse(text)
+        rule = parse_rule(text)
     except ValueError as wrong:
         yield f"'{text[:128]}' {wrong}."
         return
-    if wildcards(rule) > MOST_WILDCARDS:  # not in `parse`: stored keys may have more
-        yield f"'{text[:128]}' has more than {MOST_WILDCARDS} wildcards and placeholders."
+    if count_wildcards(rule) > MAX_WILDCARDS:  # checked here and not in `parse_rule`, since stored keys may have more
+        yield f"'{text[:128]}' has more than {MAX_WILDCARDS} wildcards and placeholders."
 
 
-def _duplicate_names(rules: Sequence[str]) -> Iterator[str]:
+def _duplicate_name_faults(rules: Sequence[str]) -> Iterator[str]:
     names = [text.rpartition(" as ")[2] for text in rules if " as " in text and not is_reference(text)]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"Two rules are named '{name[:64]}'; give them different names."
 
 
-def _host(text: str) -> Iterator[str]:
+def _host_faults(text: str) -> Iterator[str]:
     labels = text.removeprefix("*.").split(".")
     if not all(label.isascii() and label.replace("-", "").isalnum() for label in labels):
         yield f"'{text[:64]}' is not a host name such as api.example.com or *.example.com; leave scheme and port out."

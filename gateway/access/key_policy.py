@@ -12,13 +12,13 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
 from gateway.access.body_rules import (
-    MOST_COMPARED,
+    MAX_COMPARISON_COST,
     TOOLS_CALL,
     WITH,
     BodyRule,
     McpMessage,
     SentBody,
-    cost_of,
+    comparison_cost,
     parse_body_rule,
 )
 from gateway.access.operation_rules import OperationRule, OperationSet, is_reference, operation_set
@@ -34,26 +34,28 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 #     path     = "/" ...                         ``*``: any characters except "/"; ``**``: any characters, at most once
 #
 #     what     = the allowed bodies (`body_rules`); only after the method POST
-#     name     = a lower-case word              the name under which agents see the request (`gateway.mcp`); only in a rule
+#     name     = a lower-case word              the name under which agents see the request (`gateway.mcp`); only in a
+# rule
 #                                               with a name, ``{issue}`` is a ``*`` with that name
 #
 # The path of a rule is compared with the path that is sent to the provider, base URL included, byte for byte and
-# without its query. `ambiguous` lists paths that are never compared, since another server may read them differently.
+# without its query. `path_ambiguity` finds paths that are never compared, since another server may read them
+# differently.
 
 WEBSOCKET: Final = "WEBSOCKET"
-MOST_CHARS: Final = 512  # maximum length of a rule
-MOST_WILDCARDS: Final = 20  # maximum number of wildcards and placeholders in a rule of a new key
-LONGEST_PATH: Final = 2048  # maximum length of a path; a longer one matches no rule
+MAX_RULE_LENGTH: Final = 512  # maximum length of a rule
+MAX_WILDCARDS: Final = 20  # maximum number of wildcards and placeholders in a rule of a new key
+MAX_PATH_LENGTH: Final = 2048  # maximum length of a path; a longer one matches no rule
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible ASCII without # ; ? and \
 _AS: Final = " as "
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_PLACE: Final = re.compile(r"\{([a-z][a-z0-9_]{0,62})\}")
+_PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z0-9_]{0,62})\}")
 RESERVED_NAMES: Final = frozenset(
     {"call_api", "call_tool", "describe_tool", "find_tools"}
 )  # the agent door's own tools
-PLACES_TAKEN: Final = frozenset({"body", "body_as", "connection", "max_bytes", "method", "query", "select"})
+RESERVED_PLACEHOLDERS: Final = frozenset({"body", "body_as", "connection", "max_bytes", "method", "query", "select"})
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _DELIMITERS: Final = frozenset(b"/\\?#%;")
@@ -63,35 +65,35 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 @dataclass(frozen=True, slots=True)
 class KeyRule:
     """A rule. `text` as it was written; `methods` None: any. `name`: the name for agents, empty if it has none;
-    `written`: its path, with placeholder names. `body`: the allowed bodies; None allows all. `matches` returns
+    `path_pattern`: its path, with placeholder names. `body`: the allowed bodies; None allows all. `matches` returns
     None for a path that does not match."""
 
     text: str
     methods: frozenset[str] | None
     matches: Callable[[str], object] = field(compare=False, repr=False)
     name: str = ""
-    written: str = ""
+    path_pattern: str = ""
     body: BodyRule | None = None
 
     def fits(self, method: str, path: str) -> bool:
-        matches = self.matches  # a local name: Python calls a function in a slot faster by it
+        matches = self.matches  # Python calls a function faster by a local name than by a slot
         return (self.methods is None or method in self.methods) and matches(path) is not None
 
 
-def wildcards(rule: KeyRule) -> int:
+def count_wildcards(rule: KeyRule) -> int:
     """Return the number of wildcards and placeholders in the rule's path."""
-    path = _PLACE.sub("*", rule.written) if rule.name else rule.written
+    path = _PLACEHOLDER.sub("*", rule.path_pattern) if rule.name else rule.path_pattern
     return path.count("*") - path.count("**")
 
 
-def parse(text: str) -> KeyRule:
+def parse_rule(text: str) -> KeyRule:
     """Parse a rule. Raises ValueError with a text that continues a sentence about the rule: ``'GET' has no path …``."""
     methods, space, rest = text.partition(" ")
     before, named_as, name = rest.partition(_AS)
     written, with_body, what = before.partition(WITH)
     path = _without_placeholders(written, name) if named_as else written
-    if len(text) > MOST_CHARS:
-        raise ValueError(f"is longer than {MOST_CHARS} characters")
+    if len(text) > MAX_RULE_LENGTH:
+        raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
     if not space or not path.startswith("/"):
         raise ValueError("has no path: write METHOD /path, for example 'GET /v1/items/*'")
     named = None if methods == "*" else frozenset(methods.split(","))
@@ -102,7 +104,7 @@ def parse(text: str) -> KeyRule:
         raise ValueError("holds a character that must be percent-encoded in a path; a rule has no query")
     if path.count("**") > 1 or "***" in path:
         raise ValueError("may hold '**' once")
-    if (fault := ambiguous(path.replace("*", "x"))) is not None:
+    if (fault := path_ambiguity(path.replace("*", "x"))) is not None:
         raise ValueError(f"can never match, since a path that {fault} is refused")
     body = _body_rule(what, named, name) if with_body else None
     return KeyRule(text, named, path_matcher(path), name, written, body)
@@ -124,11 +126,11 @@ def _without_placeholders(written: str, name: str) -> str:
             f"has an invalid name: after 'as', write a lower-case word of at most 63 letters, digits and '_', except the "
             f"reserved names {', '.join(sorted(RESERVED_NAMES))}"
         )
-    places = _PLACE.findall(written)
-    path = _PLACE.sub("*", written)
-    if len(set(places)) != len(places) or PLACES_TAKEN.intersection(places):
+    places = _PLACEHOLDER.findall(written)
+    path = _PLACEHOLDER.sub("*", written)
+    if len(set(places)) != len(places) or RESERVED_PLACEHOLDERS.intersection(places):
         raise ValueError(
-            f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(PLACES_TAKEN))}"
+            f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(RESERVED_PLACEHOLDERS))}"
         )
     if "{" in path or "}" in path:
         raise ValueError("holds '{' or '}' around something other than a lower-case word")
@@ -137,14 +139,14 @@ def _without_placeholders(written: str, name: str) -> str:
     return path
 
 
-def ambiguous(path: str) -> str | None:
+def path_ambiguity(path: str) -> str | None:
     """Return why two servers may read `path` as different paths, as words that follow "a path that"; None if they
     cannot.
 
     `path` is visible ASCII without ``\\`` and ``#``, as `http.url.rest_of` returns it.
     """
-    if len(path) > LONGEST_PATH:
-        return f"has more than {LONGEST_PATH} characters"
+    if len(path) > MAX_PATH_LENGTH:
+        return f"has more than {MAX_PATH_LENGTH} characters"
     if "//" in path:
         return "holds '//'"
     if ";" in path:
@@ -153,10 +155,10 @@ def ambiguous(path: str) -> str | None:
         return "holds a '.' or '..' segment"
     if any(segment.endswith(".") for segment in path.split("/")):
         return "has a segment that ends in '.'"
-    return _ambiguous_escapes(path) if "%" in path else None
+    return _escape_ambiguity(path) if "%" in path else None
 
 
-def _ambiguous_escapes(path: str) -> str | None:
+def _escape_ambiguity(path: str) -> str | None:
     for found in _ESCAPE.finditer(path):
         if found[1] is None:
             return "holds a '%' that encodes nothing"
@@ -181,7 +183,7 @@ def _ambiguous_escapes(path: str) -> str | None:
     return None
 
 
-Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
+BrokenLimit = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
 
 # Headers with which frameworks and gateways replace the method or path of the request line, or with which a request
 # reads or writes a path besides its own.
@@ -216,14 +218,16 @@ OVERRIDES: Final = frozenset(
         "x-tos-copy-source",
     }
 )
-_OF_COPIES: Final = OVERRIDES | {"destination"}  # RFC 4918 §10.3; for other methods, the name means nothing special
-_OVERRIDES_OF: Final = {"COPY": _OF_COPIES, "MOVE": _OF_COPIES}
+_COPY_OVERRIDES: Final = OVERRIDES | {
+    "destination"
+}  # RFC 4918 §10.3; for other methods, the name means nothing special
+_OVERRIDES_BY_METHOD: Final = {"COPY": _COPY_OVERRIDES, "MOVE": _COPY_OVERRIDES}
 # Windows turns these into a slash or a backslash if its code page lacks them ("best fit").
 _LOOKALIKES: Final = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9")
 QUERY_OVERRIDES: Final = frozenset(
     {"_method", "_httpmethod", "$httpmethod", "httpmethod", "$method", "x-http-method-override", "x-http-method"}
 )
-_METHOD_PARAMETER: Final = "method"  # also an ordinary name: an override only if its value is a method
+_METHOD_PARAMETER: Final = "method"  # also an ordinary name, so it is an override only if its value is a method
 _METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete", "options"})
 _MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)
 
@@ -245,13 +249,13 @@ class Breach:
     """The limit that a request breaks, and why. `allowed`: the rules or hosts of the key. ``unread_body``: a rule may
     allow the request, but its body has not been read."""
 
-    broken: Broken
+    broken: BrokenLimit
     why: str
     allowed: tuple[str, ...] = ()
 
 
 class Policy:
-    """The policy of a key: its scopes, its limits and those of its ancestors.
+    """The policy of a key: its scopes, its own limits and the limits of its ancestors.
 
     `of_resources`: some limit names integrations, connections or tags. `of_connections`: some limit names connections
     or tags. `of_tags`: some limit names tags. `of_requests`: some limit has rules or hosts. `may_proxy`: the key has
@@ -274,7 +278,7 @@ class Policy:
         """One list for the key and one for each ancestor, if they have rules; the key's own is last. A request must
         match one rule of each list. A rule that names operations is listed as its operations."""
         return [
-            [*one.written, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
+            [*one.parsed, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
         ]  # `MintedKey.limits` start with the key's own
 
     @property
@@ -290,7 +294,7 @@ class Policy:
         return covers(self.scopes, scope) and not (self.of_requests and scope.endswith("_credentials"))
 
     @property
-    def pins(self) -> bool:
+    def keeps_settings(self) -> bool:
         """Whether existing connections keep their settings, and thus their hosts, in flows that this key starts."""
         return self.of_connections or not self.allows(CONFIGURE)
 
@@ -316,7 +320,7 @@ class Policy:
         """Return whether the key may use a connection with these tags."""
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
 
-    def decision(self, sent: SentRequest) -> Breach | str:
+    def decision(self, request: SentRequest) -> Breach | str:
         """Return the Breach if this request may not be sent, else the text of the rule that allows it; empty if the key
         has no rules.
 
@@ -326,23 +330,23 @@ class Policy:
         if not self.of_requests:
             return ""
         for hosts in self._hosts:
-            if not any(_matches_host(pattern, sent.host) for pattern in hosts):
-                return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
+            if not any(_matches_host(pattern, request.host) for pattern in hosts):
+                return Breach("hosts", f"it may not send requests to {request.host}", hosts)
         if not self._rules:
             return ""
-        overrides = sorted(_OVERRIDES_OF.get(sent.method, OVERRIDES).intersection(sent.names))
+        overrides = sorted(_OVERRIDES_BY_METHOD.get(request.method, OVERRIDES).intersection(request.names))
         if overrides:
             return Breach(
                 "method_override", f"the header {overrides[0]} may change its method or path, or name another"
             )
-        fault = ambiguous(sent.path)
+        fault = path_ambiguity(request.path)
         if fault is not None:
             return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
-        if _MAY_OVERRIDE.search(sent.query) and (name := _override_in(sent.query)):
+        if _MAY_OVERRIDE.search(request.query) and (name := _method_override_in(request.query)):
             return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
         allowing = ""
         for rules in self._rules:
-            fitting = rules.fitting(sent) or rules.fitting_body(sent)
+            fitting = rules.matching(request) or rules.matching_body_rule(request)
             if isinstance(fitting, Breach):
                 return fitting
             allowing = fitting
@@ -362,46 +366,46 @@ class ToolFilter:
 
 
 class _Rules:
-    """The rules of one key: those with methods and a path, those that also read the body, those that name
+    """The rules of one key, by kind: rules with methods and a path, rules that also read the body, and rules that name
     operations."""
 
-    __slots__ = ("of_bodies", "plain", "references", "sets", "texts", "written")
+    __slots__ = ("body_rules", "parsed", "plain_rules", "references", "rule_texts", "sets")
 
     def __init__(self, limits: KeyLimits) -> None:
-        self.texts = limits.rules
-        self.written = [parse(text) for text in limits.rules if not is_reference(text)]
-        self.plain = [rule for rule in self.written if rule.body is None]
-        self.of_bodies = [(rule, rule.body) for rule in self.written if rule.body is not None]
+        self.rule_texts = limits.rules
+        self.parsed = [parse_rule(text) for text in limits.rules if not is_reference(text)]
+        self.plain_rules = [rule for rule in self.parsed if rule.body is None]
+        self.body_rules = [(rule, rule.body) for rule in self.parsed if rule.body is not None]
         self.references = [text for text in limits.rules if is_reference(text)]
         self.sets = [operation_set(text, limits.operations.get(text, "")) for text in self.references]
 
-    def fitting(self, sent: SentRequest) -> str:
-        """Return the text of the first rule that allows the request, with the operation's id if it names operations;
-        else ""."""
-        for rule in self.plain:
-            if rule.fits(sent.method, sent.path):
+    def matching(self, request: SentRequest) -> str:
+        """Return the text of the first rule that allows the request, with the operation's id if the rule names
+        operations; "" if no rule allows it."""
+        for rule in self.plain_rules:
+            if rule.fits(request.method, request.path):
                 return rule.text
         for found in self.sets:
-            if (operation := found.fitting(sent.method, sent.host, sent.path)) is not None:
+            if (operation := found.matching(request.method, request.host, request.path)) is not None:
                 return f"{operation.text}: {operation.name}"
         return ""
 
-    def fitting_body(self, sent: SentRequest) -> str | Breach:
-        """Return the same for rules that read the body, or the Breach if none of them allows it."""
-        fitting = [(rule, body) for rule, body in self.of_bodies if rule.fits(sent.method, sent.path)]
-        if not fitting:
-            return Breach("rules", f"no rule of it allows {sent.method} for this path", self.texts)
-        if sent.body is None:
-            return Breach("unread_body", "its rule reads the body, which was not read", self.texts)
-        if cost_of((body for _, body in fitting), sent.body) > MOST_COMPARED:
-            return Breach("body", "it requests more fields than its rules can be compared with", self.texts)
+    def matching_body_rule(self, request: SentRequest) -> str | Breach:
+        """Return the text of the first rule with a part about the body that allows the request; else the Breach."""
+        matching = [(rule, body) for rule, body in self.body_rules if rule.fits(request.method, request.path)]
+        if not matching:
+            return Breach("rules", f"none of its rules allows {request.method} for this path", self.rule_texts)
+        if request.body is None:
+            return Breach("unread_body", "a rule of it needs the body, which was not read", self.rule_texts)
+        if comparison_cost((body for _, body in matching), request.body) > MAX_COMPARISON_COST:
+            return Breach("body", "it requests more fields than its rules can be compared with", self.rule_texts)
         refusals: dict[str, None] = {}
-        for rule, body in fitting:
-            refusal = body.refusal(sent.body)
+        for rule, body in matching:
+            refusal = body.refusal(request.body)
             if refusal is None:
                 return rule.text
             refusals[refusal] = None
-        return Breach("body", f"it {'; '.join(refusals)}", self.texts)
+        return Breach("body", f"it {'; '.join(refusals)}", self.rule_texts)
 
 
 def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:
@@ -427,7 +431,7 @@ def _matches_host(pattern: str, host: str) -> bool:
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
-def _override_in(query: str) -> str | None:
+def _method_override_in(query: str) -> str | None:
     """Return the query parameter with which some provider or framework would replace the method; None if there is
     none."""
     for pair in re.split("[&;?]", query):

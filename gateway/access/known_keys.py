@@ -11,9 +11,9 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.access.caller import Access, Caller, Meter, access_of
-from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, kind_of
-from gateway.access.refusals import CREATE, rule_and_fix
+from gateway.access.caller import Access, Caller, Meter, build_access
+from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, key_kind
+from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.config import Config
 from gateway.errors import GatewayError, Unauthorized
 from gateway.records.access import Environment, Kind, MintedKey
@@ -22,16 +22,16 @@ from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store import Store
 
-MOST_KEPT: Final = 10_000
-WRITE_EVERY_S: Final = 30.0
-IDLE_S: Final = 30.0  # unused calls of a budget are returned to the store after this
-LOOKS_AT_ONCE: Final = 8
-READ_AGAIN_S: Final = 5.0  # after the store could not be read
+MAX_CACHED: Final = 10_000
+WRITE_INTERVAL_S: Final = 30.0
+IDLE_S: Final = 30.0  # after this time without a call, unspent calls of a budget are returned to the store
+MAX_PARALLEL_READS: Final = 8
+RETRY_READ_S: Final = 5.0  # retry after the store could not be read
 
 log = structlog.get_logger(__name__)
 
 
-class Minted:
+class MintedKeyCache:
     """The cache of minted keys. It outlives reloads of the configuration."""
 
     def __init__(self, store: Store) -> None:
@@ -40,13 +40,14 @@ class Minted:
         self._unknown: dict[str, None] = {}
         self._meters: dict[str, Meter] = {}
         self._loading: dict[str, asyncio.Task[Caller | None]] = {}
-        self._load_limit = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._load_limit = asyncio.Semaphore(MAX_PARALLEL_READS)
         self._generation = 0
         self._ended: dict[str, None] = {}  # keys that ended while this process used them
         self._tasks: set[asyncio.Task[None]] = set()
         self._first_used: set[str] = set()  # keys whose first use was recorded here; their cached rows do not show it
         self._being_checked: set[str] = set()  # keys that are being read to learn whether they have ended
-        # Keys to write to the store as used; cached callers that are marked `used` are added at the next write.
+        # Keys to write to the store as used; cached callers that are marked `has_unsaved_use` are added at the next
+        # write.
         self._used: set[str] = set()
 
     def peek(self, key_digest: str) -> Caller | None:
@@ -54,7 +55,7 @@ class Minted:
         caller = self._callers.get(key_digest)
         if caller is None or caller.access is None or not caller.access.alive:
             return None
-        caller.access.used = True
+        caller.access.has_unsaved_use = True
         return caller
 
     async def caller(self, key_digest: str) -> Caller | None:
@@ -76,7 +77,7 @@ class Minted:
             )
         return await asyncio.shield(task)
 
-    def first_used(self, caller: Caller, address: str) -> None:
+    def record_first_use(self, caller: Caller, address: str) -> None:
         """Start to record the first use of a minted key with the caller's `address`. Later uses do nothing.
 
         Does not wait for the store. If the store cannot be written, `write` records the use later, without the address.
@@ -84,14 +85,14 @@ class Minted:
         access = caller.access
         if access is None or access.key.last_used_at is not None or access.key.digest in self._first_used:
             return
-        if len(self._first_used) >= MOST_KEPT:
+        if len(self._first_used) >= MAX_CACHED:
             self._first_used.clear()
         self._first_used.add(access.key.digest)
-        task = asyncio.create_task(self._record_first_use(access.key.digest, caller.actor(address)))
+        task = asyncio.create_task(self._write_first_use(access.key.digest, caller.actor(address)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _record_first_use(self, key_digest: str, actor: AuditActor) -> None:
+    async def _write_first_use(self, key_digest: str, actor: AuditActor) -> None:
         acting.set(actor)
         try:
             await self._store.keys.touch([key_digest], now=clock.now())
@@ -144,12 +145,12 @@ class Minted:
         async def read() -> None:
             try:
                 if await self._caller(key_digest) is None:
-                    while len(self._ended) >= MOST_KEPT:
+                    while len(self._ended) >= MAX_CACHED:
                         del self._ended[next(iter(self._ended))]
                     self._ended[key_digest] = None
             except GatewayError as fault:
                 log.warning("key_not_read", detail=fault.message)
-                await clock.sleep(READ_AGAIN_S)
+                await clock.sleep(RETRY_READ_S)
             finally:
                 self._being_checked.discard(key_digest)
 
@@ -159,8 +160,8 @@ class Minted:
 
     def _record_use(self, caller: Caller | None) -> None:
         """Record the use of a key before it is evicted, so that `write` still stores the use."""
-        if caller is not None and caller.access is not None and caller.access.used:
-            caller.access.used = False
+        if caller is not None and caller.access is not None and caller.access.has_unsaved_use:
+            caller.access.has_unsaved_use = False
             self._used.add(caller.access.key.digest)
 
     async def _load(self, key_digest: str) -> Caller | None:
@@ -169,22 +170,22 @@ class Minted:
             key = await self._store.keys.get(key_digest)
             parents = () if key is None or key.parent_id is None else await self._store.keys.ancestors(key)
         if key is None or not key.alive(clock.now()):
-            self._keep(self._unknown, key_digest, None, generation)
+            self._cache_result(self._unknown, key_digest, None, generation)
             return None
-        caller = Caller(Environment(key.environment), access_of(key, self._meter(key), parents))
-        self._keep(self._callers, key_digest, caller, generation)
+        caller = Caller(Environment(key.environment), build_access(key, self._meter_for(key), parents))
+        self._cache_result(self._callers, key_digest, caller, generation)
         return caller
 
-    def _keep(
-        self, place: dict[str, Caller] | dict[str, None], key_digest: str, what: Caller | None, then: int
+    def _cache_result(
+        self, place: dict[str, Caller] | dict[str, None], key_digest: str, result: Caller | None, then: int
     ) -> None:
-        """Cache the result, unless a change arrived while it was read: it may be older than the change."""
+        """Cache the result, unless a change arrived during the read: the result may be older than the change."""
         if then == self._generation:
-            while len(place) >= MOST_KEPT:
+            while len(place) >= MAX_CACHED:
                 self._record_use(place.pop(next(iter(place))))
-            place[key_digest] = what  # type: ignore[assignment]
+            place[key_digest] = result  # type: ignore[assignment]
 
-    def _meter(self, key: MintedKey) -> Meter | None:
+    def _meter_for(self, key: MintedKey) -> Meter | None:
         """Return the key's meter; None without rate and budget. It outlives the cached key, so that dropping the key
         from the cache does not restart its minute."""
         if key.rate is None and key.budget is None:
@@ -195,15 +196,15 @@ class Minted:
             async def reserve_calls(most: int) -> int:
                 return await self._store.keys.reserve_calls(key.digest, most)
 
-            while len(self._meters) >= MOST_KEPT:
+            while len(self._meters) >= MAX_CACHED:
                 del self._meters[next(iter(self._meters))]
             meter = self._meters[key.digest] = Meter(key.rate, key.budget, reserve_calls)
         return meter
 
     async def write(self) -> None:
-        """Store the use of keys and return unspent calls of idle keys, every `WRITE_EVERY_S`, until cancelled."""
+        """Store the use of keys and return unspent calls of idle keys, every `WRITE_INTERVAL_S`, until cancelled."""
         while True:
-            await asyncio.sleep(WRITE_EVERY_S)
+            await asyncio.sleep(WRITE_INTERVAL_S)
             try:
                 await self._write(IDLE_S)
             except GatewayError as fault:
@@ -234,20 +235,20 @@ class Minted:
 
 # ── From the bearer token of a request to its caller. Only digests are kept in memory.
 
-INVALID: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_token"'}  # RFC 6750 §3.1
+INVALID_TOKEN_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_token"'}  # RFC 6750 §3.1
 
 
-class Keys:
+class KeyLookup:
     """The keys of gateway.yaml and the minted keys. Keys are looked up by digest, so the duration of a look-up reveals
     nothing about a key."""
 
-    def __init__(self, by_digest: Mapping[str, Caller], minted: Minted, environments: Collection[str]) -> None:
+    def __init__(self, by_digest: Mapping[str, Caller], minted: MintedKeyCache, environments: Collection[str]) -> None:
         self._by_digest = dict(by_digest)
         self._environments = frozenset(environments)
         self._minted = minted
 
     @classmethod
-    def declared(cls, config: Config, minted: Minted) -> "Keys":
+    def declared(cls, config: Config, minted: MintedKeyCache) -> "KeyLookup":
         return cls(
             {
                 digest(key.reveal()): Caller(Environment(environment.name))
@@ -268,7 +269,7 @@ class Keys:
         be read."""
         key_digest = digest(text)
         found = self.known(key_digest)
-        if found is None and kind_of(text) == kind:
+        if found is None and key_kind(text) == kind:
             found = self._if_declared(await self._minted.caller(key_digest))
         if found is None or (found.key.kind if found.key is not None else "key") != kind:
             raise wrong_kind_error(text, kind) or invalid_key_error(kind)
@@ -280,8 +281,8 @@ class Keys:
 
 
 def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
-    """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else None.
-    The error says where that kind belongs, and does not reveal whether the key exists."""
+    """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else
+    None. The error says where that kind belongs, and does not reveal whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability URL, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."
@@ -293,7 +294,9 @@ def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
         fix = "Send it to /proxy as 'Authorization: Bearer <key>'; URLs get logged, so replace this key."
     else:
         return None
-    return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)
+    return Unauthorized(
+        "unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID_TOKEN_HEADERS
+    )
 
 
 def invalid_key_error(kind: Kind) -> Unauthorized:
@@ -301,8 +304,10 @@ def invalid_key_error(kind: Kind) -> Unauthorized:
     expired."""
     if kind == "capability":
         message = "Invalid capability URL: unknown, expired or revoked."
-        fix = f"Ask the person who gave you the URL for a new one: {CREATE}."
+        fix = f"Ask the person who gave you the URL for a new one: {CREATE_KEY}."
     else:
         message = "Invalid secret key: unknown, expired or revoked."
-        fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."
-    return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)
+        fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE_KEY}."
+    return Unauthorized(
+        "unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID_TOKEN_HEADERS
+    )

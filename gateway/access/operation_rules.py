@@ -17,10 +17,10 @@ from weakref import WeakValueDictionary
 import structlog
 
 PREFIX: Final = "operations "
-MOST_BYTES: Final = 1 << 20  # maximum size of an unpacked snapshot
+MAX_SNAPSHOT_BYTES: Final = 1 << 20  # maximum size of an unpacked snapshot
 RISK_LETTERS: Final = {"read": "r", "write": "w", "delete": "d", "admin": "a"}
 _RISKS: Final = {letter: risk for risk, letter in RISK_LETTERS.items()}
-_OPEN: Final = re.compile(r"\{[^{}/]*\}|\*")
+_WILDCARD: Final = re.compile(r"\{[^{}/]*\}|\*")
 _SETTING: Final = re.compile(r"\$\{[^{}]*\}")
 _LITERAL, _MIXED, _WHOLE = range(3)
 
@@ -34,17 +34,18 @@ def is_reference(rule: str) -> bool:
 class OperationRule:
     """An operation of a rule.
 
-    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the path of the base
-    URL, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations file;
-    `before`: the part before that, with ``${settings}`` (path of the base URL, and prefix).
+    `text`: the rule. `name`: the operation's id, which agents call. `path_pattern`: its path, including the path of the
+    base URL, with ``*`` for settings and ``{placeholders}``. `operation_path`: the part of the path that the entry's
+    operations file has; `path_prefix`: the part before it, with ``${settings}``: the path of the base URL and the
+    file's prefix.
     """
 
     text: str
     method: str
     name: str
-    written: str
-    before: str
-    below: str
+    path_pattern: str
+    path_prefix: str
+    operation_path: str
     risk: str
     starter: bool
 
@@ -53,7 +54,7 @@ class OperationRule:
         return frozenset((self.method,))
 
 
-_Found = tuple[tuple[int, ...], OperationRule | None]
+_RankedMatch = tuple[tuple[int, ...], OperationRule | None]
 
 log = structlog.get_logger(__name__)
 
@@ -75,9 +76,9 @@ class OperationSet:
     """The frozen operations of one rule. Equal snapshots share one immutable object."""
 
     def __init__(
-        self, provider: str, host: str, base: str, rules: Iterable[OperationRule], others: Iterable[str]
+        self, provider: str, host: str, base: str, rules: Iterable[OperationRule], left_out: Iterable[str]
     ) -> None:
-        """`host`: host of the base URL, with ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of
+        """`host`: host of the base URL, with ``*`` for a setting; `base`: its path. `left_out`: ``METHOD /path`` of
         operations that the rule leaves out although some of their requests match one of `rules`."""
         self.provider = provider
         self.host = host
@@ -86,17 +87,17 @@ class OperationSet:
         self._host = host.split("*") if "*" in host else None
         self._root = _Node()
         for rule in self.rules:
-            _add(self._root, rule.method, rule.written, rule)
+            _add_path(self._root, rule.method, rule.path_pattern, rule)
         self._left_out: _Node | None = None
-        taken = {(rule.method, _OPEN.sub("*", rule.written).lower()) for rule in self.rules}
-        for other in others:
+        taken = {(rule.method, _WILDCARD.sub("*", rule.path_pattern).lower()) for rule in self.rules}
+        for other in left_out:
             method, _, path = other.partition(" ")
-            shape = _OPEN.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
+            shape = _WILDCARD.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
             self._left_out = self._left_out or _Node()
             if (method, shape) not in taken:
-                _add(self._left_out, method, shape, None)
+                _add_path(self._left_out, method, shape, None)
 
-    def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
+    def matching(self, method: str, host: str, path: str) -> OperationRule | None:
         """Return the operation that this request calls; None if it calls none of them. `path` includes the path of the
         base URL."""
         host = host.lower()
@@ -104,7 +105,7 @@ class OperationSet:
             return None
         segments = path.split("/")
         if self._left_out is None:
-            return _find(self._root, segments, 1, method)
+            return _most_exact_match(self._root, segments, 1, method)
         allowed = list(_matches(self._root, segments, 1, method, ()))
         if not allowed:
             return None
@@ -120,7 +121,7 @@ class OperationSet:
         return min(allowed, key=lambda one: one[0])[1]
 
 
-def _add(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
+def _add_path(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
     for segment in path.split("/")[1:]:
         exactness = _exactness(segment)
         if exactness == _LITERAL:
@@ -129,15 +130,15 @@ def _add(node: _Node, method: str, path: str, rule: OperationRule | None) -> Non
             node.whole = node.whole or _Node()
             node = node.whole
         else:
-            shape = _OPEN.sub("*", segment)
+            shape = _WILDCARD.sub("*", segment)
             node = node.mixed.setdefault(shape, (shape.split("*"), _Node()))[1]
     node.ends.setdefault(method, rule)
 
 
 def _exactness(segment: str) -> int:
-    if not _OPEN.search(segment):
+    if not _WILDCARD.search(segment):
         return _LITERAL
-    return _WHOLE if _OPEN.fullmatch(segment) else _MIXED
+    return _WHOLE if _WILDCARD.fullmatch(segment) else _MIXED
 
 
 def fits_shape(shape: Sequence[str], text: str) -> bool:
@@ -158,11 +159,12 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     return at < end
 
 
-def _find(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
-    """Return the operation with the path `segments`; of several, the one most exact in the first differing segment."""
-    while at < len(segments):
-        segment = segments[at]
-        at += 1
+def _most_exact_match(node: _Node, segments: Sequence[str], position: int, method: str) -> OperationRule | None:
+    """Return the operation with the path `segments`. If several match, return the one that is most exact in the first
+    segment in which they differ."""
+    while position < len(segments):
+        segment = segments[position]
+        position += 1
         following = node.texts.get(segment)
         if following is None or node.mixed or (node.whole is not None and segment):
             ways = [] if following is None else [following]
@@ -172,34 +174,36 @@ def _find(node: _Node, segments: Sequence[str], at: int, method: str) -> Operati
             if not ways:
                 return None
             for way in ways[:-1]:
-                if (found := _find(way, segments, at, method)) is not None:
+                if (found := _most_exact_match(way, segments, position, method)) is not None:
                     return found
             following = ways[-1]
         node = following
     return node.ends.get(method)
 
 
-def _matches(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
+def _matches(
+    node: _Node, segments: Sequence[str], position: int, method: str, so_far: tuple[int, ...]
+) -> Iterator[_RankedMatch]:
     """Yield each operation with the path `segments`, and its exactness for each segment."""
-    if at == len(segments):
+    if position == len(segments):
         if method in node.ends:
             yield so_far, node.ends[method]
         return
-    segment = segments[at]
+    segment = segments[position]
     if (following := node.texts.get(segment)) is not None:
-        yield from _matches(following, segments, at + 1, method, (*so_far, _LITERAL))
+        yield from _matches(following, segments, position + 1, method, (*so_far, _LITERAL))
     if not segment:
         return
     for shape, following in node.mixed.values():
         if fits_shape(shape, segment):
-            yield from _matches(following, segments, at + 1, method, (*so_far, _MIXED))
+            yield from _matches(following, segments, position + 1, method, (*so_far, _MIXED))
     if node.whole is not None:
-        yield from _matches(node.whole, segments, at + 1, method, (*so_far, _WHOLE))
+        yield from _matches(node.whole, segments, position + 1, method, (*so_far, _WHOLE))
 
 
-def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Return whether `one` is at least as exact in every segment, and more exact in one."""
-    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    """Return whether `first` is at least as exact in every segment, and more exact in one."""
+    return first != second and all(mine <= theirs for mine, theirs in zip(first, second, strict=True))
 
 
 # ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base
@@ -208,17 +212,19 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 # left-out operation, with its whole PATH.
 
 
-def packed(provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]) -> str:
+def pack_snapshot(
+    provider: str, host: str, base: str, before: str, operations: Sequence[str], left_out: Sequence[str]
+) -> str:
     """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too
     large."""
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
-    text = "\n".join((head, *operations, *(f"- {other}" for other in others))).encode()
-    if len(text) > MOST_BYTES:
+    text = "\n".join((head, *operations, *(f"- {other}" for other in left_out))).encode()
+    if len(text) > MAX_SNAPSHOT_BYTES:
         raise ValueError(f"stands for {len(operations):,} operations, too many for one key; name fewer")
     return f"{len(operations)}:{base64.b64encode(zlib.compress(text, 9)).decode()}"
 
 
-_made: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDictionary()
+_shared_sets: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDictionary()
 
 
 def operation_set(rule: str, snapshot: str) -> OperationSet:
@@ -226,23 +232,23 @@ def operation_set(rule: str, snapshot: str) -> OperationSet:
 
     Keys with the same snapshot share one object. An unreadable or missing snapshot allows nothing.
     """
-    found = _made.get((rule, snapshot))
+    found = _shared_sets.get((rule, snapshot))
     if found is None:
-        found = _made[rule, snapshot] = _unpacked(rule, snapshot)
+        found = _shared_sets[rule, snapshot] = _unpack_snapshot(rule, snapshot)
     return found
 
 
-def _unpacked(rule: str, snapshot: str) -> OperationSet:
+def _unpack_snapshot(rule: str, snapshot: str) -> OperationSet:
     try:
         data = base64.b64decode(snapshot.partition(":")[2], validate=True)
         unpacker = zlib.decompressobj()
-        text = unpacker.decompress(data, MOST_BYTES).decode()
+        text = unpacker.decompress(data, MAX_SNAPSHOT_BYTES).decode()
         if not unpacker.eof:  # a cut list could lack the left-out operations, and allow too much
             raise ValueError("the snapshot is too large, or cut off")
         head, *lines = text.split("\n")
         about = json.loads(head)
         before: str = about["before"]
-        rules = [_rule(rule, before, line) for line in lines if not line.startswith("- ")]
+        rules = [_parse_line(rule, before, line) for line in lines if not line.startswith("- ")]
         others = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
         return OperationSet(about["provider"], about["host"], about["base"], rules, others)
     except (ValueError, KeyError, TypeError, zlib.error):
@@ -250,7 +256,7 @@ def _unpacked(rule: str, snapshot: str) -> OperationSet:
         return OperationSet("", "", "", (), ())
 
 
-def _rule(rule: str, before: str, line: str) -> OperationRule:
+def _parse_line(rule: str, before: str, line: str) -> OperationRule:
     letter, method, below, name = line.split(" ")
     written = _SETTING.sub("*", before) + below
     return OperationRule(rule, method, name, written, before, below, _RISKS[letter.lower()], letter.isupper())

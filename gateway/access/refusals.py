@@ -1,4 +1,4 @@
-"""Errors of the key's limits: each names the rule, who can change it, and the next step that works."""
+"""Errors for the limits of a key. Each names the rule, who can change it, and the next step."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,29 +7,29 @@ from gateway.access.key_policy import Breach
 from gateway.access.scopes import CONNECT as SCOPE
 from gateway.errors import Forbidden, GatewayError, NotFound
 
-CREATE: Final = "gateway keys create, or POST /environment/api-keys"
-MINTERS: Final = "anyone who may create keys in this environment"
+CREATE_KEY: Final = "gateway keys create, or POST /environment/api-keys"
+KEY_CREATORS: Final = "anyone who may create keys in this environment"
 
 
-def rule_and_fix(rule: str, fix: str, changed_by: str = MINTERS) -> dict[str, Any]:
+def rule_and_fix(rule: str, fix: str, changed_by: str = KEY_CREATORS) -> dict[str, Any]:
     """Return the payload members that name the rule that blocked a request, and how to change it."""
     return {"rule": rule, "changed_by": changed_by, "fix": fix}
 
 
 def missing_scope_error(*scopes: str) -> Forbidden:
-    """Return the error for a key that has none of `scopes`; any one of them is enough."""
+    """Return the error for a key that has none of `scopes`, of which one is enough."""
     return Forbidden(
         "forbidden",
         f"Insufficient scope. Required: {scopes[0]}",
         payload={
             "required": list(scopes),
-            **rule_and_fix("scope", f"Use a key with the scope {scopes[0]}: {CREATE}."),
+            **rule_and_fix("scope", f"Use a key with the scope {scopes[0]}: {CREATE_KEY}."),
         },
         headers={"WWW-Authenticate": f'Bearer realm="gateway", error="insufficient_scope", scope="{scopes[0]}"'},
     )
 
 
-def lacking_for(scope: str, field: str) -> Forbidden:
+def field_scope_error(scope: str, field: str) -> Forbidden:
     """Return the error for a request that would be allowed without `field` in its body."""
     return Forbidden(
         "forbidden",
@@ -41,17 +41,17 @@ def lacking_for(scope: str, field: str) -> Forbidden:
     )
 
 
-def beyond_limits(what: str) -> Forbidden:
-    """Return the error for an action that keys limited to some integrations or connections may not do. `what`: why
-    not."""
+def beyond_limits_error(reason: str) -> Forbidden:
+    """Return the error for an action that keys limited to some integrations or connections may not do. `reason`:
+    the rest of a sentence that says why."""
     return Forbidden(
         "forbidden",
-        f"This key is limited to some integrations or connections, and {what}.",
-        payload=rule_and_fix("limits", f"Use a key without such limits: {CREATE}."),
+        f"This key is limited to some integrations or connections, and {reason}.",
+        payload=rule_and_fix("limits", f"Use a key without such limits: {CREATE_KEY}."),
     )
 
 
-def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
+def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
     """Return the error for a breach. `path`: the caller's path after ``/proxy``. `below_base`: the provider's base URL
     has a path before it, which may be secret and is not reported."""
     rule, fix = "rules", f"Send a request that this key allows, or use a key that allows {method} {path}."
@@ -80,16 +80,16 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
     return Forbidden("forbidden", f"This key does not allow {method} {path}{where}: {breach.why}.", payload=payload)
 
 
-def unread_body(why: str = "The body of this kind of call cannot be read") -> Forbidden:
+def unread_body_error(reason: str = "The body of this kind of call cannot be read") -> Forbidden:
     """Return the error for a rule that reads the body, if the request's body cannot be read."""
     return Forbidden(
         "forbidden",
-        f"A rule of this key reads the body of the request. {why}, so the request is refused.",
+        f"A rule of this key reads the body of the request. {reason}, so the request is refused.",
         payload=rule_and_fix("body", "Send the request as an ordinary POST to /proxy, without Gateway-Paginate."),
     )
 
 
-def no_integration(environment: str, integration_id: str) -> NotFound:
+def no_integration_error(environment: str, integration_id: str) -> NotFound:
     """Return the error of a limited key for an integration that does not exist or that it may not use; the error does
     not say which."""
     return NotFound(
@@ -97,12 +97,14 @@ def no_integration(environment: str, integration_id: str) -> NotFound:
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
         payload={
             "provider_config_key": integration_id,
-            **rule_and_fix("limits", f"Name one that this key may use, or use a key that may use this one: {CREATE}."),
+            **rule_and_fix(
+                "limits", f"Name one that this key may use, or use a key that may use this one: {CREATE_KEY}."
+            ),
         },
     )
 
 
-def no_connection(integration_id: str, connection_id: str) -> NotFound:
+def no_connection_error(integration_id: str, connection_id: str) -> NotFound:
     """Return the error of a limited key for a connection that does not exist or that it may not use; the error does not
     say which."""
     return NotFound(
@@ -111,7 +113,9 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
         payload={
             "provider_config_key": integration_id,
             "connection_id": connection_id,
-            **rule_and_fix("limits", f"Name one that this key may use, or use a key that may use this one: {CREATE}."),
+            **rule_and_fix(
+                "limits", f"Name one that this key may use, or use a key that may use this one: {CREATE_KEY}."
+            ),
         },
     )
 
@@ -136,9 +140,9 @@ def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str |
 # A message says how to create a link; `with_link` replaces that with the link itself, since SDKs show only the
 # message.
 
-RECONNECT: Final = "create a link with POST /connect/sessions/reconnect and let the end user authorize again"
+RECONNECT_STEP: Final = "create a link with POST /connect/sessions/reconnect and let the end user authorize again"
 """For a connection that exists: it keeps its id, its end user and its settings."""
-CONNECT: Final = "create a link with POST /connect/sessions and let the end user connect"
+CONNECT_STEP: Final = "create a link with POST /connect/sessions and let the end user connect"
 """For an id that does not exist. A connection made with such a link gets a new id."""
 
 
@@ -149,13 +153,17 @@ def sentence(step: str) -> str:
 def with_link(message: str, url: str) -> str:
     """Return `message` with the instruction to open `url` in place of the instruction to create a link."""
     return _replace_step(
-        _replace_step(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect"
+        _replace_step(message, RECONNECT_STEP, f"open {url} to authorize again"), CONNECT_STEP, f"open {url} to connect"
     )
 
 
-def bound(message: str) -> str:
+def with_code_challenge(message: str) -> str:
     """Return `message` for an environment whose links must be bound to a user of the application (`code_challenge`)."""
-    return _replace_step(_replace_step(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
+    return _replace_step(
+        _replace_step(message, RECONNECT_STEP, with_challenge(RECONNECT_STEP)),
+        CONNECT_STEP,
+        with_challenge(CONNECT_STEP),
+    )
 
 
 def with_challenge(step: str) -> str:
@@ -165,7 +173,9 @@ def with_challenge(step: str) -> str:
 
 def without_scope(message: str) -> str:
     """Return `message` for a key that may not create that link."""
-    return _replace_step(_replace_step(message, RECONNECT, with_scope(RECONNECT)), CONNECT, with_scope(CONNECT))
+    return _replace_step(
+        _replace_step(message, RECONNECT_STEP, with_scope(RECONNECT_STEP)), CONNECT_STEP, with_scope(CONNECT_STEP)
+    )
 
 
 def with_scope(step: str) -> str:

@@ -1,20 +1,21 @@
 """Matches a request's path with the path of a rule, in time proportional to the path's length. No I/O.
 
-``*`` is any run of characters but "/", ``**`` any run at all, at most once. A matched text is never given back: the
-part before ``**`` is matched from the left with the shortest beginning of the path, and the part after it from the
-right, on both reversed, with the shortest end; the path matches if the two do not overlap.
+``*`` matches any characters except "/"; ``**``, which a rule has at most once, matches any characters. The match never
+backtracks: the part before ``**`` is matched with the shortest beginning of the path, and the part after ``**`` with
+the shortest end (both are reversed for that). The path matches if beginning and end do not overlap.
 """
 
 import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-MOST_LAZY: Final = 8  # maximum length of a text between two wildcards for which `re` may try each place in turn
+MAX_LAZY_LENGTH: Final = 8  # maximum length of a text between two wildcards for which `re` may try each place in turn
 
 
-def path_matcher(written: str) -> Callable[[str], object]:
-    """Return a function that takes a path and returns None if it does not match `written`, else something else."""
-    before, deep, after = written.partition("**")
+def path_matcher(path_pattern: str) -> Callable[[str], object]:
+    """Return a function of a path: it returns None if the path does not match `path_pattern`, and any other value if it
+    matches."""
+    before, deep, after = path_pattern.partition("**")
     front = _Part(before, ends_open=bool(deep))
     if not front.further and not after:  # nearly every rule: one regular expression
         return front.first.match if deep else front.first.fullmatch
@@ -38,22 +39,22 @@ def path_matcher(written: str) -> Callable[[str], object]:
 class _Part:
     """A part of a rule's path without ``**``. `ends_open`: ``**`` follows it, so that it need not end with a segment.
 
-    `first` matches its beginning. `further`: texts of more than `MOST_LAZY` characters between two wildcards of one
-    segment, each with what follows it. `re` searches a text alone in linear time, but inside an expression it compares
-    it again at each character.
+    `first` matches its beginning. `further`: texts of more than `MAX_LAZY_LENGTH` characters between two wildcards of
+    one segment, each with the expression for what follows it. `re` searches a text alone in linear time, but inside an
+    expression it compares the text again at each character.
     """
 
     __slots__ = ("first", "further")
 
-    def __init__(self, written: str, *, ends_open: bool) -> None:
+    def __init__(self, pattern: str, *, ends_open: bool) -> None:
         chunks = [""]
-        segments = written.split("/")
+        segments = pattern.split("/")
         for number, segment in enumerate(segments):
             first, *texts = segment.split("*")
             chunks[-1] += re.escape(first if number == 0 else f"/{first}")
             last = texts.pop() if texts and not (ends_open and number == len(segments) - 1) else None
             for text in texts:  # followed by a wildcard: if a later occurrence matches, the first one matches too
-                if len(text) > MOST_LAZY:
+                if len(text) > MAX_LAZY_LENGTH:
                     chunks += [re.escape(text), ""]
                 else:
                     chunks[-1] += f"(?>[^/]*?{re.escape(text)})"

@@ -13,11 +13,11 @@ AGENT_SESSIONS: Final = "environment:agent_sessions:write"
 CONFIGURE: Final = "environment:connections:configure"
 REVOKE: Final = "environment:api_keys:delete"
 
-_OF_RESOURCES: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
+_RESOURCE_ACTIONS: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
 SCOPES: Final = frozenset(
     {
-        *(f"environment:integrations:{what}" for what in _OF_RESOURCES),
-        *(f"environment:connections:{what}" for what in _OF_RESOURCES),
+        *(f"environment:integrations:{what}" for what in _RESOURCE_ACTIONS),
+        *(f"environment:connections:{what}" for what in _RESOURCE_ACTIONS),
         CONNECT,
         AGENT_SESSIONS,
         CONFIGURE,
@@ -45,17 +45,17 @@ _IMPLIED_BY: Final = {
 }
 
 
-def covers(held: Iterable[str], wanted: str) -> bool:
-    """Return whether one of the scopes `held` is `wanted`, a wildcard above it, or one that implies it.
+def covers(granted: Iterable[str], requested: str) -> bool:
+    """Return whether one of the scopes `granted` is `requested`, a wildcard that covers it, or a scope that implies it.
 
-    `wanted` may be a wildcard itself; only the same wildcard or a wider one covers it.
+    `requested` may be a wildcard itself; only the same wildcard or a wider one covers it.
     """
-    stronger = _IMPLIED_BY.get(wanted)
-    return any(_covers(scope, wanted) or (stronger is not None and _covers(scope, stronger)) for scope in held)
+    stronger = _IMPLIED_BY.get(requested)
+    return any(_covers(scope, requested) or (stronger is not None and _covers(scope, stronger)) for scope in granted)
 
 
-def _covers(scope: str, wanted: str) -> bool:
-    return scope == wanted or (scope.endswith(":*") and wanted.startswith(scope[:-1]))
+def _covers(scope: str, requested: str) -> bool:
+    return scope == requested or (scope.endswith(":*") and requested.startswith(scope[:-1]))
 
 
 def is_scope(text: str) -> bool:

@@ -5,11 +5,11 @@
     request_body, shapes, path_ids      reads bodies and queries; members that several bodies share; ids in paths
     responses                           the shapes of response bodies
     connections, connection_json        list, read, change, delete; a connection as JSON
-    connection_import, narrow           `POST /connections`; what minted keys may not set for a connection
+    connection_import, minted_key_limits    `POST /connections`; what minted keys may not set for a connection
     integrations, integration_shapes    integrations; the bodies that create or change one, and its JSON
-    connect_endpoints                   connect sessions, created by your back end
+    connect_endpoints                   creates connect sessions for your back end
     session_results, connect_socket     results of sessions: on request, and on the browser's WebSocket
-    typed_in, client_metadata           connecting by a form; our OAuth client metadata document
+    credential_forms, client_metadata   connecting by a form; our OAuth client metadata document
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos
     provider_operations                 the operations of a provider's API
     agent_sessions                      `POST /sessions`: a key for one tenant's connections, in the form of Nango's clients

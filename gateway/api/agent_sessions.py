@@ -14,13 +14,13 @@ from gateway import clock
 from gateway.access.freeze_operations import host_and_path, patterns_may_overlap
 from gateway.access.issue_keys import may_see_key
 from gateway.access.key_forms import RequestedKey
-from gateway.access.key_policy import MOST_CHARS
+from gateway.access.key_policy import MAX_RULE_LENGTH
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
 from gateway.api import responses
 from gateway.api.keys import describe_requester
 from gateway.api.request_body import Strict, query_of, read_json
-from gateway.api.shapes import MOST_NAMED, ConnectionId, ProviderConfigKey, Tags
+from gateway.api.shapes import MAX_NAMES, ConnectionId, ProviderConfigKey, Tags
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import Code, InvalidRequest, Issue, NotFound, NotImplementedHere
@@ -34,18 +34,18 @@ from gateway.store import ListFilter
 from gateway.text import whole_number
 from gateway.timestamps import iso, span
 
-MADE_BY: Final = "an agent session of "  # prefix of `MintedKey.created_by`; callers cannot choose that text
-USUAL_END: Final = timedelta(hours=1)
-LONGEST: Final = timedelta(days=30)
-MOST_SELECTORS: Final = 10
-MOST_FITTING: Final = 1000  # maximum number of connections that match one selector
-MOST_LISTED: Final = 12  # tools; a session with more tools lists none, and agents search them (docs/agents.md#tools)
+CREATED_BY_PREFIX: Final = "an agent session of "  # prefix of `MintedKey.created_by`; callers cannot choose that text
+DEFAULT_LIFETIME: Final = timedelta(hours=1)
+MAX_LIFETIME: Final = timedelta(days=30)
+MAX_SELECTORS: Final = 10
+MAX_MATCHES: Final = 1000  # maximum number of connections that match one selector
+MAX_LISTED_TOOLS: Final = 12  # above this number of tools, agents find tools by search (docs/agents.md#tools)
 META_TOOLS: Final = ("nango_tool_search", "nango_execute", "nango_proxy")
-ALL: Final = ",".join(RISK_LETTERS)
+ALL_RISKS: Final = ",".join(RISK_LETTERS)
 
 
 class ToolListBody(Strict):
-    tools: list[str] = Field(max_length=MOST_NAMED)
+    tools: list[str] = Field(max_length=MAX_NAMES)
 
 
 class PolicyBody(Strict):
@@ -63,8 +63,8 @@ class PinnedBody(Strict):
 
 
 class TenantConnectionsBody(Strict):
-    any: list[SelectorBody] = Field(default_factory=list, max_length=MOST_SELECTORS)
-    pinned: list[PinnedBody] = Field(default_factory=list, max_length=MOST_NAMED)
+    any: list[SelectorBody] = Field(default_factory=list, max_length=MAX_SELECTORS)
+    pinned: list[PinnedBody] = Field(default_factory=list, max_length=MAX_NAMES)
 
 
 class TenantBody(Strict):
@@ -76,33 +76,33 @@ class NewAgentSession(Strict):
     docs/agents.md#sessions."""
 
     tenant: TenantBody
-    toolset: Literal["*"] | Annotated[dict[str, PolicyBody | Literal["*"]], Field(max_length=MOST_NAMED)] = "*"
-    pinned_tools: dict[str, Annotated[list[str], Field(max_length=MOST_NAMED)]] = Field(
-        default_factory=dict, max_length=MOST_NAMED
+    toolset: Literal["*"] | Annotated[dict[str, PolicyBody | Literal["*"]], Field(max_length=MAX_NAMES)] = "*"
+    pinned_tools: dict[str, Annotated[list[str], Field(max_length=MAX_NAMES)]] = Field(
+        default_factory=dict, max_length=MAX_NAMES
     )
-    meta_tools: dict[str, bool] = Field(default_factory=dict, max_length=MOST_NAMED)
+    meta_tools: dict[str, bool] = Field(default_factory=dict, max_length=MAX_NAMES)
     expires_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """The operations of one integration that a session may call. `host`: of the provider's base URL. `ids`: of the
-    operations. `whole`: these are all operations of the catalog on that host."""
+class SessionTools:
+    """The operations of one integration that a session may call. `host`: the host of the provider's base URL. `ids`:
+    the ids of the operations. `is_complete`: the catalog has no other operations on that host."""
 
     integration: Integration
     host: str
     ids: tuple[str, ...]
-    whole: bool
+    is_complete: bool
 
     def rules(self) -> Iterator[str]:
         """Yield the rules of a key for these operations, each within the maximum length of a rule."""
         begin = f"{PREFIX}{self.integration.provider} "
-        if self.whole:
-            yield begin + ALL
+        if self.is_complete:
+            yield begin + ALL_RISKS
             return
         line = ""
         for one in self.ids:
-            if line and len(begin) + len(line) + 1 + len(one) > MOST_CHARS:
+            if line and len(begin) + len(line) + 1 + len(one) > MAX_RULE_LENGTH:
                 yield begin + line
                 line = ""
             line = f"{line},{one}" if line else one
@@ -119,43 +119,45 @@ async def create_agent_session(request: web.Request) -> web.Response:
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     environment, now = request[ENVIRONMENT].name, clock.now()
     ends_at = now + _parse_lifetime(body.expires_in)
-    there = {
+    integrations = {
         one.integration_id: one
         for one in generation.integrations.of(environment)
         if caller.policy.reaches_integration(one.integration_id)
     }
-    tools = _tools(body, there, generation.catalog)
+    tools = _tools_by_integration(body, integrations, generation.catalog)
     _check_meta_tools(body.meta_tools)
     _check_pinned_tools(body.pinned_tools, tools)
-    connections = await _connections(request, body.tenant.connections, tools)
+    connections = await _tenant_connections(request, body.tenant.connections, tools)
     connected = [tools[name] for name in connections]
     _check_hosts_differ(connected)
     rules = tuple(dict.fromkeys(rule for one in connected if one.ids for rule in one.rules()))
     if not rules:
-        raise _not_offered(
+        raise _not_offered_error(
             f"The catalog has no operations that the toolset allows for {_in_quotes(connections)}, so the session would have "
             "no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
         )
     count = sum(len(one.ids) for one in connected)
-    if any(body.pinned_tools.values()) and count > MOST_LISTED:
-        raise _not_offered(
-            f"Tools cannot be pinned: the session has {count} tools; above {MOST_LISTED}, agents find tools by search. "
-            f"Leave pinned_tools out, or let the toolset allow at most {MOST_LISTED} tools."
+    if any(body.pinned_tools.values()) and count > MAX_LISTED_TOOLS:
+        raise _not_offered_error(
+            f"Tools cannot be pinned: the session has {count} tools; above {MAX_LISTED_TOOLS}, agents find them by search. "
+            f"Leave pinned_tools out, or let the toolset allow at most {MAX_LISTED_TOOLS} tools."
         )
     limits = KeyLimits(connections=tuple(f"{name}/{one}" for name, one in connections.items()), rules=rules)
-    wish = RequestedKey(
+    requested = RequestedKey(
         name=f"agent session {secrets.token_hex(8)}", scopes=(PROXY,), limits=limits, expires_at=ends_at
     )
-    text, key = await runtime.issuer.create(wish, environment, MADE_BY + describe_requester(caller.key), caller)
-    shown: responses.AgentSession = {
+    token, key = await runtime.issuer.create(
+        requested, environment, CREATED_BY_PREFIX + describe_requester(caller.key), caller
+    )
+    session_json: responses.AgentSession = {
         "session_id": str(key.id),
-        "session_token": text.reveal(),
+        "session_token": token.reveal(),
         "mcp_url": f"{generation.public_url}/session/{key.id}/mcp",
         "expires_at": iso(key.expires_at or ends_at),
         "toolset": {name: _summary(one, name in connections, count) for name, one in tools.items()},
         "meta_tools": {"nango_tool_search": True, "nango_execute": True, "nango_proxy": False},
     }
-    return web.json_response(responses.AgentSessionResponse(data=shown), headers={"Cache-Control": "no-store"})
+    return web.json_response(responses.AgentSessionResponse(data=session_json), headers={"Cache-Control": "no-store"})
 
 
 @needs(AGENT_SESSIONS, limits=True)
@@ -171,9 +173,9 @@ async def end_agent_session(request: web.Request) -> web.Response:
     if ended_at is None and key.expires_at is not None and key.expires_at <= now:
         ended_at, reason = key.expires_at, "expired"
     if ended_at is None:
-        await issuer.revoke(environment, key.id, MADE_BY + describe_requester(caller.key), caller)
-        found = await request.app[RUNTIME].store.keys.find(environment, key.id)
-        ended_at = (found and found.revoked_at) or now
+        await issuer.revoke(environment, key.id, CREATED_BY_PREFIX + describe_requester(caller.key), caller)
+        revoked = await request.app[RUNTIME].store.keys.find(environment, key.id)
+        ended_at = (revoked and revoked.revoked_at) or now
     ended: responses.EndedAgentSession = {
         "session_id": session_id,
         "ended_at": iso(ended_at),
@@ -184,7 +186,7 @@ async def end_agent_session(request: web.Request) -> web.Response:
 
 def is_session(key: MintedKey) -> bool:
     """Return whether `key` belongs to an agent session, rather than being minted as a key."""
-    return key.created_by.startswith(MADE_BY)
+    return key.created_by.startswith(CREATED_BY_PREFIX)
 
 
 def session_not_found(session_id: str) -> NotFound:
@@ -203,8 +205,8 @@ def _key_id(session_id: str) -> int:
 
 
 def _parse_lifetime(expires_in: str | None) -> timedelta:
-    lasts = USUAL_END if expires_in is None else span(expires_in)
-    if lasts is None or not timedelta(0) < lasts <= LONGEST:
+    lasts = DEFAULT_LIFETIME if expires_in is None else span(expires_in)
+    if lasts is None or not timedelta(0) < lasts <= MAX_LIFETIME:
         issue = Issue(
             "custom", "expires_in must be a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)
         )
@@ -215,28 +217,33 @@ def _parse_lifetime(expires_in: str | None) -> timedelta:
 # ── Tools: the provider's operations, for each integration.
 
 
-def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Catalog) -> dict[str, Tools]:
+def _tools_by_integration(
+    body: NewAgentSession, integrations: Mapping[str, Integration], catalog: Catalog
+) -> dict[str, SessionTools]:
     """Return the tools of each integration of the toolset, by the integration's key.
 
     Raises InvalidRequest, NotImplementedHere.
     """
     toolset = body.toolset
     if toolset == "*":
-        return {name: Tools(one, *_operations(one, catalog), whole=True) for name, one in there.items()}
-    unknown = [name for name in toolset if name not in there]
+        return {
+            name: SessionTools(one, *_catalog_operations(one, catalog), is_complete=True)
+            for name, one in integrations.items()
+        }
+    unknown = [name for name in toolset if name not in integrations]
     if unknown:
-        raise _refused(
+        raise _refusal(
             "unknown_integration",
             f"The environment has no integration {_in_quotes(unknown)}. GET /integrations lists them.",
             {"integrations": unknown},
         )
-    made: dict[str, Tools] = {}
+    tools: dict[str, SessionTools] = {}
     wrong: list[dict[str, str]] = []
     for name, policy in toolset.items():
-        host, ids = _operations(there[name], catalog)
+        host, ids = _catalog_operations(integrations[name], catalog)
         if not ids:
-            raise _not_offered(
-                f"The tools of a session are operations of the catalog, which has none of {there[name].provider} "
+            raise _not_offered_error(
+                f"The tools of a session are operations of the catalog, which has none of {integrations[name].provider} "
                 f"('{name}'). Mint a key with rules of methods and paths instead: POST /environment/api-keys."
             )
         allowed = (
@@ -246,21 +253,21 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
         known = set(ids)
         wrong += [{"integration_id": name, "tool": one} for one in (*(allowed or ()), *denied) if one not in known]
         chosen = [one for one in ids if (allowed is None or one in allowed) and one not in denied]
-        made[name] = Tools(there[name], host, tuple(chosen), whole=len(chosen) == len(ids))
+        tools[name] = SessionTools(integrations[name], host, tuple(chosen), is_complete=len(chosen) == len(ids))
     if wrong:
-        providers = sorted({there[one["integration_id"]].provider for one in wrong})
-        raise _refused(
+        providers = sorted({integrations[one["integration_id"]].provider for one in wrong})
+        raise _refusal(
             "unknown_tool",
             f"{_in_quotes([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
             f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
             {"tools": wrong},
         )
-    return made
+    return tools
 
 
-def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return the host of the provider's base URL, and the ids of the operations on it; empty if the catalog has
-    none."""
+def _catalog_operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
+    """Return the host of the provider's base URL, and the ids of the operations on that host. Both are empty if the
+    catalog has no operations of the provider."""
     provider = catalog.get(integration.provider)
     if provider is None:
         return "", ()
@@ -273,7 +280,7 @@ def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[
     return host_and_path(provider)[0], tuple(one.id for one in known.operations if not one.origin)
 
 
-def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str, Tools]) -> None:
+def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str, SessionTools]) -> None:
     allowed = {name: frozenset(tools[name].ids) for name in pinned if name in tools}
     outside = [
         {"integration_id": name, "tool": tool}
@@ -282,7 +289,7 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
         if tool not in allowed.get(name, ())
     ]
     if outside:
-        raise _refused(
+        raise _refusal(
             "tool_not_in_toolset",
             f"pinned_tools names {_in_quotes([one['tool'] for one in outside])}, which the toolset does not "
             "allow. Allow it there too.",
@@ -290,77 +297,78 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
         )
 
 
-def _check_meta_tools(asked: Mapping[str, bool]) -> None:
-    unknown = [name for name in asked if name not in META_TOOLS]
+def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
+    unknown = [name for name in meta_tools if name not in META_TOOLS]
     if unknown:
-        raise _refused(
+        raise _refusal(
             "unknown_meta_tool",
             f"There is no meta tool {_in_quotes(unknown)}, only {', '.join(META_TOOLS)}.",
             {"meta_tools": unknown},
         )
-    if asked.get("nango_proxy"):
-        raise _not_offered(
+    if meta_tools.get("nango_proxy"):
+        raise _not_offered_error(
             "nango_proxy would bypass the toolset. The tool call_api is always available and sends what the toolset allows. "
             "For more, mint a key with wider rules: POST /environment/api-keys."
         )
-    off = [name for name, wanted in asked.items() if not wanted and name != "nango_proxy"]
+    off = [name for name, wanted in meta_tools.items() if not wanted and name != "nango_proxy"]
     if off:
-        raise _not_offered(
-            f"{_in_quotes(off)} cannot be switched off: above {MOST_LISTED} tools, agents find tools with find_tools and call "
-            "them with call_tool. Leave it out; it allows nothing beyond the toolset."
+        raise _not_offered_error(
+            f"{_in_quotes(off)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with find_tools and "
+            "call them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
 
-def _check_hosts_differ(connected: Sequence[Tools]) -> None:
+def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
     """Raise NotImplementedHere if the tools of one integration would also apply to the connection of another: rules
     match by host."""
     for one, other in combinations(connected, 2):
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
-        if same or (one.whole and other.whole) or not one.ids or not other.ids:
+        if same or (one.is_complete and other.is_complete) or not one.ids or not other.ids:
             continue
         if patterns_may_overlap(one.host, other.host):
             names = f"'{one.integration.integration_id}' and '{other.integration.integration_id}'"
-            raise _not_offered(
+            raise _not_offered_error(
                 f"{names} may share a host, so one session cannot give them different tools. Create one session for each, "
                 "or give both the same tools."
             )
 
 
-def _summary(tools: Tools, connected: bool, count: int) -> responses.AgentSessionTools:
+def _summary(tools: SessionTools, connected: bool, count: int) -> responses.AgentSessionTools:
     found = len(tools.ids) if connected else 0
-    listed = found if count <= MOST_LISTED else 0
+    listed = found if count <= MAX_LISTED_TOOLS else 0
     return {"connected": connected, "tools_pinned": listed, "tools_searchable": found - listed}
 
 
 # ── Connections: exactly one for each integration.
 
 
-async def _connections(
-    request: web.Request, wanted: TenantConnectionsBody, tools: Mapping[str, Tools]
+async def _tenant_connections(
+    request: web.Request, tenant: TenantConnectionsBody, tools: Mapping[str, SessionTools]
 ) -> dict[str, str]:
     """Return the connection's id for each integration that has one. Raises InvalidRequest, NotFound."""
-    if not wanted.any and not wanted.pinned:
+    if not tenant.any and not tenant.pinned:
         issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-    fitting = await _matching_connections(request, wanted.any, tools)
+    matching = await _matching_connections(request, tenant.any, tools)
     pinned: dict[str, list[str]] = {}
-    for one in wanted.pinned:
+    for one in tenant.pinned:
         pinned.setdefault(one.integration_id, []).append(one.connection_id)
-    await _check_pinned(request, wanted, tools, fitting)
-    found = {name: list(dict.fromkeys(pinned.get(name) or fitting.get(name) or [])) for name in tools}
-    several = {name: ids for name, ids in found.items() if len(ids) > 1}
+    await _check_pinned_connections(request, tenant, tools, matching)
+    candidates = {name: list(dict.fromkeys(pinned.get(name) or matching.get(name) or [])) for name in tools}
+    several = {name: ids for name, ids in candidates.items() if len(ids) > 1}
     if several:
-        raise _refused(
+        raise _refusal(
             "ambiguous_connections",
             f"More than one connection matches for {_in_quotes(several)}: "
             f"{'; '.join(f'{name}: {_in_quotes(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
-                    name: {"match_count": len(ids), "candidates": _candidates(ids)} for name, ids in several.items()
+                    name: {"match_count": len(ids), "candidates": _candidates_json(ids)}
+                    for name, ids in several.items()
                 }
             },
         )
-    chosen = {name: ids[0] for name, ids in found.items() if ids}
+    chosen = {name: ids[0] for name, ids in candidates.items() if ids}
     if not chosen:
         raise NotFound(
             "unknown_connection",
@@ -376,10 +384,10 @@ async def _matching_connections(
     """Return the ids of the connections that match one of `selectors`, by integration."""
     found: dict[str, list[str]] = {}
     for n, selector in enumerate(selectors):
-        wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MOST_FITTING + 1)
+        wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MAX_MATCHES + 1)
         rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, wanted)
-        if len(rows) > MOST_FITTING:
-            message = f"These tags match more than {MOST_FITTING} connections; use tags of one tenant."
+        if len(rows) > MAX_MATCHES:
+            message = f"These tags match more than {MAX_MATCHES} connections; use tags of one tenant."
             issue = Issue("custom", message, ("tenant", "connections", "any", str(n), "tags"))
             raise InvalidRequest("invalid_body", message, errors=[issue])
         for row in rows:
@@ -389,31 +397,31 @@ async def _matching_connections(
     return found
 
 
-async def _check_pinned(
-    request: web.Request, wanted: TenantConnectionsBody, tools: Collection[str], fitting: Mapping[str, Sequence[str]]
+async def _check_pinned_connections(
+    request: web.Request, tenant: TenantConnectionsBody, tools: Collection[str], matching: Mapping[str, Sequence[str]]
 ) -> None:
     """Raise InvalidRequest for pinned connections that the key cannot find, or that the tags do not match."""
     environment, policy = request[ENVIRONMENT].name, request[CALLER].policy
     unknown, unmatched = [], []
-    for one in wanted.pinned:
-        shown: dict[str, Any] = {"integration_id": one.integration_id, "connection_id": one.connection_id}
+    for one in tenant.pinned:
+        named: dict[str, Any] = {"integration_id": one.integration_id, "connection_id": one.connection_id}
         row = None
         if one.integration_id in tools and policy.reaches(one.integration_id, one.connection_id):
             ref = ConnectionRef(environment, one.integration_id, one.connection_id)
             row = await request.app[RUNTIME].store.connections.get(ref)
         if row is None or not policy.fits(row.tags):
-            unknown.append(shown)
-        elif wanted.any and one.connection_id not in fitting.get(one.integration_id, ()):
-            unmatched.append({**shown, "candidates": _candidates(fitting.get(one.integration_id, ()))})
+            unknown.append(named)
+        elif tenant.any and one.connection_id not in matching.get(one.integration_id, ()):
+            unmatched.append({**named, "candidates": _candidates_json(matching.get(one.integration_id, ()))})
     if unknown:
-        raise _refused(
+        raise _refusal(
             "unknown_pinned_connection",
             f"There is no connection {_in_quotes([one['connection_id'] for one in unknown])} for an integration of the toolset. "
             "GET /connections lists them.",
             {"pinned": unknown},
         )
     if unmatched:
-        raise _refused(
+        raise _refusal(
             "pinned_connection_not_matched",
             f"The tags do not match {_in_quotes([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the "
             "tags out.",
@@ -421,8 +429,8 @@ async def _check_pinned(
         )
 
 
-def _candidates(ids: Sequence[str]) -> list[dict[str, str]]:
-    return [{"connection_id": one} for one in ids[:MOST_NAMED]]
+def _candidates_json(ids: Sequence[str]) -> list[dict[str, str]]:
+    return [{"connection_id": one} for one in ids[:MAX_NAMES]]
 
 
 def _in_quotes(names: Collection[str]) -> str:
@@ -430,9 +438,9 @@ def _in_quotes(names: Collection[str]) -> str:
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
-def _refused(code: Code, message: str, payload: Mapping[str, Any]) -> InvalidRequest:
+def _refusal(code: Code, message: str, payload: Mapping[str, Any]) -> InvalidRequest:
     return InvalidRequest(code, message, payload=payload)
 
 
-def _not_offered(message: str) -> NotImplementedHere:
+def _not_offered_error(message: str) -> NotImplementedHere:
     return NotImplementedHere("not_offered", message)

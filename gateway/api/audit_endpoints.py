@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api import responses
-from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
+from gateway.api.request_body import query_number, query_of, query_time, require_empty_body, wrong_query
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
 from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
@@ -30,70 +30,70 @@ FILTERS: Final = (
     "after",
 )
 USE_FILTERS: Final = ("from", "to", "integrationId", "connectionId", "keyId", "limit")
-MOST: Final = 1000
-USUAL: Final = 100
-USUAL_SPAN: Final = timedelta(days=1)
-EARLIEST: Final = datetime.min.replace(tzinfo=UTC) + USUAL_SPAN
+MAX_LIMIT: Final = 1000
+DEFAULT_LIMIT: Final = 100
+DEFAULT_SPAN: Final = timedelta(days=1)
+EARLIEST: Final = datetime.min.replace(tzinfo=UTC) + DEFAULT_SPAN
 LATEST: Final = datetime(9999, 12, 31, 23, tzinfo=UTC)
-NUMBERS: Final = {"limit": (1, MOST), "keyId": (0, 10**11), "cursor": (1, 2**62), "after": (0, 2**62)}
+NUMBERS: Final = {"limit": (1, MAX_LIMIT), "keyId": (0, 10**11), "cursor": (1, 2**62), "after": (0, 2**62)}
 
 
 @needs(SCOPE)
 async def list_records(request: web.Request) -> web.Response:
     """List records, the newest first. A record appears once it is in the chain, about a second after it was written."""
-    empty_body(request)
+    require_empty_body(request)
     query = query_of(request, FILTERS, numbers=NUMBERS)
-    limit, now = number(query, "limit") or USUAL, clock.now()
+    limit, now = query_number(query, "limit") or DEFAULT_LIMIT, clock.now()
     action = query.get("action")
     if action is not None and action not in list(AuditAction):
         raise wrong_query("action", f"'action' may be {', '.join(AuditAction)}.")
-    wanted = AuditFilter(
+    record_filter = AuditFilter(
         environment=request[ENVIRONMENT].name,
-        since=moment(query, "from", now),
-        until=moment(query, "to", now),
+        since=query_time(query, "from", now),
+        until=query_time(query, "to", now),
         action=action,
-        key_ids=single_or_any_set(number(query, "keyId")),
+        key_ids=single_or_any_set(query_number(query, "keyId")),
         integration_id=query.get("integrationId"),
         connection_id=query.get("connectionId"),
         end_user_id=query.get("endUserId"),
-        before=number(query, "cursor"),
-        after=number(query, "after"),
+        before=query_number(query, "cursor"),
+        after=query_number(query, "after"),
         limit=limit + 1,
     )
-    found = await request.app[RUNTIME].store.audit.find(wanted)
-    body: responses.AuditPage = {"data": [audit_record_json(one) for one in found[:limit]]}
-    if len(found) > limit:
-        body["next_cursor"] = str(found[limit - 1].sequence)
+    page = await request.app[RUNTIME].store.audit.find(record_filter)
+    body: responses.AuditPage = {"data": [audit_record_json(one) for one in page[:limit]]}
+    if len(page) > limit:
+        body["next_cursor"] = str(page[limit - 1].sequence)
     return web.json_response(body)
 
 
 @needs(SCOPE)
 async def list_uses(request: web.Request) -> web.Response:
     """List totals over whole hours, the most used first. Without ``from``: the last day."""
-    empty_body(request)
+    require_empty_body(request)
     query = query_of(request, USE_FILTERS, numbers={name: NUMBERS[name] for name in ("limit", "keyId")})
     now = clock.now()
-    until = moment(query, "to", now) or now
-    since = moment(query, "from", now) or max(until, EARLIEST) - USUAL_SPAN
+    until = query_time(query, "to", now) or now
+    since = query_time(query, "from", now) or max(until, EARLIEST) - DEFAULT_SPAN
     if until <= since:
         raise wrong_query("to", "'to' must be later than 'from'.")
-    wanted = UseFilter(
+    use_filter = UseFilter(
         request[ENVIRONMENT].name,
         since,
         until,
-        key_ids=single_or_any_set(number(query, "keyId")),
+        key_ids=single_or_any_set(query_number(query, "keyId")),
         integration_id=query.get("integrationId"),
         connection_id=query.get("connectionId"),
-        limit=number(query, "limit") or MOST,
+        limit=query_number(query, "limit") or MAX_LIMIT,
     )
-    return web.json_response(uses_shown(wanted, await request.app[RUNTIME].store.uses.find(wanted)))
+    return web.json_response(credential_uses_json(use_filter, await request.app[RUNTIME].store.uses.find(use_filter)))
 
 
-def uses_shown(wanted: UseFilter, page: UsePage) -> responses.CredentialUses:
+def credential_uses_json(use_filter: UseFilter, page: UsePage) -> responses.CredentialUses:
     """Return a page of credential uses as the API and the command line show it."""
     return {
-        "from": hour_at(hour_of(wanted.since)).isoformat(timespec="milliseconds"),
-        "to": _end_of_hour(wanted.until - timedelta(microseconds=1)).isoformat(timespec="milliseconds"),
+        "from": hour_at(hour_of(use_filter.since)).isoformat(timespec="milliseconds"),
+        "to": _end_of_hour(use_filter.until - timedelta(microseconds=1)).isoformat(timespec="milliseconds"),
         "calls": page.calls,
         "failed": page.failed,
         "uses_in_all": page.connections,
@@ -110,25 +110,25 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> responses.CredentialUses:
     }
 
 
-def _end_of_hour(at: datetime) -> datetime:
-    """Return the end of the hour that contains `at`; in the last hour of year 9999 its start, since its end is no
+def _end_of_hour(time: datetime) -> datetime:
+    """Return the end of the hour that contains `time`; in the last hour of year 9999 its start, since its end is no
     datetime."""
-    return hour_at(min(hour_of(at) + 1, hour_of(LATEST)))
+    return hour_at(min(hour_of(time) + 1, hour_of(LATEST)))
 
 
-def audit_record_json(one: SealedRecord) -> responses.AuditRecord:
+def audit_record_json(stored: SealedRecord) -> responses.AuditRecord:
     """Return the record as the API and the command line show it: its own members, and its place in the chain."""
-    members: dict[str, Any] = one.as_json()
+    members: dict[str, Any] = stored.as_json()
     what = members.get("object", {})
     found: responses.AuditRecord = {
-        "sequence": one.sequence,
-        "hash": one.hash,
-        "at": one.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
-        "action": one.columns.action,
+        "sequence": stored.sequence,
+        "hash": stored.hash,
+        "at": stored.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "action": stored.columns.action,
         "outcome": members.get("outcome", ""),
         "actor": members.get("actor", {}),
         "address": members.get("address"),
-        "environment": one.columns.environment or None,
+        "environment": stored.columns.environment or None,
         "provider_config_key": what.get("integration"),
         "connection_id": what.get("connection"),
         "key_id": what.get("key_id"),

@@ -11,12 +11,12 @@ from aiohttp import web
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from gateway.access.caller import Caller
-from gateway.access.refusals import beyond_limits, no_integration
+from gateway.access.refusals import beyond_limits_error, no_integration_error
 from gateway.api import responses
-from gateway.api.narrow import check_fixed
+from gateway.api.minted_key_limits import check_fixed_values
 from gateway.api.request_body import Strict, query_of, read_json
 from gateway.api.shapes import (
-    MOST_NAMED,
+    MAX_NAMES,
     ConnectionId,
     EndUserBody,
     OrganizationBody,
@@ -26,14 +26,21 @@ from gateway.api.shapes import (
     WebhookUrl,
     derived_tags,
     end_user,
-    tags_asked,
+    replacing_tags,
 )
 from gateway.auth.context import AuthContext
-from gateway.authorization.connect_sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
+from gateway.authorization.connect_sessions import (
+    LIFETIME,
+    MAX_CONNECTIONS,
+    MAX_LIFETIME,
+    MIN_LIFETIME,
+    connect_link,
+    poll_url,
+)
 from gateway.authorization.fixed_settings import check_fixed_settings
-from gateway.authorization.return_address import origin_of
+from gateway.authorization.return_url import origin_of
 from gateway.authorization.trusted_pages import is_registered
-from gateway.catalog.value import is_web_address
+from gateway.catalog.value import is_web_url
 from gateway.config import Config
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
@@ -53,7 +60,7 @@ S256: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 S256_SCHEMA: Final = {"pattern": f"^{S256.pattern}$"}
 
 
-def _s256(text: str) -> str:
+def _checked_challenge(text: str) -> str:
     if not S256.fullmatch(text):
         raise ValueError(
             "must be the S256 challenge of a verifier: 43 characters of base64url, without padding (RFC 7636 §4.2)"
@@ -61,12 +68,12 @@ def _s256(text: str) -> str:
     return text
 
 
-def _return_url(text: str) -> str:
+def _checked_return_url(text: str) -> str:
     parts = urlsplit(text)
-    if not is_web_address(text) or "#" in text or "@" in parts.netloc:
+    if not is_web_url(text) or "#" in text or "@" in parts.netloc:
         raise ValueError("must be the https:// URL of a page, without a user name and without '#'")
-    if taken := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
-        raise ValueError(f"must not have {min(taken)} in its query: the gateway adds it")
+    if reserved := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise ValueError(f"must not have {min(reserved)} in its query: the gateway adds it")
     origin_of(text)  # https, or http on loopback
     return text
 
@@ -81,13 +88,15 @@ class SessionOptions(Strict):
     """
 
     expires_in: int = Field(
-        int(LIFETIME.total_seconds()), ge=int(SHORTEST.total_seconds()), le=int(LONGEST.total_seconds())
+        int(LIFETIME.total_seconds()), ge=int(MIN_LIFETIME.total_seconds()), le=int(MAX_LIFETIME.total_seconds())
     )
-    max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] | None = None
+    max_connections: Annotated[int, Field(ge=1, le=MAX_CONNECTIONS)] | None = None
     single_use: bool = False
-    code_challenge: Annotated[str, AfterValidator(_s256), Field(json_schema_extra=S256_SCHEMA)] | None = None
+    code_challenge: Annotated[str, AfterValidator(_checked_challenge), Field(json_schema_extra=S256_SCHEMA)] | None = (
+        None
+    )
     code_challenge_method: Literal["S256"] | None = None
-    return_url: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_return_url)] | None = None
+    return_url: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_checked_return_url)] | None = None
     state: Annotated[str, StringConstraints(max_length=512)] | None = None
 
     @model_validator(mode="after")
@@ -99,7 +108,7 @@ class SessionOptions(Strict):
         return self
 
 
-def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
+def session_fields(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
     """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required code challenge is missing, or
     if the origin of `return_url` is not registered.
     """
@@ -130,7 +139,7 @@ def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[st
 # ── Connect sessions: your back end decides who may connect what (docs/compatibility.md#connect-sessions).
 
 READ: Final = "environment:connections:read"
-SCOPES: Final = "oauth_scopes_override"  # sent among the settings, but not a setting
+SCOPES_OVERRIDE: Final = "oauth_scopes_override"  # clients send it among the settings, but it is not a setting
 
 
 class FixedSettings(Strict):
@@ -151,8 +160,8 @@ class IntegrationDefaults(Strict):
     connection_config: FixedSettings | None = None
 
 
-def _page(text: str) -> str:
-    if text and not (text.lower().startswith("https://") and is_web_address(text)):
+def _checked_page_url(text: str) -> str:
+    if text and not (text.lower().startswith("https://") and is_web_url(text)):
         raise ValueError("must be the https:// URL of a page")
     return text
 
@@ -161,11 +170,11 @@ class Override(Strict):
     """Overrides for the connect page. `docs_connect`: the help page that the connect page links to instead of the
     provider's."""
 
-    docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
+    docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_checked_page_url)] | None = None
 
 
-AllDefaults = Annotated[dict[str, IntegrationDefaults], Field(max_length=MOST_NAMED), SmallAsSent]
-Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAsSent]
+AllDefaults = Annotated[dict[str, IntegrationDefaults], Field(max_length=MAX_NAMES), SmallAsSent]
+Overrides = Annotated[dict[str, Override], Field(max_length=MAX_NAMES), SmallAsSent]
 
 
 class NewSession(SessionOptions):
@@ -174,7 +183,7 @@ class NewSession(SessionOptions):
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
     tags: Tags | None = None
-    allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list, max_length=MOST_NAMED)
+    allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list, max_length=MAX_NAMES)
     integrations_config_defaults: AllDefaults = Field(default_factory=dict)
     overrides: Overrides = Field(default_factory=dict)
     webhook_url_override: WebhookUrl | None = None
@@ -210,8 +219,10 @@ async def create_session(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_reconnect_session(request: web.Request) -> web.Response:
-    """Respond with 201 and the same shape, for an existing connection. An unknown connection gets a 400, or a 404 if
-    the key is limited. The connection keeps its end user unless the body has another one."""
+    """Respond with 201 and the same shape as `create_session`, for a session of an existing connection.
+
+    An unknown connection gets 400, or 404 if the key is limited. The connection keeps its end user unless the body has
+    another end user."""
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
@@ -225,12 +236,12 @@ async def new_session(
     TooManyRequests."""
     environment = caller.environment.name
     _check_integrations(generation, caller, body, body.allowed_integrations)
-    offered = offered_to(generation, caller, environment, body.allowed_integrations)
+    offered = offered_integrations(generation, caller, environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
-    check_tags(caller, tags)
+    check_required_tags(caller, tags)
     fixed = _fixed_members(body)
-    check_fixed(generation, caller, fixed)
+    check_fixed_values(generation, caller, fixed)
     _check_settings(generation, environment, fixed["defaults"])
     return await runtime.sessions.open(
         environment,
@@ -239,7 +250,7 @@ async def new_session(
         tags=tags,
         allowed_integrations=offered,
         **fixed,
-        **fields_of(generation.config, environment, body),
+        **session_fields(generation.config, environment, body),
     )
 
 
@@ -263,11 +274,11 @@ async def reconnect_session(
             path, message = ("connection_id",), f"'{ref.integration_id}' has no connection '{ref.connection_id}'."
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
     user = end_user(body.end_user, body.organization)
-    asked = tags_asked(user, body.tags)
+    asked = replacing_tags(user, body.tags)
     tags = row.tags if asked is None else asked
-    check_tags(caller, tags)
+    check_required_tags(caller, tags)
     fixed = _fixed_members(body)
-    check_fixed(generation, caller, fixed, reconnects=True)
+    check_fixed_values(generation, caller, fixed, reconnects=True)
     _check_settings(generation, ref.environment, fixed["defaults"])
     # A session shows its end user to every holder of its token. Without an end user, the connection keeps its own.
     known_user = row.end_user if caller.policy.allows(READ) else None
@@ -279,9 +290,9 @@ async def reconnect_session(
         allowed_integrations=(ref.integration_id,),
         connection_id=ref.connection_id,
         integration_id=ref.integration_id,
-        pinned=caller.policy.pins,
+        pinned=caller.policy.keeps_settings,
         **fixed,
-        **fields_of(generation.config, ref.environment, body),
+        **session_fields(generation.config, ref.environment, body),
     )
 
 
@@ -291,14 +302,14 @@ def _fixed_members(body: NewSession | Reconnect) -> dict[str, Any]:
     A `webhook_url` among the settings applies to the whole session, unless the body has a `webhook_url_override`.
     """
     defaults = {key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()}
-    lifted = [
+    webhook_urls = [
         one["connection_config"].pop("webhook_url", None) for one in defaults.values() if "connection_config" in one
     ]
-    legacy = next((url for url in lifted if url is not None), None)
+    webhook_url = next((url for url in webhook_urls if url is not None), None)
     return {
         "defaults": defaults,
         "overrides": {key: one.model_dump(exclude_none=True) for key, one in body.overrides.items()},
-        "webhook_url_override": body.webhook_url_override if body.webhook_url_override is not None else legacy,
+        "webhook_url_override": body.webhook_url_override if body.webhook_url_override is not None else webhook_url,
     }
 
 
@@ -314,7 +325,9 @@ def connect_session_json(generation: Generation, token: str, session: ConnectSes
     }
 
 
-def offered_to(generation: Generation, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
+def offered_integrations(
+    generation: Generation, caller: Caller, environment: str, requested: Sequence[str]
+) -> tuple[str, ...]:
     """Return the integrations that a session created with this key may offer; empty means all.
 
     Raises NotFound for an integration that the key may not use. Raises Forbidden for a key limited to connections,
@@ -322,24 +335,24 @@ def offered_to(generation: Generation, caller: Caller, environment: str, asked: 
     """
     policy = caller.policy
     if not policy.of_resources:
-        return tuple(asked)
+        return tuple(requested)
     if any(one.connections for one in policy.limits):
-        raise beyond_limits("a session would create another connection")
-    for key in asked:
+        raise beyond_limits_error("a session would create another connection")
+    for key in requested:
         if not policy.reaches_integration(key):
-            raise no_integration(environment, key)
-    there = [one.integration_id for one in generation.integrations.of(environment)]
-    reached = tuple(asked or filter(policy.reaches_integration, there))
-    if not reached:
-        raise beyond_limits("the environment has none of these integrations")
-    return reached
+            raise no_integration_error(environment, key)
+    existing = [one.integration_id for one in generation.integrations.of(environment)]
+    offered = tuple(requested or filter(policy.reaches_integration, existing))
+    if not offered:
+        raise beyond_limits_error("the environment has none of these integrations")
+    return offered
 
 
-def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
+def check_required_tags(caller: Caller, tags: Mapping[str, str]) -> None:
     """Raise Forbidden if a connection with `tags` would lack the tags that the key is limited to."""
     if not caller.policy.fits(tags):
         wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
-        raise beyond_limits(f"connections that it creates or changes must have the tags {wanted}")
+        raise beyond_limits_error(f"connections that it creates or changes must have the tags {wanted}")
 
 
 def _check_integrations(
@@ -358,8 +371,8 @@ def _check_integrations(
         Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown
     ]
     if issues:
-        there = [one.integration_id for one in generation.integrations.of(environment)]
-        near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, there))
+        existing = [one.integration_id for one in generation.integrations.of(environment)]
+        near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, existing))
         hint = f"Did you mean '{near}'?" if near else "GET /integrations lists those it has."
         issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
@@ -370,7 +383,9 @@ def _check_settings(generation: Generation, environment: str, defaults: Mapping[
     for key, one in defaults.items():
         integration = generation.integrations.get(environment, key)
         provider = generation.catalog.get(integration.provider)
-        config = {name: value for name, value in (one.get("connection_config") or {}).items() if name != SCOPES}
+        config = {
+            name: value for name, value in (one.get("connection_config") or {}).items() if name != SCOPES_OVERRIDE
+        }
         if provider is None or not config:
             continue
         context = AuthContext(provider, integration, public_url=generation.public_url)

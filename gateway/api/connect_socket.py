@@ -33,35 +33,37 @@ class WebsocketResource(web.PlainResource):
 
 
 HEARTBEAT_S: Final = 25.0
-LONGEST_S: Final = 3600.0  # an authorization ends long before: such a window was abandoned
-CLOSE_S: Final = 2.0
-LIMIT_BYTES: Final = 4096
+MAX_OPEN_S: Final = 3600.0  # no authorization takes this long: the end user has abandoned the window
+CLOSE_TIMEOUT_S: Final = 2.0
+MAX_MESSAGE_BYTES: Final = 4096
 
 
-async def socket(request: web.Request) -> web.StreamResponse:
+async def serve_connect_socket(request: web.Request) -> web.StreamResponse:
     """Send ``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; the client closes."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     outcomes, limits = runtime.outcomes, generation.config.connect
-    if outcomes.crowded(limits.result_sockets):
+    if outcomes.is_full(limits.result_sockets):
         raise Unavailable("busy", "Too many windows wait for a result here. Try again in 5 seconds.", retry_after_s=5)
-    with outcomes.socket_of(client_network(request.remote), limits.result_sockets_per_address):
+    with outcomes.count_socket(client_network(request.remote), limits.result_sockets_per_address):
         return await _send_outcomes(request, outcomes)
 
 
 async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.StreamResponse:
-    response = web.WebSocketResponse(timeout=CLOSE_S, heartbeat=HEARTBEAT_S, max_msg_size=LIMIT_BYTES, compress=False)
+    response = web.WebSocketResponse(
+        timeout=CLOSE_TIMEOUT_S, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=False
+    )
     client = outcomes.new_client()
     with outcomes.waiting(client_digest(client) or "") as waiting:
         await response.prepare(request)
         await response.send_json({"message_type": "connection_ack", "ws_client_id": client})
-        closed = asyncio.create_task(_until_closed(response))
+        closed = asyncio.create_task(_wait_until_closed(response))
         either: set[asyncio.Future[Any]] = {waiting.outcome, closed}
         try:
-            await asyncio.wait(either, timeout=LONGEST_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=MAX_OPEN_S, return_when=asyncio.FIRST_COMPLETED)
             outcome = waiting.outcome.result() if waiting.outcome.done() else None
             if outcome is not None and not response.closed:
                 with contextlib.suppress(ConnectionError):
-                    await response.send_json(message(outcome))
+                    await response.send_json(outcome_message(outcome))
                 await asyncio.wait({closed}, timeout=HEARTBEAT_S)
         finally:
             closed.cancel()
@@ -70,7 +72,7 @@ async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.Stream
     return response
 
 
-def message(outcome: Outcome) -> dict[str, Any]:
+def outcome_message(outcome: Outcome) -> dict[str, Any]:
     """Return the message about `outcome` in the form that published clients read."""
     if outcome.succeeded:
         return {
@@ -88,7 +90,7 @@ def message(outcome: Outcome) -> dict[str, Any]:
     return body if outcome.connection_id is None else {**body, "connection_id": outcome.connection_id}
 
 
-async def _until_closed(response: web.WebSocketResponse) -> None:
+async def _wait_until_closed(response: web.WebSocketResponse) -> None:
     async for received in response:
         if received.type is WSMsgType.ERROR:
             return

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from gateway import clock
 from gateway.access.caller import Caller
-from gateway.access.refusals import no_connection
-from gateway.api.connect_endpoints import check_tags
-from gateway.api.connection_json import whole
-from gateway.api.narrow import check_webhook
-from gateway.api.request_body import Strict, check_count, issues_of, parsed, query_of
+from gateway.access.refusals import no_connection_error
+from gateway.api.connect_endpoints import check_required_tags
+from gateway.api.connection_json import full_connection_json
+from gateway.api.minted_key_limits import check_webhook
+from gateway.api.request_body import Strict, check_fault_count, issues_of, query_of, read_any_json
 from gateway.api.shapes import (
     ConnectionId,
     EndUserBody,
@@ -22,7 +22,7 @@ from gateway.api.shapes import (
     Tags,
     WebhookUrl,
     end_user,
-    tags_asked,
+    replacing_tags,
 )
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
@@ -38,9 +38,9 @@ from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
 # Names of the flat form: member of the credential ▸ its name in old clients.
-FLAT: Final[Mapping[str, str]] = {"apiKey": "api_key"}
+FLAT_NAMES: Final[Mapping[str, str]] = {"apiKey": "api_key"}
 READ_CREDENTIALS: Final = "environment:connections:read_credentials"
-NOT_FLAT: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
+TOP_LEVEL_MEMBERS: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
 
 log = structlog.get_logger(__name__)
 
@@ -64,9 +64,11 @@ async def import_connection(request: web.Request) -> web.Response:
     credentials gets the connection without its credential."""
     query_of(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
-    connection, warnings = await store_connection(runtime, generation, caller, await parsed(request))
+    connection, warnings = await store_connection(runtime, generation, caller, await read_any_json(request))
     revealed = caller.policy.allows(READ_CREDENTIALS)
-    shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=True, zulu=True)
+    shown = full_connection_json(
+        runtime.store, connection, credentials=revealed, with_refresh_token=True, times_in_z=True
+    )
     if warnings:
         shown["warnings"] = [{"code": one.code, "message": one.message, "path": list(one.path)} for one in warnings]
     return web.json_response(shown, status=201)
@@ -76,7 +78,7 @@ async def import_connection(request: web.Request) -> web.Response:
 async def import_flat(request: web.Request) -> web.Response:
     """Import in the former flat form: respond with 201, the body that was sent, and the connection's id."""
     query_of(request, ())
-    sent = await parsed(request)
+    sent = await read_any_json(request)
     connection, _ = await store_connection(
         request.app[RUNTIME], generation_of(request), request[CALLER], _nest_flat_form(sent)
     )
@@ -84,29 +86,29 @@ async def import_flat(request: web.Request) -> web.Response:
 
 
 async def store_connection(
-    runtime: Runtime, generation: Generation, caller: Caller, given: Any
+    runtime: Runtime, generation: Generation, caller: Caller, sent: Any
 ) -> tuple[Connection, list[Issue]]:
     """Store the connection; return it, and warnings. Raises InvalidRequest with all faults, including the credential's,
     NotFound if the caller's key may not use it, and Forbidden.
     """
     environment = caller.environment.name
-    body, held = _checked(runtime, generation, caller, given)
+    body, credential = _check_import(runtime, generation, caller, sent)
     integration = generation.integrations.get(environment, body.provider_config_key)
     user = end_user(body.end_user)
-    tags = tags_asked(user, body.tags)
-    await _check_tags(runtime, caller, integration, body.connection_id, tags)
+    tags = replacing_tags(user, body.tags)
+    await _check_required_tags(runtime, caller, integration, body.connection_id, tags)
     check_webhook(caller.policy, body.webhook_url_override)
-    config = await _pinned_config(runtime, caller, integration, body)
+    config = await _permitted_settings(runtime, caller, integration, body)
     connection, _ = await runtime.creator.create(
         integration,
-        held,
+        credential,
         connection_id=body.connection_id,
         config=config,
         metadata=body.metadata,
         tags=tags,
         end_user=user,
         webhook_url_override=body.webhook_url_override,
-        pinned=caller.policy.pins,
+        pinned=caller.policy.keeps_settings,
     )
     warnings = list(_unknown_settings(runtime.creator.provider_of(integration), body.connection_config or {}))
     for one in warnings:
@@ -114,61 +116,61 @@ async def store_connection(
     return connection, warnings
 
 
-async def _pinned_config(
+async def _permitted_settings(
     runtime: Runtime, caller: Caller, integration: Integration, body: Import
 ) -> Mapping[str, Any] | None:
-    """Return the settings for the import. If the key may not change an existing connection's settings, those stay.
+    """Return the settings for the import. A key that may not change an existing connection's settings keeps them.
 
     Raises InvalidRequest.
     """
     given = body.connection_config
-    if not given or body.connection_id is None or not caller.policy.pins:
+    if not given or body.connection_id is None or not caller.policy.keeps_settings:
         return given
     ref = ConnectionRef(integration.environment, integration.integration_id, body.connection_id)
-    there = await runtime.store.connections.get(ref)
-    if there is None:
+    existing = await runtime.store.connections.get(ref)
+    if existing is None:
         return given
-    before = {**there.config, **runtime.store.open(there.secret_config)}
-    own = accepted(runtime.creator.provider_of(integration), given, ("connection_config",))
-    check_unchanged(before, own, ("connection_config",))
-    return {**before, **own}
+    before = {**existing.config, **runtime.store.open(existing.secret_config)}
+    settings = accepted(runtime.creator.provider_of(integration), given, ("connection_config",))
+    check_unchanged(before, settings, ("connection_config",))
+    return {**before, **settings}
 
 
-async def _check_tags(
+async def _check_required_tags(
     runtime: Runtime, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
 ) -> None:
     """Check the tags for a key that is limited to tags: the stored connection and the imported one must have them.
     Raises NotFound, Forbidden."""
     if not caller.policy.of_tags:
         return
-    there = None
+    existing = None
     if connection_id is not None:
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id)
-        there = await runtime.store.connections.get(ref)
-        if there is not None and not caller.policy.fits(there.tags):
-            raise no_connection(integration.integration_id, connection_id)
-    check_tags(caller, there.tags if tags is None and there is not None else tags or {})
+        existing = await runtime.store.connections.get(ref)
+        if existing is not None and not caller.policy.fits(existing.tags):
+            raise no_connection_error(integration.integration_id, connection_id)
+    check_required_tags(caller, existing.tags if tags is None and existing is not None else tags or {})
 
 
-def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: Any) -> tuple[Import, dict[str, Any]]:
+def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent: Any) -> tuple[Import, dict[str, Any]]:
     """Check the form and the credential, and report the faults of both together."""
     environment = caller.environment.name
     faults: list[Issue] = []
     body: Import | None = None
     try:
-        body = Import.model_validate(given)
+        body = Import.model_validate(sent)
     except ValidationError as fault:
-        check_count(fault, "invalid_body")
-        faults = issues_of(fault, given, Import)
-    held: dict[str, Any] = {}
-    key = given.get("provider_config_key") if isinstance(given, dict) else None
+        check_fault_count(fault, "invalid_body")
+        faults = issues_of(fault, sent, Import)
+    credential: dict[str, Any] = {}
+    key = sent.get("provider_config_key") if isinstance(sent, dict) else None
     if isinstance(key, str):
-        named = given.get("connection_id")
+        named = sent.get("connection_id")
         check_reach(caller, ConnectionRef(environment, key, named if isinstance(named, str) else ""))
     integration = generation.integrations.find(environment, key) if isinstance(key, str) else None
-    if integration is not None and isinstance(given.get("credentials"), dict):
+    if integration is not None and isinstance(sent.get("credentials"), dict):
         try:
-            held = _credential(runtime, integration, given["credentials"])
+            credential = _check_credential(runtime, integration, sent["credentials"])
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:
@@ -176,10 +178,10 @@ def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: An
         generation.integrations.get(environment, body.provider_config_key)
     if body is None or faults:
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
-    return body, held
+    return body, credential
 
 
-def _credential(runtime: Runtime, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
+def _check_credential(runtime: Runtime, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
     provider = runtime.creator.provider_of(integration)
     kind = credentials.get("type")
     mode = modes()[provider.auth_mode]
@@ -209,12 +211,13 @@ def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Iss
 
 
 def _nest_flat_form(sent: Any) -> Any:
-    """Return the flat form as the current one; the checks of the current form report members that belong to neither."""
+    """Convert the flat form into the current form. Members that belong to neither stay, and the checks of the current
+    form report them."""
     if not isinstance(sent, dict):
         return sent
-    rest = {name: value for name, value in sent.items() if name not in NOT_FLAT}
-    for name, old in FLAT.items():
+    rest = {name: value for name, value in sent.items() if name not in TOP_LEVEL_MEMBERS}
+    for name, old in FLAT_NAMES.items():
         if old in rest:
             rest[name] = rest.pop(old)
-    folded = {name: sent[name] for name in sent if name in NOT_FLAT}
-    return {**folded, "credentials": rest}
+    nested = {name: sent[name] for name in sent if name in TOP_LEVEL_MEMBERS}
+    return {**nested, "credentials": rest}

@@ -20,16 +20,16 @@ from gateway.timestamps import iso
 
 # ── A connection as our API shows it (docs/compatibility.md#connections).
 
-LETTERS: Final = re.compile(r"[^a-z]")
+NON_LETTERS: Final = re.compile(r"[^a-z]")
 
 
-def listed(connection: Connection) -> responses.ListedConnection:
+def listed_connection_json(connection: Connection) -> responses.ListedConnection:
     """Return a connection as a row of the list, without its credential and settings."""
-    return {**_common(connection), "created": stamp(connection.created_at)}
+    return {**_common_members(connection), "created": timestamp_with_offset(connection.created_at)}
 
 
-def state_of(connection: Connection) -> responses.ConnectionState:
-    shown = _common(connection)
+def connection_state_json(connection: Connection) -> responses.ConnectionState:
+    shown = _common_members(connection)
     return {
         "connection_id": shown["connection_id"],
         "provider_config_key": shown["provider_config_key"],
@@ -39,40 +39,40 @@ def state_of(connection: Connection) -> responses.ConnectionState:
     }
 
 
-def whole(
+def full_connection_json(
     store: Store,
     connection: Connection,
     *,
     credentials: bool = True,
     with_refresh_token: bool = False,
-    zulu: bool = False,
+    times_in_z: bool = False,
 ) -> responses.ConnectionJson:
     """Return the connection with its settings and, unless `credentials` is false, with its credential.
 
-    Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `zulu`: times end in Z,
-    as in the response to an import. Raises CredentialUnreadable, Unavailable.
+    Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `times_in_z`: times end
+    in Z, as in the response to an import. Raises CredentialUnreadable, Unavailable.
     """
     config: Any = dict(connection.config)
     if credentials and connection.secret_config is not None:
         config |= store.open(connection.secret_config)
-    held: Any = dict(store.open(connection.credential)) if credentials else {}
-    if held.get("type") == "NONE":
-        held = {}
+    credential: Any = dict(store.open(connection.credential)) if credentials else {}
+    if credential.get("type") == "NONE":
+        credential = {}
     if not with_refresh_token:
-        config, held = _without_refresh_tokens(config), _without_refresh_tokens(held)
-    when = iso if zulu else stamp
+        config, credential = _without_refresh_tokens(config), _without_refresh_tokens(credential)
+    timestamp = iso if times_in_z else timestamp_with_offset
     return {
-        **_common(connection),  # type: ignore[typeddict-item]  # mypy: it might have more members than its type says
+        **_common_members(connection),  # type: ignore[typeddict-item]  # mypy: it might have more members than its type
         "connection_config": config,
         "webhook_url_override": connection.webhook_url_override,
-        "created_at": when(connection.created_at),
-        "updated_at": when(connection.updated_at),
-        "last_fetched_at": when(connection.last_fetched_at) if connection.last_fetched_at else None,
-        "credentials": held,
+        "created_at": timestamp(connection.created_at),
+        "updated_at": timestamp(connection.updated_at),
+        "last_fetched_at": timestamp(connection.last_fetched_at) if connection.last_fetched_at else None,
+        "credentials": credential,
     }
 
 
-def _common(connection: Connection) -> responses.AnyConnection:
+def _common_members(connection: Connection) -> responses.AnyConnection:
     noted, account = connection.failure, connection.account
     return {
         "id": connection.id,
@@ -80,8 +80,10 @@ def _common(connection: Connection) -> responses.AnyConnection:
         "provider_config_key": connection.ref.integration_id,
         "provider": connection.provider,
         "state": connection.state.value,
-        "dies_at": stamp(connection.life.dies_at) if connection.life.dies_at else None,
-        "keep_alive_at": stamp(connection.life.keep_alive_at) if connection.life.keep_alive_at else None,
+        "dies_at": timestamp_with_offset(connection.life.dies_at) if connection.life.dies_at else None,
+        "keep_alive_at": timestamp_with_offset(connection.life.keep_alive_at)
+        if connection.life.keep_alive_at
+        else None,
         "errors": [{"type": "auth", "log_id": f"{noted.code} {iso(noted.at)}"}] if noted else [],
         "end_user": end_user_json(connection.end_user),
         "account": {"id": account.id, "label": account.label} if account.label or account.id else None,
@@ -90,7 +92,7 @@ def _common(connection: Connection) -> responses.AnyConnection:
     }
 
 
-def stamp(when: datetime) -> str:
+def timestamp_with_offset(when: datetime) -> str:
     """Return the time as ``2026-01-02T03:04:05.678+00:00``."""
     return when.isoformat(timespec="milliseconds")
 
@@ -116,7 +118,7 @@ def _without_refresh_tokens(value: Any) -> Any:
         return {
             name: _without_refresh_tokens(inner)
             for name, inner in value.items()
-            if LETTERS.sub("", str(name).lower()) != "refreshtoken"
+            if NON_LETTERS.sub("", str(name).lower()) != "refreshtoken"
         }
     if isinstance(value, list):
         return [_without_refresh_tokens(inner) for inner in value]
@@ -127,31 +129,33 @@ def _without_refresh_tokens(value: Any) -> Any:
 
 
 async def add_history(
-    shown: responses.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection
+    connection_json: responses.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection
 ) -> None:
-    """Add the members of ``include=history`` to `shown`."""
-    story = await state_and_story(runtime, generation, row)
-    shown["history"], shown["diagnosis"], shown["scopes"] = story["history"], story["diagnosis"], story["scopes"]
+    """Add the members of ``include=history`` to `connection_json`."""
+    added = await history_json(runtime, generation, row)
+    connection_json["history"] = added["history"]
+    connection_json["diagnosis"] = added["diagnosis"]
+    connection_json["scopes"] = added["scopes"]
 
 
-async def state_and_story(
-    runtime: Runtime, generation: Generation, row: Connection, *, serves: bool = True
+async def history_json(
+    runtime: Runtime, generation: Generation, row: Connection, *, in_serving_process: bool = True
 ) -> responses.History:
-    """Return ``history``: each change of state, oldest first; ``diagnosis``: timeline, causes in order, and the action;
-    ``scopes``: granted, needed and missing.
+    """Return ``history``, each change of state, oldest first; ``diagnosis``, with timeline, causes in order, and the
+    action that helps; ``scopes``, with granted, needed and missing scopes.
 
-    `serves`: whether this process serves calls; a command does not.
+    `in_serving_process`: whether this process serves calls; a command does not.
     """
     changes = await runtime.store.history.of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()
-    opens, readable = _opened(runtime, row)
+    credential, readable = _open_credential(runtime, row)
     integration = generation.integrations.find(*row.ref[:2])
     drift = (
-        scope_drift(opens, provider, integration, refused=row.refused_scopes)
+        scope_drift(credential, provider, integration, refused=row.refused_scopes)
         if provider is not None
         else ScopeDrift(None, ())
     )
-    found = diagnose_connection(
+    diagnosis = diagnose_connection(
         row,
         changes,
         provider,
@@ -159,9 +163,9 @@ async def state_and_story(
         readable=readable,
         integration=integration,
         failovers=await runtime.store.failover.times(),
-        ends_with_token=provider is not None and opens is not None and ends_with_token(provider, opens),
+        ends_with_token=provider is not None and credential is not None and ends_with_token(provider, credential),
         scopes=drift,
-        client_since=generation.integrations.client_since(*row.ref[:2]) if serves else None,
+        client_since=generation.integrations.client_since(*row.ref[:2]) if in_serving_process else None,
     )
     scopes: responses.Scopes = {
         "granted": None if drift.granted is None else list(drift.granted),
@@ -171,42 +175,47 @@ async def state_and_story(
     if row.refused_scopes is not None:
         scopes["refused"] = {
             "scopes": list(row.refused_scopes.scopes),
-            "at": stamp(row.refused_scopes.at),
+            "at": timestamp_with_offset(row.refused_scopes.at),
             "path": row.refused_scopes.path,
         }
-    return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found), "scopes": scopes}
-
-
-def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the connection's credential, and whether its stored values can be opened; a missing key counts as
-    readable."""
-    try:
-        held = runtime.store.open(row.credential)
-        runtime.store.open(row.secret_config)
-    except CredentialUnreadable:
-        return None, False
-    except Unavailable:  # a key is missing, which is no fault of this connection
-        return None, True
-    return held, True
-
-
-def _change(one: Change) -> responses.ChangeJson:
     return {
-        "at": stamp(one.at),
-        "state": one.state.value,
-        "previous_state": one.before.value if one.before else None,
-        "reason": one.reason,
-        "detail": one.detail,
+        "history": [_change_json(one) for one in changes],
+        "diagnosis": _diagnosis_json(row, diagnosis),
+        "scopes": scopes,
     }
 
 
-def _diagnosis(row: Connection, found: ConnectionDiagnosis) -> responses.Diagnosis:
+def _open_credential(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
+    """Return the connection's credential, and whether its stored values are readable: a missing encryption key does
+    not make them unreadable."""
+    try:
+        credential = runtime.store.open(row.credential)
+        runtime.store.open(row.secret_config)
+    except CredentialUnreadable:
+        return None, False
+    except Unavailable:  # an encryption key is missing: no fault of this connection
+        return None, True
+    return credential, True
+
+
+def _change_json(change: Change) -> responses.ChangeJson:
+    return {
+        "at": timestamp_with_offset(change.at),
+        "state": change.state.value,
+        "previous_state": change.before.value if change.before else None,
+        "reason": change.reason,
+        "detail": change.detail,
+    }
+
+
+def _diagnosis_json(row: Connection, diagnosis: ConnectionDiagnosis) -> responses.Diagnosis:
     return {
         "state": row.state.value,
-        "since": stamp(row.state_since or row.created_at),
-        "causes": [{"cause": one.name, "why": one.why} for one in found.causes],
-        "action": {"do": found.action.name, "how": found.action.how},
+        "since": timestamp_with_offset(row.state_since or row.created_at),
+        "causes": [{"cause": one.name, "why": one.why} for one in diagnosis.causes],
+        "action": {"do": diagnosis.action.name, "how": diagnosis.action.how},
         "timeline": [
-            {"at": stamp(one.at), "what": one.what, "detail": one.detail, "ahead": one.ahead} for one in found.moments
+            {"at": timestamp_with_offset(one.at), "what": one.what, "detail": one.detail, "ahead": one.ahead}
+            for one in diagnosis.moments
         ],
     }

@@ -21,12 +21,14 @@ from gateway.secret import Secret
 from gateway.timestamps import iso
 
 SCOPES: Final = r"^([0-9a-zA-Z:/_.*-]+(,[0-9a-zA-Z:/_.*-]+)*)?$"
-REQUIRED: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_client or mode.needs_app)
+MODES_WITH_CREDENTIALS: Final = frozenset(
+    name for name, mode in AUTH_MODES.items() if mode.needs_client or mode.needs_app
+)
 
 
-def _pem(text: str) -> str:
-    """Return the private key, unfolded. Checked here, so that an unreadable key does not fail only when an end user
-    connects. Raises ValueError."""
+def _checked_private_key(text: str) -> str:
+    """Return the private key, unfolded. It is checked here, since an unreadable key would otherwise fail only when an
+    end user connects. Raises ValueError."""
     try:
         unfolded = key_values.private_key(text).reveal()
         private_key_in(unfolded)
@@ -38,11 +40,11 @@ def _pem(text: str) -> str:
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_-]+$")]
 DisplayName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 ClientId = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(key_values.client_value)]
-Hidden = Annotated[str, StringConstraints(min_length=1, max_length=16_384), AfterValidator(key_values.client_value)]
+SecretText = Annotated[str, StringConstraints(min_length=1, max_length=16_384), AfterValidator(key_values.client_value)]
 Scopes = Annotated[str, StringConstraints(pattern=SCOPES, max_length=16_384)]
 WebhookSecret = Annotated[str, StringConstraints(max_length=255)]
 AppLink = Annotated[str, StringConstraints(min_length=1, max_length=2048), AfterValidator(values.app_link)]
-PrivateKey = Annotated[str, AfterValidator(_pem), Field(max_length=16_384)]
+PrivateKey = Annotated[str, AfterValidator(_checked_private_key), Field(max_length=16_384)]
 Text = Annotated[str, StringConstraints(max_length=8192)]
 TextMap = dict[str, Text]
 AllowedHost = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(values.allowed_host)]
@@ -55,7 +57,7 @@ class ClientCredentials(Strict):
 
     type: Literal["OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN"]
     client_id: ClientId
-    client_secret: Hidden
+    client_secret: SecretText
     scopes: Scopes | None = None
     webhook_secret: WebhookSecret | None = None
 
@@ -65,7 +67,7 @@ class RegisteredClient(Strict):
 
     type: Literal["MCP_OAUTH2", "MCP_OAUTH2_GENERIC"]
     client_id: ClientId | None = None
-    client_secret: Hidden | None = None
+    client_secret: SecretText | None = None
     scopes: Scopes | None = None
     webhook_secret: WebhookSecret | None = None
 
@@ -84,7 +86,7 @@ class CustomCredentials(Strict):
 
     type: Literal["CUSTOM"]
     client_id: ClientId
-    client_secret: Hidden
+    client_secret: SecretText
     app_id: ClientId
     app_link: AppLink
     private_key: PrivateKey
@@ -123,19 +125,19 @@ class IntegrationChanges(Strict):
     custom: TextMap | None = None
 
 
-def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Iterator[Issue]:
+def entry_issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Iterator[Issue]:
     """Yield the issues of `body` against the provider's entry."""
-    given, mode = body.credentials, provider.auth_mode
-    if given is None and isinstance(body, NewIntegration) and mode in REQUIRED:
+    credentials, mode = body.credentials, provider.auth_mode
+    if credentials is None and isinstance(body, NewIntegration) and mode in MODES_WITH_CREDENTIALS:
         yield Issue("invalid_type", f"credentials are missing: '{provider.name}' is {mode}.", ("credentials",))
-    if given is not None and given.type != mode:
-        wanted = f"'{provider.name}' is {mode}"
-        takes = (
+    if credentials is not None and credentials.type != mode:
+        mode_text = f"'{provider.name}' is {mode}"
+        advice = (
             "whose integrations have no credentials"
             if mode not in CREDENTIAL_FIELDS
             else f"so credentials.type must be '{mode}'"
         )
-        yield Issue("custom", f"{wanted}, {takes}.", ("credentials", "type"))
+        yield Issue("custom", f"{mode_text}, {advice}.", ("credentials", "type"))
     for name in body.integration_config or ():
         yield Issue(
             "unrecognized_keys",
@@ -144,13 +146,13 @@ def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Ite
         )
 
 
-def fields_of(given: Any) -> Mapping[str, Any]:
+def fields_from_credentials(credentials: Any) -> Mapping[str, Any]:
     """Return the members of an Integration that these credentials replace. `scopes` and `webhook_secret` are only
     included if given."""
-    if given is None:
+    if credentials is None:
         return {}
     fields: dict[str, Any] = {"client_id": None, "client_secret": None, "app_id": None, "app_link": None}
-    fields |= {"private_key": None, **given.model_dump(exclude={"type"}, exclude_none=True)}
+    fields |= {"private_key": None, **credentials.model_dump(exclude={"type"}, exclude_none=True)}
     for name in ("client_secret", "private_key", "webhook_secret"):
         if name in fields:
             fields[name] = Secret(fields[name]) if fields[name] else None
@@ -161,14 +163,14 @@ def fields_of(given: Any) -> Mapping[str, Any]:
 
 # ── The JSON of an integration (docs/compatibility.md#integrations).
 
-CLIENT: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
-APP: Final = ("app_id", "app_link", "private_key")
+CLIENT_FIELDS: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
+APP_FIELDS: Final = ("app_id", "app_link", "private_key")
 
 
 def _credential_fields(mode: ModeFormat) -> tuple[str, ...]:
     if not mode.needs_app:
-        return CLIENT
-    return ("client_id", "client_secret", *APP) if mode.needs_client else APP
+        return CLIENT_FIELDS
+    return ("client_id", "client_secret", *APP_FIELDS) if mode.needs_client else APP_FIELDS
 
 
 _MODELS: Final = (ClientCredentials, RegisteredClient, AppCredentials, CustomCredentials)
@@ -185,7 +187,7 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
     replaces the entry's data."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
-    made = integration.made
+    creation = integration.made
     body: responses.IntegrationJson = {
         "unique_key": integration.integration_id,
         "provider": integration.provider,
@@ -195,22 +197,22 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
         else f"{public_url}/images/template-logos/{integration.provider}.svg",
         "forward_webhooks": integration.forward_webhooks,
         "allow_unsigned_webhooks": integration.allow_unsigned_webhooks,
-        "created_at": iso(made.created_at if made else runtime.started_at),
-        "updated_at": iso(made.updated_at if made else runtime.started_at),
+        "created_at": iso(creation.created_at if creation else runtime.started_at),
+        "updated_at": iso(creation.updated_at if creation else runtime.started_at),
     }
     if integration.allowed_hosts:
         body["allowed_hosts"] = list(integration.allowed_hosts)
     return body
 
 
-def credentials(generation: Generation, integration: Integration) -> dict[str, Any] | None:
+def credentials_json(generation: Generation, integration: Integration) -> dict[str, Any] | None:
     """Return the value for ``include=credentials``: the fields of the integration's auth mode, null if not set. None if
     the auth mode has none, or the provider is no longer in the catalog."""
     provider = generation.catalog.get(integration.provider)
     names = CREDENTIAL_FIELDS.get(provider.auth_mode) if provider else None
     if provider is None or names is None:
         return None
-    return {"type": provider.auth_mode, **{name: _plain(getattr(integration, name)) for name in names}}
+    return {"type": provider.auth_mode, **{name: _plain_text(getattr(integration, name)) for name in names}}
 
 
 def webhook_url(generation: Generation, integration: Integration) -> str | None:
@@ -221,7 +223,7 @@ def webhook_url(generation: Generation, integration: Integration) -> str | None:
     return generation.webhook_url(integration.environment, integration.integration_id)
 
 
-def _plain(value: Any) -> Any:
+def _plain_text(value: Any) -> Any:
     if isinstance(value, Secret):
         return value.reveal()
     return ",".join(value) if isinstance(value, tuple) else value

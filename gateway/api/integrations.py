@@ -1,5 +1,5 @@
-"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read
-only."""
+"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations). Integrations
+of gateway.yaml are read-only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,19 +10,19 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import beyond_limits, missing_scope_error
+from gateway.access.refusals import beyond_limits_error, missing_scope_error
 from gateway.api import responses
 from gateway.api.integration_shapes import (
     IntegrationChanges,
     NewIntegration,
-    credentials,
-    fields_of,
+    credentials_json,
+    entry_issues,
+    fields_from_credentials,
     integration_json,
-    issues,
     webhook_url,
 )
 from gateway.api.path_ids import unique_key
-from gateway.api.request_body import empty_body, query_of, read_json
+from gateway.api.request_body import query_of, read_json, require_empty_body
 from gateway.auth import modes
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
@@ -35,31 +35,31 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.text import did_you_mean
 
 READ_CREDENTIALS: Final = "environment:integrations:read_credentials"
-INCLUDE: Final = ("webhook", "credentials")
+INCLUDABLE: Final = ("webhook", "credentials")
 
 
 @needs("environment:integrations:list", limits=True)
 async def list_integrations(request: web.Request) -> web.Response:
     query_of(request, ())
-    empty_body(request)
+    require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    there = generation.integrations.of(request[ENVIRONMENT].name)
+    integrations = generation.integrations.of(request[ENVIRONMENT].name)
     session = request.get(CONNECT_SESSION)
     if session is None:
-        there = [one for one in there if request[CALLER].policy.reaches_integration(one.integration_id)]
+        integrations = [one for one in integrations if request[CALLER].policy.reaches_integration(one.integration_id)]
     elif session.allowed_integrations:
-        there = [one for one in there if one.integration_id in session.allowed_integrations]
+        integrations = [one for one in integrations if one.integration_id in session.allowed_integrations]
     return web.json_response(
-        responses.IntegrationList(data=[integration_json(runtime, generation, one) for one in there])
+        responses.IntegrationList(data=[integration_json(runtime, generation, one) for one in integrations])
     )
 
 
 @needs("environment:integrations:read", limits=True)
 async def get_integration(request: web.Request) -> web.Response:
-    query = query_of(request, ("include",), many={"include": INCLUDE})
-    empty_body(request)
+    query = query_of(request, ("include",), repeatable={"include": INCLUDABLE})
+    require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    found = _found(request, generation)
+    found = _integration_in_path(request, generation)
     body = integration_json(runtime, generation, found)
     wanted = query.get("include", "").split(",")
     if "webhook" in wanted:
@@ -68,7 +68,7 @@ async def get_integration(request: web.Request) -> web.Response:
     if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
         # Write the audit record before the credentials are returned.
         await request.app[RUNTIME].store.integrations.record_read(found, now=clock.now())
-        body["credentials"] = credentials(generation, found)
+        body["credentials"] = credentials_json(generation, found)
         if found.custom:
             body["custom"] = dict(found.custom)
     return web.json_response(responses.IntegrationResponse(data=body))
@@ -85,7 +85,7 @@ async def create_integration(request: web.Request) -> web.Response:
     provider = generation.catalog.get(body.provider)
     faults = [
         *_provider_issues(provider, body.provider, generation.catalog),
-        *(issues(provider, body) if provider else ()),
+        *(entry_issues(provider, body) if provider else ()),
     ]
     if generation.integrations.has(environment, body.unique_key):
         faults.append(_taken_issue(generation, environment, body.unique_key))
@@ -99,11 +99,11 @@ async def create_integration(request: web.Request) -> web.Response:
         allowed_hosts=tuple(dict.fromkeys(body.allowed_hosts or ())),
         allow_unsigned_webhooks=body.allow_unsigned_webhooks,
         custom=tuple((body.custom or {}).items()),
-        **fields_of(body.credentials),
+        **fields_from_credentials(body.credentials),
     )
     stored = await runtime.made.add(new)
     if stored is None:
-        raise _refusal([_taken_issue(generation, environment, body.unique_key)])
+        raise _invalid_body([_taken_issue(generation, environment, body.unique_key)])
     return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
 
 
@@ -118,12 +118,12 @@ async def patch_integration(request: web.Request) -> web.Response:
     _check_reach(policy, unique_key(request))
     if body.unique_key is not None:
         _check_reach(policy, body.unique_key)
-    found = _changeable(generation, _found(request, generation))
+    found = _require_changeable(generation, _integration_in_path(request, generation))
     _check_hosts(policy, found, body)
     provider = generation.catalog.get(found.provider)
     faults = [
         *_provider_issues(provider, found.provider, generation.catalog),
-        *(issues(provider, body) if provider else ()),
+        *(entry_issues(provider, body) if provider else ()),
     ]
     faults += await _rename_issues(runtime, generation, found, body.unique_key)
     _raise_if_any(faults)
@@ -135,7 +135,10 @@ async def patch_integration(request: web.Request) -> web.Response:
         "allow_unsigned_webhooks": body.allow_unsigned_webhooks,
         "custom": None if body.custom is None else tuple(body.custom.items()),
     }
-    changed = {**fields_of(body.credentials), **{name: value for name, value in given.items() if value is not None}}
+    changed = {
+        **fields_from_credentials(body.credentials),
+        **{name: value for name, value in given.items() if value is not None},
+    }
     stored = await runtime.made.change(found, replace(found, **changed))
     if stored is None:
         _raise_if_any(await _rename_issues(runtime, generation, found, body.unique_key))
@@ -149,16 +152,16 @@ async def patch_integration(request: web.Request) -> web.Response:
 async def delete_integration(request: web.Request) -> web.Response:
     """Delete the integration with its connections, and revoke their tokens; then respond with the number of each."""
     query_of(request, ())
-    empty_body(request)
+    require_empty_body(request)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     key = unique_key(request)
     _check_reach(request[CALLER].policy, key)
     found = generation.integrations.find(environment, key)
     if found is not None:
-        _changeable(generation, found)
+        _require_changeable(generation, found)
     ended = await runtime.made.end(environment, key)
     if ended is None:
-        _unknown(key)
+        _raise_unknown(key)
     body: responses.DeletedIntegration = {"success": True}
     if ended.connections:  # without deleted connections, return only {"success": true}, as the Nango SDKs expect
         outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
@@ -166,10 +169,10 @@ async def delete_integration(request: web.Request) -> web.Response:
     return web.json_response(body)
 
 
-def _found(request: web.Request, generation: Generation) -> Integration:
+def _integration_in_path(request: web.Request, generation: Generation) -> Integration:
     key = unique_key(request)
     found = generation.integrations.find(request[ENVIRONMENT].name, key)
-    return found if found is not None and request[CALLER].policy.reaches_integration(key) else _unknown(key)
+    return found if found is not None and request[CALLER].policy.reaches_integration(key) else _raise_unknown(key)
 
 
 def _check_reach(policy: Policy, key: str) -> None:
@@ -179,34 +182,34 @@ def _check_reach(policy: Policy, key: str) -> None:
     too.
     """
     if policy.of_connections:
-        raise beyond_limits("an integration serves all its connections")
+        raise beyond_limits_error("an integration serves all its connections")
     if not policy.reaches_integration(key):
-        _unknown(key)
+        _raise_unknown(key)
 
 
-def _check_hosts(policy: Policy, found: Integration, body: IntegrationChanges) -> None:
+def _check_hosts(policy: Policy, integration: Integration, body: IntegrationChanges) -> None:
     """Raise Forbidden if a key that may not read the client secret would add hosts to which it is sent."""
-    more = set(body.allowed_hosts or ()) - set(found.allowed_hosts)
-    kept = found.client_secret or found.private_key
+    more = set(body.allowed_hosts or ()) - set(integration.allowed_hosts)
+    kept = integration.client_secret or integration.private_key
     if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
         raise missing_scope_error(READ_CREDENTIALS)
 
 
-def _unknown(key: str) -> NoReturn:
+def _raise_unknown(key: str) -> NoReturn:
     raise NotFound("not_found", f"There is no integration '{key}'. GET /integrations lists the integrations.")
 
 
-def _changeable(generation: Generation, found: Integration) -> Integration:
-    """Return `found`. Raises Conflict for an integration of gateway.yaml, naming its file and line."""
-    if found.made is None:
-        where = _declared_at(generation, found.environment, found.integration_id)
+def _require_changeable(generation: Generation, integration: Integration) -> Integration:
+    """Return `integration`. Raises Conflict for an integration of gateway.yaml, naming its file and line."""
+    if integration.made is None:
+        where = _declared_at(generation, integration.environment, integration.integration_id)
         raise Conflict(
             "conflict",
-            f"Integration '{found.integration_id}' is declared at {where} and is read-only here. Change it there and "
+            f"Integration '{integration.integration_id}' is declared at {where} and is read-only here. Change it there and "
             "send the gateway SIGHUP.",
             payload={"declared_at": where},
         )
-    return found
+    return integration
 
 
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
@@ -226,15 +229,15 @@ def _taken_issue(generation: Generation, environment: str, key: str) -> Issue:
     return Issue("custom", f"Integration '{key}' {why}.", ("uniqueKey",))
 
 
-async def _rename_issues(runtime: Runtime, generation: Generation, found: Integration, key: str | None) -> list[Issue]:
-    if key is None or key == found.integration_id:
+async def _rename_issues(
+    runtime: Runtime, generation: Generation, integration: Integration, key: str | None
+) -> list[Issue]:
+    if key is None or key == integration.integration_id:
         return []
-    if generation.integrations.has(found.environment, key):
-        return [_taken_issue(generation, found.environment, key)]
-    if await runtime.store.integrations.has_connections(found.environment, found.integration_id):
-        message = (
-            f"'{found.integration_id}' has connections, and callers name them by this key, so it cannot be renamed."
-        )
+    if generation.integrations.has(integration.environment, key):
+        return [_taken_issue(generation, integration.environment, key)]
+    if await runtime.store.integrations.has_connections(integration.environment, integration.integration_id):
+        message = f"'{integration.integration_id}' has connections, and callers name them by this key, so it cannot be renamed."
         return [Issue("custom", message, ("uniqueKey",))]
     return []
 
@@ -252,8 +255,8 @@ def _provider_issues(provider: Provider | None, name: str, catalog: Catalog) -> 
 
 def _raise_if_any(faults: Sequence[Issue]) -> None:
     if faults:
-        raise _refusal(faults)
+        raise _invalid_body(faults)
 
 
-def _refusal(faults: Sequence[Issue]) -> InvalidRequest:
+def _invalid_body(faults: Sequence[Issue]) -> InvalidRequest:
     return InvalidRequest("invalid_body", joined_issues(faults), errors=faults)

@@ -7,11 +7,11 @@ from aiohttp import web
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
-from gateway.access.key_forms import MOST as MOST_VALUES
-from gateway.access.key_forms import MOST_RULES, OVERLAP, RequestedKey
+from gateway.access.key_forms import MAX_ITEMS as MOST_VALUES
+from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey
 from gateway.api import responses
-from gateway.api.request_body import Strict, number, query_of, read_json, wrong_query
-from gateway.api.shapes import MOST_NAMED
+from gateway.api.request_body import Strict, query_number, query_of, read_json, wrong_query
+from gateway.api.shapes import MAX_NAMES
 from gateway.errors import InvalidRequest, Issue
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
@@ -21,19 +21,19 @@ from gateway.secret import Secret
 from gateway.text import whole_number
 from gateway.timestamps import iso
 
-MOST: Final = 1000
-USUAL: Final = 100
-MOST_S: Final = 10 * 365 * 86400
+MAX_LIMIT: Final = 1000
+DEFAULT_LIMIT: Final = 100
+MAX_LIFETIME_S: Final = 10 * 365 * 86400
 
 
 class LimitsBody(Strict):
     """Limits of a key. A call must satisfy all of them; see docs/keys.md."""
 
-    integrations: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
-    connections: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
+    integrations: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
+    connections: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
     tags: dict[str, str] = Field(default_factory=dict, max_length=MOST_VALUES)
-    rules: list[str] = Field(default_factory=list, max_length=MOST_RULES)
-    hosts: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
+    rules: list[str] = Field(default_factory=list, max_length=MAX_RULES)
+    hosts: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
     rate: int | None = None
     budget: int | None = None
 
@@ -55,9 +55,9 @@ class NewKeyBody(Strict):
     scopes: list[str] | None = Field(default=None, max_length=MOST_VALUES)
     limits: LimitsBody = Field(default_factory=LimitsBody)
     expires_at: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = Field(default=None, strict=False)
-    expires_in_s: int | None = Field(default=None, ge=1, le=MOST_S)
+    expires_in_s: int | None = Field(default=None, ge=1, le=MAX_LIFETIME_S)
     replaces: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    overlap_s: int | None = Field(default=None, ge=0, le=MOST_S)
+    overlap_s: int | None = Field(default=None, ge=0, le=MAX_LIFETIME_S)
 
 
 class GoneKeyBody(Strict):
@@ -73,28 +73,28 @@ async def create_key(request: web.Request) -> web.Response:
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
     text, key = await runtime.issuer.create(
-        wish_of(body), request[ENVIRONMENT].name, describe_requester(caller.key), caller
+        requested_key(body), request[ENVIRONMENT].name, describe_requester(caller.key), caller
     )
-    shown: responses.NewKey = {**as_json(key), **secret_part(text, key, generation.public_url)}
+    shown: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
     return web.json_response(responses.NewKeyResponse(data=shown), headers={"Cache-Control": "no-store"})
 
 
 @needs("environment:api_keys:list", limits=True)
 async def list_keys(request: web.Request) -> web.Response:
     """List keys, the newest first; revoked and expired ones only with ``include=ended``."""
-    query = query_of(request, ("limit", "cursor", "include"), numbers={"limit": (1, MOST), "cursor": (1, 2**62)})
+    query = query_of(request, ("limit", "cursor", "include"), numbers={"limit": (1, MAX_LIMIT), "cursor": (1, 2**62)})
     if query.get("include", "ended") != "ended":
         raise wrong_query("include", "'include' may be 'ended'.")
-    limit = number(query, "limit") or USUAL
+    limit = query_number(query, "limit") or DEFAULT_LIMIT
     above = request[CALLER].key
     found = await request.app[RUNTIME].store.keys.list(
         request[ENVIRONMENT].name,
         alive_at=None if "include" in query else clock.now(),
         parent_id=above.id if above is not None and above.limits else None,
-        before_id=number(query, "cursor"),
+        before_id=query_number(query, "cursor"),
         limit=limit + 1,
     )
-    shown: responses.KeyList = {"data": [as_json(key) for key in found[:limit]]}
+    shown: responses.KeyList = {"data": [key_json(key) for key in found[:limit]]}
     if len(found) > limit:
         shown["next_cursor"] = str(found[limit - 1].id)
     return web.json_response(shown)
@@ -105,7 +105,7 @@ async def revoke_key(request: web.Request) -> web.Response:
     """Revoke the key in the path or, as Nango's clients send it, in the body."""
     query_of(request, ())
     named = request.match_info.get("key_id")
-    key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)
+    key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _key_id(named)
     caller = request[CALLER]
     revoked = await request.app[RUNTIME].issuer.revoke(
         request[ENVIRONMENT].name, key_id, describe_requester(caller.key), caller
@@ -113,7 +113,7 @@ async def revoke_key(request: web.Request) -> web.Response:
     return web.json_response(responses.RevokedKeys(success=True, revoked=revoked))
 
 
-def as_json(key: MintedKey) -> responses.Key:
+def key_json(key: MintedKey) -> responses.Key:
     """Return the key as the API and the command line show it: only its last four characters, never the key itself."""
     shown: responses.Key = {
         "id": key.id,
@@ -139,15 +139,15 @@ def as_json(key: MintedKey) -> responses.Key:
     return shown
 
 
-def secret_part(text: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:
+def secret_json(secret: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:
     """Return the part that is shown only once: the key and, for a capability, its URL."""
-    shown: responses.KeyItself = {"secret": text.reveal()}
+    secret_members: responses.KeyItself = {"secret": secret.reveal()}
     if key.kind == "capability":
-        shown["base_url"] = f"{public_url}/c/{text.reveal()}"
-    return shown
+        secret_members["base_url"] = f"{public_url}/c/{secret.reveal()}"
+    return secret_members
 
 
-def wish_of(body: NewKeyBody) -> RequestedKey:
+def requested_key(body: NewKeyBody) -> RequestedKey:
     """Return the requested key. Raises InvalidRequest."""
     if body.expires_at is not None and body.expires_in_s is not None:
         issue = Issue("custom", "Send either expires_at or expires_in_s.", ("expires_in_s",))
@@ -175,7 +175,7 @@ def wish_of(body: NewKeyBody) -> RequestedKey:
     )
 
 
-def _id(text: str) -> int:
+def _key_id(text: str) -> int:
     key_id = whole_number(text)
     if key_id is None:
         issue = Issue("invalid_type", "A key's id must be a whole number.", ("key_id",))
@@ -183,6 +183,6 @@ def _id(text: str) -> int:
     return key_id
 
 
-def describe_requester(above: MintedKey | None) -> str:
-    """Return the text for `created_by`: the key that requests the new one."""
-    return "a key of gateway.yaml" if above is None else f"key {above.id} ({above.name})"
+def describe_requester(requester: MintedKey | None) -> str:
+    """Return the text for `created_by`: it names the key that requests the new key."""
+    return "a key of gateway.yaml" if requester is None else f"key {requester.id} ({requester.name})"

@@ -10,23 +10,23 @@ from aiohttp import web
 
 from gateway.api import responses
 from gateway.api.providers import listing_response, named_provider
-from gateway.api.request_body import number, query_of, wrong_query
-from gateway.catalog.api_operations import RISKS, ApiOperation, provenance, shown_operation, shown_scopes
+from gateway.api.request_body import query_number, query_of, wrong_query
+from gateway.catalog.api_operations import RISKS, ApiOperation, api_operation_json, provenance, scopes_json
 from gateway.catalog.listing import ListingBody, cursor_after, name_in
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import NotFound
 from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
 
-MOST: Final = 1000
-USUAL: Final = 100
+MAX_LIMIT: Final = 1000
+DEFAULT_LIMIT: Final = 100
 
 
 @needs(limits=True)
 async def list_operations(request: web.Request) -> web.Response:
     """List the operations of a provider's API, in the order of the catalog's file. Raises NotFound, InvalidRequest."""
     allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
-    query = query_of(request, allowed, numbers={"limit": (1, MOST)})
+    query = query_of(request, allowed, numbers={"limit": (1, MAX_LIMIT)})
     name = request.match_info["provider"]
     named_provider(request)
     if (risk := query.get("risk")) is not None and risk not in RISKS:
@@ -43,12 +43,12 @@ async def list_operations(request: web.Request) -> web.Response:
     if known is None:
         raise NotFound("not_found", f"The catalog has no operations of {name!r}. You can still call its API.")
     found = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
-    page, following = _page(found, query.get("cursor"), number(query, "limit") or USUAL)
+    page, following = _operations_page(found, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
     prefix = known.prefix
     body: responses.ApiOperationList = {
-        "data": [cast(responses.ApiOperationJson, shown_operation(one, prefix)) for one in page],
+        "data": [cast(responses.ApiOperationJson, api_operation_json(one, prefix)) for one in page],
         "source": provenance(known),
-        "scopes": cast(responses.OperationScopes, shown_scopes(known, found, query.get("granted"))),
+        "scopes": cast(responses.OperationScopes, scopes_json(known, found, query.get("granted"))),
     }
     if following:
         body["next_cursor"] = cursor_after(page[-1].id)
@@ -56,15 +56,17 @@ async def list_operations(request: web.Request) -> web.Response:
     return listing_response(request, ListingBody(content, hashlib.sha256(content).hexdigest()[:32]))
 
 
-def _page(found: Sequence[ApiOperation], cursor: str | None, limit: int) -> tuple[Sequence[ApiOperation], bool]:
+def _operations_page(
+    operations: Sequence[ApiOperation], cursor: str | None, limit: int
+) -> tuple[Sequence[ApiOperation], bool]:
     """Return at most `limit` operations after `cursor`, and whether more follow. Raises InvalidRequest."""
     begin = 0
     if cursor:
         try:
-            begin = [one.id for one in found].index(name_in(cursor)) + 1
+            begin = [one.id for one in operations].index(name_in(cursor)) + 1
         except ValueError:
             raise wrong_query(
                 "cursor", "Invalid cursor: send next_cursor unchanged and with the same filters."
             ) from None
-    page = found[begin : begin + limit]
-    return page, begin + limit < len(found)
+    page = operations[begin : begin + limit]
+    return page, begin + limit < len(operations)

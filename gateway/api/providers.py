@@ -20,13 +20,15 @@ from gateway.text import close_matches
 
 # ── Logos: a brand's icon on the brand's colour if known, else initials. No image is fetched.
 
-LEAST_CONTRAST: Final = 4.5  # contrast of white letters on the colour, required by WCAG 2.2 §1.4.3
-LEAST_OF_ICONS: Final = 2.2  # contrast of a white icon; logos are exempt (§1.4.11). Below this value the icon is dark
-DARK: Final = "#1a1a1a"
+MIN_CONTRAST: Final = 4.5  # contrast of white letters on the colour, required by WCAG 2.2 §1.4.3
+MIN_ICON_CONTRAST: Final = (
+    2.2  # contrast of a white icon; logos are exempt (§1.4.11). Below this value the icon is dark
+)
+DARK_INK: Final = "#1a1a1a"
 
 
 @lru_cache(maxsize=2048)
-def svg(name: str, display_name: str) -> str:
+def initials_svg(name: str, display_name: str) -> str:
     """Return an SVG of 64 by 64 with the initials of `display_name`; its colour depends only on `name`."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
@@ -41,7 +43,7 @@ def svg(name: str, display_name: str) -> str:
 def brand_svg(icon: BrandIcon, display_name: str) -> str:
     """Return a logo with the brand's icon on its colour."""
     rgb = tuple(int(icon.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= LEAST_OF_ICONS else DARK
+    ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= MIN_ICON_CONTRAST else DARK_INK
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
         f"<title>{escape(display_name)}</title>"
@@ -68,7 +70,7 @@ def colour(name: str) -> str:
     digest = hashlib.sha256(name.encode()).digest()
     hue, saturation = digest[0] / 256, 0.45 + digest[1] / 256 * 0.25
     lightness = 0.5
-    while contrast_with_white(rgb := colorsys.hls_to_rgb(hue, lightness, saturation)) < LEAST_CONTRAST:
+    while contrast_with_white(rgb := colorsys.hls_to_rgb(hue, lightness, saturation)) < MIN_CONTRAST:
         lightness -= 0.02
     return "#" + "".join(f"{int(part * 255):02x}" for part in rgb)
 
@@ -82,7 +84,7 @@ def contrast_with_white(rgb: tuple[float, float, float]) -> float:
 # ── ``GET /images/template-logos/{name}.svg``: a logo for each provider. Public, since pages embed it.
 
 # An SVG opened directly is a document: it may run no scripts and load nothing.
-HEADERS: Final = {
+LOGO_HEADERS: Final = {
     "Cache-Control": "public, max-age=86400",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "cross-origin",
@@ -91,8 +93,8 @@ HEADERS: Final = {
 
 
 async def logo(request: web.Request) -> web.Response:
-    """Return a provider's logo: the operator's own, else the icon of the provider, of the entry that it is based on or
-    of its family, else its initials.
+    """Return a provider's logo: the operator's own image; else the icon of the provider, of its base entry or of its
+    family; else the provider's initials.
 
     Raises NotFound for a name that is not in the catalog.
     """
@@ -102,20 +104,22 @@ async def logo(request: web.Request) -> web.Response:
         raise NotFound("not_found", "There is no provider with this name. GET /providers lists the providers.")
     own = own_logo(generation.config.catalog, provider.name)
     if own is not None:
-        return web.Response(body=own.content, content_type=own.media_type, headers=HEADERS)
+        return web.Response(body=own.content, content_type=own.media_type, headers=LOGO_HEADERS)
     kin = filter(None, (provider.name, provider.alias, provider.family))
     icon = next(filter(None, map(brand_icon, kin)), None)
-    image = svg(provider.name, provider.display_name) if icon is None else brand_svg(icon, provider.display_name)
-    return web.Response(text=image, content_type="image/svg+xml", headers=HEADERS)
+    image = (
+        initials_svg(provider.name, provider.display_name) if icon is None else brand_svg(icon, provider.display_name)
+    )
+    return web.Response(text=image, content_type="image/svg+xml", headers=LOGO_HEADERS)
 
 
 # ── ``GET /providers`` and ``GET /providers/{provider}``: the read-only catalog (docs/http-api.md#endpoints).
 
-KNOWN: Final = ("search", "category", "auth_mode", "limit", "cursor")
-LONGEST: Final = 255
+QUERY_NAMES: Final = ("search", "category", "auth_mode", "limit", "cursor")
+MAX_VALUE_LENGTH: Final = 255
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,255}")
-_POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
+_NAME_FORM = re.compile(r"[a-zA-Z0-9_-]{1,255}")
+_LIMIT_FORM = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
 @needs(limits=True)
@@ -125,27 +129,29 @@ async def list_providers(request: web.Request) -> web.Response:
     ``search``: words in name, display name and categories. ``category``, ``auth_mode``: exact values, ignoring case.
     ``limit``: from 1. ``cursor``: the previous response's ``next_cursor``. Raises InvalidRequest.
     """
-    there = listing(request)
+    provider_listing = listing(request)
     query = read_query(request.query)
-    _check_known(there, query)
-    return listing_response(request, there.page(query))
+    _check_filters(provider_listing, query)
+    return listing_response(request, provider_listing.page(query))
 
 
 @needs(limits=True)
 async def get_provider(request: web.Request) -> web.Response:
     """Return one provider. Raises NotFound, InvalidRequest."""
     if request.query:
-        raise _invalid([Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query])
+        raise _invalid_query(
+            [Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query]
+        )
     return listing_response(request, named_provider(request))
 
 
 def named_provider(request: web.Request) -> ListingBody:
     """Return the provider that the path names. Raises NotFound, InvalidRequest."""
     name = request.match_info["provider"]
-    if not _NAME.fullmatch(name):
+    if not _NAME_FORM.fullmatch(name):
         issue = Issue("invalid_format", "A provider's name has letters, digits, '_' and '-' only.", ("provider",))
         raise InvalidRequest("invalid_uri_params", "The provider's name is malformed.", errors=[issue])
-    body = listing(request).one(name)
+    body = listing(request).provider_body(name)
     if body is None:
         raise NotFound("not_found", f"There is no provider {name!r}. GET /providers?search=… finds the right name.")
     return body
@@ -157,45 +163,47 @@ def listing(request: web.Request) -> Listing:
     return listing_of(generation.catalog, generation.public_url)
 
 
-def read_query(given: MultiMapping[str]) -> Query:
+def read_query(parameters: MultiMapping[str]) -> Query:
     """Return the parsed query parameters of the list. Raises InvalidRequest with all faults."""
-    issues = list(_issues(given))
+    issues = list(_query_issues(parameters))
     if issues:
-        raise _invalid(issues)
-    limit, cursor = given.get("limit"), given.get("cursor")
+        raise _invalid_query(issues)
+    limit, cursor = parameters.get("limit"), parameters.get("cursor")
     return Query(
-        search=" ".join(given.get("search", "").split()),
-        category=given.get("category") or None,
-        auth_mode=given.get("auth_mode") or None,
+        search=" ".join(parameters.get("search", "").split()),
+        category=parameters.get("category") or None,
+        auth_mode=parameters.get("auth_mode") or None,
         limit=None if limit is None else int(limit),
         after="" if not cursor else name_in(cursor),
     )
 
 
-def _check_known(there: Listing, query: Query) -> None:
+def _check_filters(listing: Listing, query: Query) -> None:
     """Raise InvalidRequest for an unknown auth mode or category: an empty list would hide the mistake."""
     issues = []
-    if query.auth_mode is not None and query.auth_mode.upper() not in there.auth_modes:
-        known = ", ".join(sorted(there.auth_modes))
+    if query.auth_mode is not None and query.auth_mode.upper() not in listing.auth_modes:
+        known = ", ".join(sorted(listing.auth_modes))
         issues.append(Issue("invalid_value", f"No provider has that auth_mode. There are {known}.", ("auth_mode",)))
-    if query.category is not None and query.category.casefold() not in there.categories:
-        near = close_matches(query.category.casefold(), there.categories, 3) or sorted(there.categories)
+    if query.category is not None and query.category.casefold() not in listing.categories:
+        near = close_matches(query.category.casefold(), listing.categories, 3) or sorted(listing.categories)
         message = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
         issues.append(Issue("invalid_value", message, ("category",)))
     if issues:
         raise InvalidRequest("invalid_query_params", " ".join(one.message for one in issues), errors=issues)
 
 
-def _issues(given: MultiMapping[str]) -> Iterator[Issue]:
-    for key in dict.fromkeys(given):
-        values = given.getall(key)
-        if key not in KNOWN:
-            yield Issue("unrecognized_keys", f"Unrecognized key: {key!r}. Known keys: {', '.join(KNOWN)}.", (key,))
+def _query_issues(parameters: MultiMapping[str]) -> Iterator[Issue]:
+    for key in dict.fromkeys(parameters):
+        values = parameters.getall(key)
+        if key not in QUERY_NAMES:
+            yield Issue(
+                "unrecognized_keys", f"Unrecognized key: {key!r}. Known keys: {', '.join(QUERY_NAMES)}.", (key,)
+            )
         elif len(values) > 1:
             yield Issue("invalid_type", f"{key} is given {len(values)} times; give it once.", (key,))
-        elif len(values[0]) > LONGEST * 2:
-            yield Issue("too_big", f"{key} is longer than {LONGEST * 2} characters.", (key,))
-        elif key == "limit" and not (values[0].isascii() and _POSITIVE.fullmatch(values[0])):
+        elif len(values[0]) > MAX_VALUE_LENGTH * 2:
+            yield Issue("too_big", f"{key} is longer than {MAX_VALUE_LENGTH * 2} characters.", (key,))
+        elif key == "limit" and not (values[0].isascii() and _LIMIT_FORM.fullmatch(values[0])):
             yield Issue("invalid_type", "limit must be a whole number, 1 or more.", ("limit",))
         elif key == "cursor" and values[0] and not _is_cursor(values[0]):
             yield Issue("invalid_format", "Invalid cursor: send next_cursor unchanged.", ("cursor",))
@@ -209,7 +217,7 @@ def _is_cursor(text: str) -> bool:
     return True
 
 
-def _invalid(issues: list[Issue]) -> InvalidRequest:
+def _invalid_query(issues: list[Issue]) -> InvalidRequest:
     names = ", ".join(dict.fromkeys(".".join(issue.path) for issue in issues))
     return InvalidRequest("invalid_query_params", f"These query parameters are wrong: {names}.", errors=issues)
 

@@ -38,9 +38,9 @@ CODES: Final = {
 
 
 def issues_of(fault: ValidationError, value: Any, model: type[BaseModel]) -> list[Issue]:
-    """Return an issue for each error; that of the first unknown field has the closest field of `model`."""
+    """Return an issue for each error. The issue of the first unknown field suggests the closest field of `model`."""
     errors = fault.errors(include_url=False, include_input=False)
-    issues = [issue(error, value) for error in errors]
+    issues = [pydantic_issue(error, value) for error in errors]
     for n, error in enumerate(errors):
         if error["type"] == "extra_forbidden":
             *place, name = error["loc"]
@@ -50,13 +50,13 @@ def issues_of(fault: ValidationError, value: Any, model: type[BaseModel]) -> lis
     return issues
 
 
-def issue(error: ErrorDetails, value: Any = None) -> Issue:
-    """Return pydantic's error as an Issue. The value is left out, since it may be a secret; of an invalid id, the
-    message has the wrong character."""
+def pydantic_issue(error: ErrorDetails, value: Any = None) -> Issue:
+    """Return pydantic's error as an Issue. The message leaves the value out, since it may be a secret; for an invalid
+    id, it shows the wrong character."""
     path = tuple(str(step) for step in _existing_steps(value, error["loc"]))
     if error["type"].startswith("union_tag_"):
         path = (*path, "type")
-    return Issue(CODES.get(error["type"], "invalid_type"), _sentence(error, path, value), path)
+    return Issue(CODES.get(error["type"], "invalid_type"), _issue_text(error, path, value), path)
 
 
 def _existing_steps(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
@@ -73,7 +73,7 @@ def _existing_steps(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
         yield step
 
 
-def _sentence(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
+def _issue_text(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
     if not path and error["type"] != "value_error":
         return "The body must be a JSON object."
     if error["type"] == "extra_forbidden":
@@ -91,17 +91,17 @@ def _sentence(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-TRUE: Final = frozenset({"true", "1", "yes", "on"})
-FALSE: Final = frozenset({"false", "0", "no", "off", ""})
-MOST_FAULTS: Final = 1000
+TRUE_WORDS: Final = frozenset({"true", "1", "yes", "on"})
+FALSE_WORDS: Final = frozenset({"false", "0", "no", "off", ""})
+MAX_FAULTS: Final = 1000
 NO_CHOICES: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 NO_NUMBERS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
 
 class Strict(BaseModel):
-    """A request body: unknown members are refused, and a number is not accepted as a text."""
+    """A request body: unknown members are refused, and a number is not accepted in place of a text."""
 
-    # Built at the first body of its kind: a worker that never gets a connect request uses half a megabyte less.
+    # pydantic builds the model at its first body: a worker that never gets a connect request uses half a megabyte less.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
@@ -109,17 +109,17 @@ async def read_json(request: web.Request, model: type[Model]) -> Model:
     """Return the body as `model`. Raises InvalidRequest ``invalid_json`` or ``invalid_body``."""
     raw = await request.read()
     if len(raw) <= INLINE_BYTES:
-        return checked(shallow(raw), model, "invalid_body")
-    return await off_loop(share_of(request), lambda: checked(shallow(raw), model, "invalid_body"))
+        return validated(parse_body(raw), model, "invalid_body")
+    return await off_loop(fairness_key(request), lambda: validated(parse_body(raw), model, "invalid_body"))
 
 
-async def parsed(request: web.Request) -> Any:
-    """Return the body's JSON. Raises InvalidRequest ``invalid_json``, and ``invalid_body`` as `shallow` does."""
+async def read_any_json(request: web.Request) -> Any:
+    """Return the body's JSON. Raises InvalidRequest ``invalid_json``, and ``invalid_body`` as `parse_body` does."""
     raw = await request.read()
-    return shallow(raw) if len(raw) <= INLINE_BYTES else await off_loop(share_of(request), shallow, raw)
+    return parse_body(raw) if len(raw) <= INLINE_BYTES else await off_loop(fairness_key(request), parse_body, raw)
 
 
-def shallow(raw: bytes) -> Any:
+def parse_body(raw: bytes) -> Any:
     """Parse a body. Raises InvalidRequest ``invalid_json``, and ``invalid_body`` if a member nests too deep."""
     value = parse(raw)
     check_levels(value)
@@ -127,12 +127,12 @@ def shallow(raw: bytes) -> Any:
 
 
 def check_levels(value: Any) -> None:
-    """Raise InvalidRequest, with an issue for each member of `value` that nests more than `MOST_LEVELS` deep. The name
-    of the whole body is empty."""
+    """Raise InvalidRequest, with an issue for each member of `value` that nests more than `MOST_LEVELS` deep. If
+    `value` is no object, the issue is about the whole body."""
     if not nested_deeper(value, MOST_LEVELS):
         return
     members = value.items() if isinstance(value, dict) else [("", value)]
-    deep = [name for name, inner in members if nested_deeper(inner, MOST_LEVELS)][:MOST_FAULTS]
+    deep = [name for name, inner in members if nested_deeper(inner, MOST_LEVELS)][:MAX_FAULTS]
     issues = [
         Issue(
             "custom",
@@ -145,7 +145,7 @@ def check_levels(value: Any) -> None:
         raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
 
 
-def share_of(request: web.Request) -> str:
+def fairness_key(request: web.Request) -> str:
     """Return the fairness key for `off_loop`: the caller's key, the connect session or the client's IP address.
 
     Work with the same key runs in order; different keys take turns.
@@ -155,19 +155,19 @@ def share_of(request: web.Request) -> str:
     return request[CONNECT_SESSION].digest if CONNECT_SESSION in request else request.remote or ""
 
 
-def checked(value: Any, model: type[Model], code: Code) -> Model:
+def validated(value: Any, model: type[Model], code: Code) -> Model:
     """Return `value` as `model`. Raises InvalidRequest with one issue for each fault."""
     try:
         return model.model_validate(value)
     except ValidationError as fault:
-        check_count(fault, code)
+        check_fault_count(fault, code)
         issues = issues_of(fault, value, model)
         raise InvalidRequest(code, joined_issues(issues), errors=issues) from None
 
 
-def check_count(fault: ValidationError, code: Code) -> None:
-    """Raise InvalidRequest if there are too many faults to name each: that would take seconds."""
-    if fault.error_count() > MOST_FAULTS:
+def check_fault_count(fault: ValidationError, code: Code) -> None:
+    """Raise InvalidRequest if the body has more than `MAX_FAULTS` faults: to name each of them would take seconds."""
+    if fault.error_count() > MAX_FAULTS:
         message = f"The body has {counted(fault.error_count(), 'fault')}. Compare it with the API reference, GET /docs."
         raise InvalidRequest(code, message, errors=[Issue("custom", message)]) from None
 
@@ -177,16 +177,16 @@ def query_of(
     allowed: Collection[str],
     *,
     nested: Collection[str] = (),
-    truths: Collection[str] = (),
+    booleans: Collection[str] = (),
     numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
-    many: Mapping[str, Collection[str]] = NO_CHOICES,
+    repeatable: Mapping[str, Collection[str]] = NO_CHOICES,
 ) -> dict[str, str]:
-    """Return the query, each name once. `truths` and `numbers` (least, most): names whose values are checked here and
-    read with `truth` and `number`.
+    """Return the query as a dict. Raises InvalidRequest, with all faults, for unknown names and wrong values.
 
-    `many`: names that may be repeated, with their allowed words; returned joined by commas, each word once.
-    ``nested[…]`` is not returned. Raises InvalidRequest, with all faults, for other names than these and for wrong
-    values.
+    `booleans`, `numbers`: the names whose values are checked here and read with `query_boolean` and `query_number`;
+    `numbers` has the least and the highest allowed value. `repeatable`: names that may be repeated, with their allowed
+    words; the words are returned joined by commas, each once. `nested`: names with a key, ``name[key]``, which are
+    accepted but not returned.
     """
     issues: list[Issue] = []
     query: dict[str, str] = {}
@@ -195,20 +195,20 @@ def query_of(
         text = given
         if name.partition("[")[0] in nested and name.endswith("]"):
             continue
-        if name in many:
+        if name in repeatable:
             words = [word.strip() for word in text.split(",")]
-            if (wrong := next((word for word in words if word not in many[name]), None)) is not None:
-                message = f"'{name}' may be {_either(many[name])}, not {wrong[:64]!r}."
+            if (wrong := next((word for word in words if word not in repeatable[name]), None)) is not None:
+                message = f"'{name}' may be {_joined_by_or(repeatable[name])}, not {wrong[:64]!r}."
                 issues.append(Issue("custom", message, (name,)))
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
         elif name not in allowed:
-            known = () if hinted else (*allowed, *many, *nested)
+            known = () if hinted else (*allowed, *repeatable, *nested)
             hint, hinted = did_you_mean(name, known) or ".", True
             message = f"'{name[:64]}' is not a parameter of this endpoint{hint}"
             issues.append(Issue("unrecognized_keys", message, (name,)))
         elif name in query:
             issues.append(Issue("custom", f"'{name}' was given twice.", (name,)))
-        elif name in truths and text.lower() not in TRUE | FALSE:
+        elif name in booleans and text.lower() not in TRUE_WORDS | FALSE_WORDS:
             issues.append(Issue("custom", f"'{name}' must be true or false.", (name,)))
         elif name in numbers and not _is_number(text, *numbers[name]):
             least, most = numbers[name]
@@ -219,37 +219,37 @@ def query_of(
     return query
 
 
-def empty_body(request: web.Request) -> None:
+def require_empty_body(request: web.Request) -> None:
     """Raise InvalidRequest if the request has a body (docs/compatibility.md#errors)."""
     if request.body_exists and (request._read_bytes or b"").strip() not in (b"", b"{}"):  # `json_only` has read it
         message = "This call has no body; send none."
         raise InvalidRequest("invalid_body", message, errors=[Issue("unrecognized_keys", message)])
 
 
-def _either(words: Collection[str]) -> str:
+def _joined_by_or(words: Collection[str]) -> str:
     return " or ".join(f"'{word}'" for word in words)
 
 
-def truth(query: Mapping[str, str], name: str) -> bool:
+def query_boolean(query: Mapping[str, str], name: str) -> bool:
     """Return whether the value is ``true``, ``1``, ``yes`` or ``on``; false if absent."""
-    return query.get(name, "").lower() in TRUE
+    return query.get(name, "").lower() in TRUE_WORDS
 
 
-def number(query: Mapping[str, str], name: str) -> int | None:
+def query_number(query: Mapping[str, str], name: str) -> int | None:
     """Return the number of that name, or None if it is absent."""
     return int(query[name]) if name in query else None
 
 
-def _is_number(text: str, least: int, most: int) -> bool:
+def _is_number(text: str, minimum: int, maximum: int) -> bool:
     found = whole_number(text, 11)
-    return found is not None and least <= found <= most
+    return found is not None and minimum <= found <= maximum
 
 
 def wrong_query(name: str, message: str) -> InvalidRequest:
     return InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, (name,))])
 
 
-def moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
+def query_time(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
     """Return the time in the parameter `name`; None if it is absent. Raises InvalidRequest."""
     if name not in query:
         return None

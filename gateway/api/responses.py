@@ -204,8 +204,8 @@ class ConnectionList(TypedDict):
 
 
 class ScopesRefused(TypedDict):
-    """Missing scopes that the provider's API reported with 403 since the last authorization; `path`: of the last such
-    call."""
+    """Missing scopes that the provider's API reported with 403 since the last authorization. `path`: the path of
+    the last such call."""
 
     scopes: list[str]
     at: Moment

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from gateway import clock
 from gateway.api import responses
 from gateway.api.connection_json import end_user_json
-from gateway.api.request_body import Strict, number, query_of, read_json
+from gateway.api.request_body import Strict, query_number, query_of, read_json
 from gateway.api.shapes import (
     ConnectionId,
 )
@@ -26,13 +26,13 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
-LONGEST_WAIT_S: Final = 30
+MAX_WAIT_S: Final = 30
 MASK: Final = "********"
-VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+VERIFIER_FORM: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 
-def _verifier(text: str) -> str:
-    if not VERIFIER.fullmatch(text):
+def _checked_verifier(text: str) -> str:
+    if not VERIFIER_FORM.fullmatch(text):
         raise ValueError("must have 43 to 128 characters: letters, digits and - . _ ~ (RFC 7636 §4.1)")
     return text
 
@@ -52,26 +52,28 @@ class Completion(Strict):
     connections are pending."""
 
     code_verifier: Annotated[
-        str, AfterValidator(_verifier), Field(json_schema_extra={"pattern": f"^{VERIFIER.pattern}$"}, repr=False)
+        str,
+        AfterValidator(_checked_verifier),
+        Field(json_schema_extra={"pattern": f"^{VERIFIER_FORM.pattern}$"}, repr=False),
     ]
     connection_id: ConnectionId | None = None
 
 
-async def show(request: web.Request) -> web.Response:
+async def show_session(request: web.Request) -> web.Response:
     """Handle ``GET /connect/session``: return the session for its connect page
     (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
     body: responses.Session = {
         "endUser": end_user_json(session.end_user),
-        "connectUISettings": _settings(generation),
+        "connectUISettings": _page_settings(generation),
         "websocketsPath": generation.config.server.websocket_path,
     }
     if session.allowed_integrations:
         body["allowed_integrations"] = list(session.allowed_integrations)
     if session.defaults:
         body["integrations_config_defaults"] = {
-            key: _for_browser(generation, session, key, one) for key, one in session.defaults.items()
+            key: _browser_defaults(generation, session, key, one) for key, one in session.defaults.items()
         }
     if session.overrides:
         body["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
@@ -80,78 +82,78 @@ async def show(request: web.Request) -> web.Response:
     return web.json_response(responses.SessionResponse(data=body))
 
 
-async def end(request: web.Request) -> web.Response:
+async def end_session(request: web.Request) -> web.Response:
     """Handle ``DELETE /connect/session``: end the session and respond with 204. Its token is then invalid."""
     query_of(request, ())
     await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
 
 
-async def result(request: web.Request) -> web.Response:
+async def read_result(request: web.Request) -> web.Response:
     """Handle ``GET /connect/session/result``: return the results so far, for a page without a WebSocket.
 
     ``client``: only results of the window with this `ws_client_id`. ``wait_s``: wait up to this long for a first
     result.
     """
-    query = query_of(request, ("client", "wait_s"), numbers={"wait_s": (0, LONGEST_WAIT_S)})
+    query = query_of(request, ("client", "wait_s"), numbers={"wait_s": (0, MAX_WAIT_S)})
     session = request[CONNECT_SESSION]
     client = client_digest(query.get("client"))
-    outcomes = await _wait_for_outcomes(request, session.digest, client, number(query, "wait_s") or 0)
+    outcomes = await _wait_for_outcomes(request, session.digest, client, query_number(query, "wait_s") or 0)
     return web.json_response(responses.SessionResult(data=_result_json(outcomes, session.expires_at)))
 
 
 @needs("environment:connect_sessions:write", limits=True)
-async def poll(request: web.Request) -> web.Response:
+async def poll_session(request: web.Request) -> web.Response:
     """Handle ``GET /connect/sessions/{id}``, the session's `poll_url`: return the results for the back end's key.
 
     ``wait_s``: wait up to this long for a first result. Raises NotFound."""
-    query = query_of(request, ("wait_s",), numbers={"wait_s": (0, LONGEST_WAIT_S)})
+    query = query_of(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
     runtime, name = request.app[RUNTIME], request.match_info["session_id"]
-    session = await runtime.sessions.known(name)
+    session = await runtime.sessions.find_by_digest(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
-    outcomes = await _wait_for_outcomes(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
-    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _may_see(request, one)]
+    outcomes = await _wait_for_outcomes(request, name, None, (query_number(query, "wait_s") or 0) if mine else 0)
+    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _is_visible(request, one)]
     if mine and not outcomes:
-        session = await runtime.sessions.known(name)  # the session may have ended during the wait
+        session = await runtime.sessions.find_by_digest(name)  # the session may have ended during the wait
     if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
-        raise _unknown()
+        raise _unknown_session()
     expires_at = session.expires_at if mine and session else None
     return web.json_response(responses.SessionResult(data=_result_json(outcomes, expires_at)))
 
 
 @needs("environment:connect_sessions:write", limits=True)
-async def complete(request: web.Request) -> web.Response:
+async def complete_session(request: web.Request) -> web.Response:
     """Handle ``POST /connect/sessions/{id}/complete``: store the pending connections and respond with 200 and them.
 
-    A repeated call returns the same response. Raises NotFound as `poll` does, and the errors of
+    A repeated call returns the same response. Raises NotFound as `poll_session` does, and the errors of
     `SessionConnections.complete`.
     """
     query_of(request, ())
     body = await read_json(request, Completion)
     runtime, environment, name = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
-    session = await runtime.sessions.known(name)
+    session = await runtime.sessions.find_by_digest(name)
     if session is not None and session.environment != environment:
-        raise _unknown()
+        raise _unknown_session()
     pending = await runtime.store.pending.of_session(name, now=clock.now())
     policy = request[CALLER].policy
     pending = [one for one in pending if one.ref.environment == environment and policy.reaches(*one.ref[1:])]
     if body.connection_id is not None:
         pending = [one for one in pending if one.ref.connection_id == body.connection_id]
     if session is None and not pending:
-        raise _unknown()
+        raise _unknown_session()
     done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
     connections = [_connection_json(one.integration_id, one.connection_id, is_pending=False) for one in done]
     completed: responses.CompletedSession = {"status": "connected", "connections": connections}
     return web.json_response(responses.CompletionResponse(data=completed))
 
 
-def _unknown() -> NotFound:
+def _unknown_session() -> NotFound:
     return NotFound(
         "not_found", "This connect session is unknown or ended long ago. POST /connect/sessions creates a new one."
     )
 
 
-def _may_see(request: web.Request, outcome: Outcome) -> bool:
+def _is_visible(request: web.Request, outcome: Outcome) -> bool:
     """Return whether the key may see this outcome."""
     policy = request[CALLER].policy
     if outcome.connection_id:
@@ -176,7 +178,7 @@ async def _wait_for_outcomes(
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
         found = await _outcomes_of(runtime, session_digest, client)
-        if not found and wait_s and not runtime.outcomes.crowded(generation.config.connect.result_sockets):
+        if not found and wait_s and not runtime.outcomes.is_full(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
             found = await _outcomes_of(runtime, session_digest, client)
     return found
@@ -191,12 +193,12 @@ async def _outcomes_of(runtime: Runtime, session_digest: str, client: str | None
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> responses.SessionOutcome:
     """Return the result. `expires_at` None: the session has ended. After a failure, the end user may try again until
     the session expires."""
-    made = _connected_outcomes(outcomes)
-    connected = any(not one.is_pending for one in made)
+    created = _connected_outcomes(outcomes)
+    connected = any(not one.is_pending for one in created)
     body: responses.SessionOutcome = {
-        "status": "connected" if connected else "pending" if made or expires_at else "expired",
+        "status": "connected" if connected else "pending" if created or expires_at else "expired",
         "connections": [
-            _connection_json(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
+            _connection_json(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in created
         ],
     }
     if outcomes and not outcomes[-1].succeeded:
@@ -219,30 +221,30 @@ def _connection_json(integration_id: str, connection_id: str, *, is_pending: boo
 def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return the outcomes of created connections. A later outcome of a pending connection replaces its first one; a
     pending connection whose completion failed for good is left out."""
-    made: list[Outcome | None] = []
-    waiting: dict[tuple[str, str | None], int] = {}
+    connected: list[Outcome | None] = []
+    pending_at: dict[tuple[str, str | None], int] = {}
     for one in outcomes:
         of = one.integration_id, one.connection_id
-        at = waiting.pop(of, None)
+        at = pending_at.pop(of, None)
         if one.succeeded:
             if at is None:
-                at = len(made)
-                made.append(one)
-            made[at] = one
+                at = len(connected)
+                connected.append(one)
+            connected[at] = one
             if one.is_pending:
-                waiting[of] = at
+                pending_at[of] = at
         elif at is not None:
             if one.is_pending:
-                made[at] = None
+                connected[at] = None
             else:
-                waiting[of] = at
-    return [one for one in made if one is not None]
+                pending_at[of] = at
+    return [one for one in connected if one is not None]
 
 
-def _for_browser(
+def _browser_defaults(
     generation: Generation, session: ConnectSession, key: str, defaults: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the fixed values of one integration; settings that its entry calls secret are masked."""
+    """Return the fixed values of one integration. Settings that its entry marks as secret are masked."""
     public = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
     integration = generation.integrations.find(session.environment, key)
     provider = generation.catalog.get(integration.provider) if integration else None
@@ -255,7 +257,7 @@ def _for_browser(
     return public
 
 
-def _settings(generation: Generation) -> dict[str, Any]:
+def _page_settings(generation: Generation) -> dict[str, Any]:
     branding = generation.config.branding
     return {
         "theme": {"light": {"primary": branding.color}, "dark": {"primary": branding.color_dark}},

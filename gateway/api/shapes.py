@@ -13,16 +13,16 @@ from gateway.http.url import has_dot_segment
 from gateway.records.connection import EndUser
 from gateway.text import counted
 
-EMAIL: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")
-TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
+EMAIL_FORM: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")
+TAG_KEY_FORM: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
 MAX_TAGS: Final = 10
-MOST_NAMED: Final = 1000  # integrations, connections or hosts in one list of a body
-MOST_USER_TAGS: Final = 64
+MAX_NAMES: Final = 1000  # maximum number of integrations, connections or hosts in one list of a body
+MAX_USER_TAGS: Final = 64
 FREE_BYTES: Final = 65_536
 """Maximum size of the caller's own members, as JSON: lists, events and pages include them."""
 
 
-def _usable_in_requests(text: str) -> str:
+def _checked_id_text(text: str) -> str:
     if text != text.strip():
         raise ValueError(
             "must not begin or end with whitespace: HTTP strips it from headers, so no request could use this id"
@@ -32,29 +32,29 @@ def _usable_in_requests(text: str) -> str:
     return text
 
 
-def _check_webhook_url(text: str) -> str:
+def _checked_webhook_url(text: str) -> str:
     if text:  # an empty text removes the URL
         values.webhook_url(text)
     return text
 
 
 # Whether the URL may be called is checked for each request, in `egress`.
-WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_check_webhook_url)]
+WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_checked_webhook_url)]
 ConnectionId = Annotated[
     str,
     StringConstraints(min_length=1, max_length=255, pattern=CONNECTION_ID),
-    AfterValidator(_usable_in_requests),
+    AfterValidator(_checked_id_text),
 ]
 ProviderConfigKey = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PROVIDER_CONFIG_KEY)]
 Short = Annotated[str, StringConstraints(max_length=255)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 
-def _tags(tags: dict[str, str]) -> dict[str, str]:
+def _checked_tags(tags: dict[str, str]) -> dict[str, str]:
     """Return the tags with keys in lower case. Raises ValueError for more than ten, or if two keys become equal."""
     lowered: dict[str, str] = {}
     for key, value in tags.items():
-        if not TAG_KEY.fullmatch(key):
+        if not TAG_KEY_FORM.fullmatch(key):
             raise ValueError(f"tag '{key[:64]}' must begin with a letter and hold letters, digits and _ - . / only")
         if not 1 <= len(value) <= 255:
             raise ValueError(f"the value of tag '{key}' must have 1 to 255 characters")
@@ -64,16 +64,16 @@ def _tags(tags: dict[str, str]) -> dict[str, str]:
     if len(lowered) > MAX_TAGS:
         raise ValueError(f"at most {MAX_TAGS} tags")
     email = lowered.get("end_user_email")
-    if email is not None and not EMAIL.fullmatch(email):
+    if email is not None and not EMAIL_FORM.fullmatch(email):
         raise ValueError("tag 'end_user_email' must be an e-mail address")
     return lowered
 
 
-Tags = Annotated[dict[str, str], AfterValidator(_tags)]
+Tags = Annotated[dict[str, str], AfterValidator(_checked_tags)]
 
 
-def _email(text: str) -> str:
-    if not EMAIL.fullmatch(text):
+def _checked_email(text: str) -> str:
+    if not EMAIL_FORM.fullmatch(text):
         raise ValueError("must be an e-mail address")
     return text
 
@@ -83,23 +83,23 @@ def json_bytes(value: Any) -> int:
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def _small(value: Any) -> Any:
+def _checked_size(value: Any) -> Any:
     if (size := json_bytes(value)) > FREE_BYTES:
         raise ValueError(f"has {counted(size, 'byte')} as JSON; the limit is {FREE_BYTES:,}")
     return value
 
 
-SmallAsSent: Final = BeforeValidator(_small)
-FreeMembers = Annotated[dict[str, Any], AfterValidator(_small)]
+SmallAsSent: Final = BeforeValidator(_checked_size)
+FreeMembers = Annotated[dict[str, Any], AfterValidator(_checked_size)]
 
 
 class EndUserBody(Strict):
     """The end user who owns the connection, as your application describes them."""
 
     id: Id
-    email: Annotated[str, StringConstraints(min_length=5, max_length=255), AfterValidator(_email)] | None = None
+    email: Annotated[str, StringConstraints(min_length=5, max_length=255), AfterValidator(_checked_email)] | None = None
     display_name: Short | None = None
-    tags: Annotated[dict[Short, Short], Field(max_length=MOST_USER_TAGS)] | None = None
+    tags: Annotated[dict[Short, Short], Field(max_length=MAX_USER_TAGS)] | None = None
 
 
 class OrganizationBody(Strict):
@@ -120,11 +120,11 @@ def end_user(body: EndUserBody | None, organization: OrganizationBody | None = N
     )
 
 
-def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str]:
-    """Return the tags that describe the end user, and `given` tags, which win. The user's own tags are left out if the
-    sum would exceed `MAX_TAGS`."""
+def derived_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str]:
+    """Return the tags that describe the end user, and `tags` tags, which win. The user's own tags are left out if the
+    total would exceed `MAX_TAGS`."""
     if user is None:
-        return given or {}
+        return tags or {}
     derived: dict[str, Any] = {
         "end_user_id": user.id,
         "end_user_email": user.email,
@@ -132,11 +132,12 @@ def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str
         "organization_id": user.organization_id,
         "organization_display_name": user.organization_display_name,
     }
-    base = {name: text for name, text in derived.items() if text} | (given or {})
+    base = {name: text for name, text in derived.items() if text} | (tags or {})
     own = {name.lower(): text for name, text in (user.tags or {}).items() if text}
     return {**own, **base} if len({**own, **base}) <= MAX_TAGS else base
 
 
-def tags_asked(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str] | None:
-    """Return the same tags; None if neither is given, so that existing tags stay."""
-    return None if user is None and given is None else derived_tags(user, given)
+def replacing_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str] | None:
+    """Return `derived_tags`, which replace all tags; None if there is neither a user nor tags: existing tags then
+    stay."""
+    return None if user is None and tags is None else derived_tags(user, tags)

@@ -28,8 +28,9 @@ async def receive_webhook(request: web.Request) -> web.Response:
     401 in Nango's shape if the signature is invalid.
 
     An unknown environment or integration gets the same response as a wrong signature, and only after the body has
-    arrived, so that a client without a valid signature does not learn which integrations verify webhooks. One that
-    cannot use webhooks gets 204, which providers do not retry. The URL's query is dropped: providers do not sign it.
+    arrived, so that a client without a valid signature does not learn which integrations verify webhooks. An
+    integration that cannot use webhooks gets 204, which providers do not retry. The URL's query is dropped, since
+    providers do not sign it.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
@@ -39,11 +40,11 @@ async def receive_webhook(request: web.Request) -> web.Response:
     limits = generation.config.webhooks
     await read_within(request, limits.body_bytes, f"A webhook has at most {limits.body_bytes} bytes.")
     if environment not in generation.config.environments:
-        return _refused(request, "unknown environment", known=False)
+        return _refused_response(request, "unknown environment", is_known=False)
     try:
         integration = generation.integrations.get(environment, key)
     except NotFound:
-        return _refused(request, "unknown integration", known=False)
+        return _refused_response(request, "unknown integration", is_known=False)
     message = IncomingWebhook(
         request.method,
         generation.webhook_url(environment, key),
@@ -52,24 +53,24 @@ async def receive_webhook(request: web.Request) -> web.Response:
         clock.now(),
     )
     provider = runtime.creator.provider_of(integration)
-    if (echo := _validation(request, provider.webhook_signature)) is not None:
+    if (echo := _validation_response(request, provider.webhook_signature)) is not None:
         return echo
     try:
         handling = handling_of(integration, provider)
         if handling is None:
             return web.Response(status=204)
-        how = provider.webhook_signature
-        whose = f"{environment}/{key}"
-        keys = await runtime.webhook_keys.keys_for(generation.egress, whose, how, message, handling.secrets)
+        signature = provider.webhook_signature
+        owner = f"{environment}/{key}"
+        keys = await runtime.webhook_keys.keys_for(generation.egress, owner, signature, message, handling.secrets)
         message = replace(message, public_keys=keys)
-        received = await receive(runtime.store, integration, provider, message, handling, limits)
+        result = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
-        runtime.call_queue.record_refused(_operation(request, 401, "invalid_webhook_signature", refusal.why))
-        return _refused(request, refusal.why)
-    runtime.call_queue.record_operation(_operation(request, 200, None, "queued" if received.queued else "taken"))
-    if received.queued:
+        runtime.call_queue.record_refused(_logged_webhook(request, 401, "invalid_webhook_signature", refusal.why))
+        return _refused_response(request, refusal.why)
+    runtime.call_queue.record_operation(_logged_webhook(request, 200, None, "queued" if result.queued else "taken"))
+    if result.queued:
         runtime.deliverer.wake()
-    return web.json_response(received.reply)
+    return web.json_response(result.reply)
 
 
 async def confirm_webhook(request: web.Request) -> web.Response:
@@ -82,29 +83,31 @@ async def confirm_webhook(request: web.Request) -> web.Response:
     integration = generation.integrations.find(request.match_info["environment"], request.match_info["unique_key"])
     if integration is None:
         raise NotFound("not_found", NO_CHALLENGE)
-    how = runtime.creator.provider_of(integration).webhook_signature
-    asks = how.challenge if how is not None and how.challenge is not None else ""
-    name = "hub.challenge" if "hub.challenge" in asks else "challenge" if "?challenge=" in asks else ""
+    signature = runtime.creator.provider_of(integration).webhook_signature
+    challenge_form = signature.challenge if signature is not None and signature.challenge is not None else ""
+    name = (
+        "hub.challenge" if "hub.challenge" in challenge_form else "challenge" if "?challenge=" in challenge_form else ""
+    )
     challenge = request.query.get(name, "") if name else ""
     token = Secret(request.query.get("hub.verify_token", ""))
     if not challenge or (name == "hub.challenge" and token not in integration.webhook_secrets):
         raise NotFound("not_found", NO_CHALLENGE)
-    return _echo(challenge)
+    return _challenge_response(challenge)
 
 
-def _validation(request: web.Request, how: "WebhookSignature | None") -> web.Response | None:
+def _validation_response(request: web.Request, signature: "WebhookSignature | None") -> web.Response | None:
     """Return the response to a provider that validates the URL by an empty POST: its ``validationToken``. None for any
     other request."""
-    asks = how is not None and "?validationToken=" in (how.challenge or "") and not request.body_exists
-    token = request.query.get("validationToken", "") if asks else ""
-    return _echo(token) if token else None
+    is_asked = signature is not None and "?validationToken=" in (signature.challenge or "") and not request.body_exists
+    token = request.query.get("validationToken", "") if is_asked else ""
+    return _challenge_response(token) if token else None
 
 
-def _echo(text: str) -> web.Response:
+def _challenge_response(text: str) -> web.Response:
     return web.Response(text=text[:1024], headers={"X-Content-Type-Options": "nosniff"})
 
 
-def _operation(request: web.Request, status: int, code: "Code | None", what: str) -> Operation:
+def _logged_webhook(request: web.Request, status: int, code: "Code | None", result: str) -> Operation:
     """Return the operation of this webhook for the call log."""
     return Operation(
         "webhook",
@@ -117,17 +120,17 @@ def _operation(request: web.Request, status: int, code: "Code | None", what: str
         error_code=code,
         duration_ms=(clock.monotonic() - request[TIMING].began) * 1000,
         bytes_in=request.content.total_bytes,
-        detail={"what": what},
+        detail={"what": result},
     )
 
 
-def _refused(request: web.Request, why: str, *, known: bool = True) -> web.Response:
+def _refused_response(request: web.Request, reason: str, *, is_known: bool = True) -> web.Response:
     """Return the same response whatever is wrong, so that trying signatures or names reveals nothing. The log has the
     reason, a few times a minute for each client and integration; all unknown integrations count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
-    whose = {label: request.match_info[name][:64] for label, name in names.items()}
-    subject = "/".join(whose.values()) if known else ""
-    fields = {**whose, "reason": why, "request_id": request[REQUEST_ID]}
+    owner = {label: request.match_info[name][:64] for label, name in names.items()}
+    subject = "/".join(owner.values()) if is_known else ""
+    fields = {**owner, "reason": reason, "request_id": request[REQUEST_ID]}
     request.app[RUNTIME].refusal_log.info("webhook_refused", request.remote, subject, **fields)
     code: Code = "invalid_webhook_signature"
     headers = {MARK: code, "Cache-Control": "no-store", "WWW-Authenticate": 'Signature realm="webhook"'}

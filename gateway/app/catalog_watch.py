@@ -1,7 +1,7 @@
 """Applies catalog files that change while the gateway runs: each file separately, without a signal or a restart.
 
-SIGHUP applies all files or none (`app.reload`); here a faulty file affects only itself: its old entry stays, and so
-does an entry whose change would break a declared integration. Only the operator's folders are watched; shipped files do
+SIGHUP applies all files or none (`app.reload`); here a faulty file affects only itself: its old entry stays. An entry
+also stays if its change would break a declared integration. Only the operator's folders are watched; shipped files do
 not change.
 """
 
@@ -18,8 +18,8 @@ import structlog
 from aiohttp import web
 
 from gateway import clock
-from gateway.app.generations import Checked, replace
-from gateway.catalog.folder import state_of
+from gateway.app.generations import Checked, replace_generation
+from gateway.catalog.folder import folders_state
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.yaml_file import CatalogFaults
 from gateway.config import Config, Fault
@@ -27,18 +27,20 @@ from gateway.integrations.declared import catalog_of, integrations
 from gateway.observe.metrics import CATALOG_RELOADS, Metrics
 from gateway.runtime import RUNTIME
 
-QUIET_MS: Final = 200  # a file still being written changes again within this; also the thread's polling interval
+QUIET_MS: Final = (
+    200  # a file that is still being written changes again within this time; also the polling interval of the thread
+)
 POLL_MS: Final = 300  # if the system reports no changes and WATCHFILES_FORCE_POLLING is set
-LONGEST_MS: Final = 2000  # files that change all the time are read after this
+MAX_DELAY_MS: Final = 2000  # files that change all the time are read after this time
 WAIT_MS: Final = 1000
-LOOK_AGAIN_S: Final = 10.0  # for changes without events: network file systems, a folder removed and recreated
-STAYS: Final = "the entry in use stays"
+RECHECK_S: Final = 10.0  # for changes without events: network file systems, a folder removed and recreated
+ENTRY_STAYS: Final = "the entry in use stays"
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class CatalogReading:
     """The catalog as read from its files now, their faults, and the names whose old entries therefore stay."""
 
     catalog: Catalog
@@ -62,14 +64,14 @@ class CatalogWatch:
         while True:
             folders = self._folders()
             try:
-                async with aclosing(_changes(folders)) as changes:
+                async with aclosing(_wait_for_changes(folders)) as changes:
                     async for _ in changes:
                         if self._folders() != folders:
                             break
                         await self.apply_changes()
             except Exception as fault:  # noqa: BLE001 (the next attempt may succeed, and this task must not end)
-                log.warning("catalog_not_watched", detail=str(fault), again_in_s=LOOK_AGAIN_S)
-                await asyncio.sleep(LOOK_AGAIN_S)
+                log.warning("catalog_not_watched", detail=str(fault), again_in_s=RECHECK_S)
+                await asyncio.sleep(RECHECK_S)
 
     async def apply_changes(self) -> None:
         """Apply the changes since the last call, or since the catalog was read."""
@@ -78,31 +80,31 @@ class CatalogWatch:
             running = runtime.generation
             if self.seen is None:
                 self.seen = running.catalog.seen
-            state = await asyncio.to_thread(state_of, running.config.catalog)
+            state = await asyncio.to_thread(folders_state, running.config.catalog)
             if state == self.seen:
                 return
-            found = await asyncio.to_thread(reread, running.config, running.catalog)
+            found = await asyncio.to_thread(read_catalog_again, running.config, running.catalog)
             self.seen = state
             before, after = running.catalog.providers.contents, found.catalog.providers.contents
             if before != after:
-                replace(runtime, Checked(running.config, found.catalog, running.integrations.declared))
+                replace_generation(runtime, Checked(running.config, found.catalog, running.integrations.declared))
             self._report(runtime.metrics, found, _differences(before, after))
 
     def _folders(self) -> tuple[Path, ...]:
         return self.app[RUNTIME].generation.config.catalog
 
-    def _report(self, metrics: Metrics, found: Reread, differences: dict[str, list[str]]) -> None:
+    def _report(self, metrics: Metrics, reading: CatalogReading, differences: dict[str, list[str]]) -> None:
         """Log each fault once, until it is fixed."""
-        new = [str(fault) for fault in found.faults if str(fault) not in self.logged]
-        self.logged = frozenset(map(str, found.faults))
-        faulty = frozenset(_file_of(fault) for fault in found.faults)
+        new = [str(fault) for fault in reading.faults if str(fault) not in self.logged]
+        self.logged = frozenset(map(str, reading.faults))
+        faulty = frozenset(_file_name(fault) for fault in reading.faults)
         fixed, self.faulty = self.faulty - faulty, faulty
         if not self.logs:
             return
         for fault in new:
             log.error("fault", detail=fault)
         if new:
-            log.error("catalog_fault", effect=STAYS, kept=sorted(found.kept))
+            log.error("catalog_fault", effect=ENTRY_STAYS, kept=sorted(reading.kept))
             metrics.add(CATALOG_RELOADS, "refused")
         if fixed:
             log.info("catalog_fault_over", files=sorted(fixed))
@@ -111,29 +113,29 @@ class CatalogWatch:
             metrics.add(CATALOG_RELOADS, "taken")
 
 
-def _file_of(fault: Fault) -> str:
+def _file_name(fault: Fault) -> str:
     """Return `fault.where` without its line number; a folder is returned unchanged."""
     file, _, line = fault.where.rpartition(":")
     return file if line.isdigit() else fault.where
 
 
-def reread(config: Config, running: Catalog) -> Reread:
+def read_catalog_again(config: Config, running: Catalog) -> CatalogReading:
     """Read the catalog of `config` again, keeping entries of `running` whose new versions cannot be used."""
     try:
         fresh, faults = catalog_of(config), list[Fault]()
     except CatalogFaults as wrong:
         fresh, faults = wrong.catalog, list(wrong.faults)
         if any(fault.line == 0 for fault in wrong.faults):  # a folder cannot be read, which does not delete its entries
-            return Reread(running, tuple(faults), running.of_folders(config.catalog))
+            return CatalogReading(running, tuple(faults), running.names_in_folders(config.catalog))
     kept = {name for name in fresh.faulty if name in running.providers}
-    fresh = fresh.keeping(kept, running)
-    for name, found in _unfit(config, fresh, running):
+    fresh = fresh.with_entries_from(kept, running)
+    for name, found in _breaking_changes(config, fresh, running):
         kept.add(name)
         faults += found
-    return Reread(fresh.keeping(kept, running), tuple(faults), frozenset(kept))
+    return CatalogReading(fresh.with_entries_from(kept, running), tuple(faults), frozenset(kept))
 
 
-def _unfit(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
+def _breaking_changes(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
     """Yield entries that are valid by themselves, or deleted, but would break a declared integration."""
     declared = {
         integration.provider
@@ -143,7 +145,7 @@ def _unfit(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[s
     before, after = running.providers.contents, fresh.providers.contents
     changed = {name for name in declared if name in before and before[name] != after.get(name)}
     for name in sorted(changed):
-        _, faults, _ = integrations(config, fresh.keeping(changed - {name}, running))
+        _, faults, _ = integrations(config, fresh.with_entries_from(changed - {name}, running))
         if faults:
             yield name, faults
 
@@ -157,28 +159,29 @@ def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str,
     return {kind: found for kind, found in names.items() if found}
 
 
-async def _changes(folders: Sequence[Path]) -> AsyncGenerator[None]:
-    """Yield immediately, after each change in `folders`, and every `LOOK_AGAIN_S` in any case. Ends if a folder appears
+async def _wait_for_changes(folders: Sequence[Path]) -> AsyncGenerator[None]:
+    """Yield immediately, after each change in `folders`, and every `RECHECK_S` in any case. Ends if a folder appears
     or disappears, so that the caller starts a new watch."""
     yield
     existing = [folder for folder in folders if folder.exists()]
     if not existing:
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(RECHECK_S)
         return
-    async with aclosing(_watched(existing)) as waits:
+    async with aclosing(_watch_files(existing)) as waits:
         check_at = 0.0  # changes from before the watch are read after the first wait
         async for changed in waits:
             if changed or clock.monotonic() >= check_at:
-                check_at = clock.monotonic() + LOOK_AGAIN_S
+                check_at = clock.monotonic() + RECHECK_S
                 yield
             if not changed and {folder for folder in folders if folder.exists()} != set(existing):
                 return
 
 
-async def _watched(folders: Sequence[Path]) -> AsyncGenerator[bool]:
+async def _watch_files(folders: Sequence[Path]) -> AsyncGenerator[bool]:
     """Yield True after each change, and False after every `WAIT_MS` without one.
 
-    On cancellation it ends only after its thread, since the watch cannot be closed earlier. That takes `QUIET_MS`.
+    On cancellation, the generator ends after its thread, since the watch cannot be closed earlier. This takes
+    `QUIET_MS`.
     """
     from watchfiles import watch  # imported here: a gateway without folders does not need it
 
@@ -186,7 +189,7 @@ async def _watched(folders: Sequence[Path]) -> AsyncGenerator[bool]:
     changes = watch(
         *folders,
         watch_filter=None,
-        debounce=LONGEST_MS,
+        debounce=MAX_DELAY_MS,
         step=QUIET_MS,
         stop_event=ended,
         rust_timeout=WAIT_MS,
@@ -207,7 +210,7 @@ async def _watched(folders: Sequence[Path]) -> AsyncGenerator[bool]:
             yield bool(changed)
 
 
-async def watching(app: web.Application) -> AsyncIterator[None]:
+async def watch_catalog(app: web.Application) -> AsyncIterator[None]:
     """Watch the folders while `app` runs; for ``app.cleanup_ctx``."""
     task = asyncio.create_task(CatalogWatch(app).run(), name="watch_catalog")
     yield

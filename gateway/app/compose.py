@@ -6,8 +6,8 @@ from typing import Final
 from aiohttp import web
 
 from gateway.app.gauges import gauges
-from gateway.app.generations import Checked, Configured, checked, read
-from gateway.app.lifetime import opened
+from gateway.app.generations import Checked, ConfigurationSource, check_configuration, read
+from gateway.app.lifetime import open_runtime
 from gateway.app.routes import add_routes
 from gateway.integrations.declared import Examined
 from gateway.middleware.access_log import unrouted
@@ -23,7 +23,7 @@ BODY_LIMIT_BYTES: Final = 1 << 20
 # They log requests to unknown paths, and respond with an error in the usual shape or with a page.
 OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.front_door), error_shape)
 
-SEATED: Final = web.AppKey("seated", Checked)
+CHECKED_CONFIGURATION: Final = web.AppKey("seated", Checked)
 """The checked configuration that an application starts with; checked before anything is opened."""
 # Set in a worker of `gateway serve` before the start:
 PARENT: Final = web.AppKey("parent", ParentLink)
@@ -32,32 +32,32 @@ METRICS_PAGE: Final = web.AppKey("metrics_page", MetricsPage)
 """Shared memory for the worker's counters, which the parent reads."""
 
 
-def create_app(config: Configured) -> web.Application:
+def create_app(config: ConfigurationSource) -> web.Application:
     """Create an application with only the gateway. Raises config.Faults with every fault."""
     return create(config)
 
 
-def create(config: Configured, found: Examined | None = None) -> web.Application:
-    """Create an application with the gateway. `found`: the check of `config` against its catalog, if already done."""
+def create(config: ConfigurationSource, examined: Examined | None = None) -> web.Application:
+    """Create an application with the gateway. `examined`: the check of `config` against its catalog, if already done."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
-    setup(app, config, found)
+    setup(app, config, examined)
     return app
 
 
-def setup(app: web.Application, config: Configured, found: Examined | None = None) -> None:
+def setup(app: web.Application, config: ConfigurationSource, examined: Examined | None = None) -> None:
     """Add the gateway to `app`: its routes with their chains, and its runtime at startup. Raises config.Faults."""
     logs.for_host()
-    seated = app[SEATED] = checked(read(config), found)
+    seated = app[CHECKED_CONFIGURATION] = check_configuration(read(config), examined)
     setup_templates(app)
     add_routes(app, seated.config.server.websocket_path)
-    app.cleanup_ctx.append(_running)
+    app.cleanup_ctx.append(_run_gateway)
     app.on_shutdown.append(_stop_serving)
 
 
-async def _running(app: web.Application) -> AsyncIterator[None]:
+async def _run_gateway(app: web.Application) -> AsyncIterator[None]:
     """Keep connections, files and tasks open while the application runs."""
     parent, page = app.get(PARENT), app.get(METRICS_PAGE)
-    async with opened(app[SEATED], parent=parent, page=page, background=True) as runtime:
+    async with open_runtime(app[CHECKED_CONFIGURATION], parent=parent, page=page, background=True) as runtime:
         app[RUNTIME] = runtime
         runtime.metrics.watch(lambda: gauges(runtime))
         runtime.serving = True

@@ -31,14 +31,14 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
     yield ("gateway_store_away",), runtime.live.feed.away_s is not None
     yield ("gateway_audit_not_sealed",), runtime.audit_keeper.failing
     yield ("gateway_event_loop_lag_seconds",), runtime.loop_lag.longest_s
-    yield from _database(runtime.store)
-    yield from _connections(runtime)
-    yield from _pools(runtime)
-    yield from _gates(runtime)
-    yield from _events(runtime)
+    yield from _database_samples(runtime.store)
+    yield from _connection_samples(runtime)
+    yield from _pool_samples(runtime)
+    yield from _concurrency_samples(runtime)
+    yield from _event_samples(runtime)
 
 
-def _database(store: Store) -> Iterator[Sample]:
+def _database_samples(store: Store) -> Iterator[Sample]:
     waits = store.waits
     for access, number in waits.accesses.items():
         yield ("gateway_database_accesses_total", access), number
@@ -50,7 +50,7 @@ def _database(store: Store) -> Iterator[Sample]:
         yield ("gateway_backup_success_timestamp_seconds",), backed_up_at.timestamp()
 
 
-def _connections(runtime: Runtime) -> Iterator[Sample]:
+def _connection_samples(runtime: Runtime) -> Iterator[Sample]:
     for counted in runtime.keeper.connections:
         environment = counted.environment
         yield ("gateway_connections", environment, counted.state), counted.connections
@@ -60,14 +60,14 @@ def _connections(runtime: Runtime) -> Iterator[Sample]:
         yield ("gateway_keep_alive_overdue_seconds", environment, counted.state), max(overdue_s, 0.0)
 
 
-def _events(runtime: Runtime) -> Iterator[Sample]:
+def _event_samples(runtime: Runtime) -> Iterator[Sample]:
     for waiting in runtime.keeper.backlog:
         yield ("gateway_events_pending", waiting.environment), waiting.pending
         oldest_s = (clock.now() - waiting.oldest_at).total_seconds()
         yield ("gateway_events_oldest_seconds", waiting.environment), max(oldest_s, 0.0)
 
 
-def _pools(runtime: Runtime) -> Iterator[Sample]:
+def _pool_samples(runtime: Runtime) -> Iterator[Sample]:
     provider_at = runtime.live.provider_at
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for egress in (runtime.generation.egress, *runtime.retired):
@@ -81,7 +81,7 @@ def _pools(runtime: Runtime) -> Iterator[Sample]:
         yield ("gateway_upstream_connections_waited_for", provider), waiting
 
 
-def _gates(runtime: Runtime) -> Iterator[Sample]:
+def _concurrency_samples(runtime: Runtime) -> Iterator[Sample]:
     for gate in runtime.egress_limits:
         provider = runtime.live.provider_at.get(gate.name, "")
         yield ("gateway_upstream_outstanding", provider), gate.concurrency.outstanding

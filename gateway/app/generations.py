@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import config as configuration
-from gateway.access.known_keys import Keys, Minted
+from gateway.access.known_keys import KeyLookup, MintedKeyCache
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Faults
 from gateway.config.model import EgressConfig
@@ -21,7 +21,7 @@ from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.vault import Tokens
 
-Configured = Config | Mapping[str, Any] | str | PathLike[str]
+ConfigurationSource = Config | Mapping[str, Any] | str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Checked:
     integrations: Sequence[Integration]
 
 
-def read(config: Configured) -> Config:
+def read(config: ConfigurationSource) -> Config:
     """Return `config` itself, or read it from a mapping or a file.
     Raises Faults, including faults hidden by the first ones."""
     if isinstance(config, Config):
@@ -47,47 +47,47 @@ def read(config: Configured) -> Config:
         raise all_faults(found) from None
 
 
-def checked(config: Config, found: Examined | None = None) -> Checked:
-    """Return `config` with its catalog. `found`: the result of `examined`, if already known. Raises config.Faults."""
-    found = found or examined(config)
-    if found.faults:
-        raise Faults(found.faults)
-    return Checked(config, found.catalog, found.integrations)
+def check_configuration(config: Config, result: Examined | None = None) -> Checked:
+    """Return `config` with its catalog. `result`: the result of `examined`, if known. Raises config.Faults."""
+    result = result or examined(config)
+    if result.faults:
+        raise Faults(result.faults)
+    return Checked(config, result.catalog, result.integrations)
 
 
-def generation(
-    given: Checked,
-    minted: Minted,
+def build_generation(
+    checked: Checked,
+    minted: MintedKeyCache,
     managed: ManagedIntegrations,
     egress: Egress | None = None,
     former: Integrations | None = None,
 ) -> Generation:
     """Build the generation. `egress` None: create a new one. `former`: the integrations of the replaced generation."""
     return Generation(
-        config=given.config,
-        catalog=given.catalog,
-        keys=Keys.declared(given.config, minted),
-        integrations=Integrations(given.integrations, managed, former),
-        egress=egress or egress_of(given.config.egress),
-        page_cursors=Tokens(given.config.store.encryption_keys, "page cursor"),
+        config=checked.config,
+        catalog=checked.catalog,
+        keys=KeyLookup.declared(checked.config, minted),
+        integrations=Integrations(checked.integrations, managed, former),
+        egress=egress or build_egress(checked.config.egress),
+        page_cursors=Tokens(checked.config.store.encryption_keys, "page cursor"),
     )
 
 
-def next_generation(runtime: Runtime, given: Checked) -> Generation:
+def next_generation(runtime: Runtime, checked: Checked) -> Generation:
     """Build the generation that replaces the one of `runtime`; nothing changes until `Current.replace`."""
     before = runtime.generation
-    same = given.config.egress == before.config.egress
+    same = checked.config.egress == before.config.egress
     egress = before.egress if same else None
-    return generation(given, runtime.minted, runtime.managed, egress, before.integrations)
+    return build_generation(checked, runtime.minted, runtime.managed, egress, before.integrations)
 
 
-def replace(runtime: Runtime, given: Checked) -> None:
-    """Replace the generation with `given`, in one step.
+def replace_generation(runtime: Runtime, checked: Checked) -> None:
+    """Replace the generation with `checked`, in one step.
     Work that started under the former generation keeps that one."""
-    runtime.current.replace(next_generation(runtime, given))
+    runtime.current.replace(next_generation(runtime, checked))
 
 
-def egress_of(config: EgressConfig) -> Egress:
+def build_egress(config: EgressConfig) -> Egress:
     return Egress(
         Guard(config.allow),
         proxy=config.proxy,

@@ -9,10 +9,10 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.access.client_window import InvalidKeys, RefusalLog
+from gateway.access.client_window import InvalidKeyThrottle, RefusalLog
 from gateway.access.issue_keys import KeyIssuer
-from gateway.access.known_keys import Minted
-from gateway.app.generations import Checked, concurrency_settings, generation
+from gateway.access.known_keys import MintedKeyCache
+from gateway.app.generations import Checked, build_generation, concurrency_settings
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
@@ -54,17 +54,17 @@ from gateway.store import LogPosition, Store, open_store
 from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.vault import Keyring
 
-PRUNE_EVERY_S: Final = 600.0
-PRUNE_CALL_LOG_EVERY_S: Final = 20.0
-HOUSEKEEPING_AFTER_S: Final = 1.0
+PRUNE_INTERVAL_S: Final = 600.0
+PRUNE_CALL_LOG_INTERVAL_S: Final = 20.0
+HOUSEKEEPING_DELAY_S: Final = 1.0
 """Housekeeping tasks start this long after the start,
 so that they do not delay first requests and interrupted refreshes."""
 
 log = structlog.get_logger(__name__)
 
 
-def assembled(
-    given: Checked,
+def build_runtime(
+    checked: Checked,
     store: Store,
     managed: ManagedIntegrations,
     parent: ParentLink | None = None,
@@ -76,18 +76,18 @@ def assembled(
     Values that the hot path reads at every request (limits, whether calls are stored) are set at each replacement of
     the generation; everything else reads `current`.
     """
-    minted = Minted(store)
-    current = Current(generation(given, minted, managed))
+    minted = MintedKeyCache(store)
+    current = Current(build_generation(checked, minted, managed))
 
-    def known(environment: str, integration_id: str) -> bool:
+    def is_known(environment: str, integration_id: str) -> bool:
         return current.generation.integrations.has(environment, integration_id)
 
-    metrics = Metrics(known, page)
+    metrics = Metrics(is_known, page)
     calls = CallQueue(observe=metrics.observe, tracing=tracing)
-    egress_limits, retired = EgressLimits(concurrency_settings(given.config.egress)), RetiredEgress()
-    _set_by_each_generation(current, metrics, calls, store, egress_limits, retired)
+    egress_limits, retired = EgressLimits(concurrency_settings(checked.config.egress)), RetiredEgress()
+    _apply_each_generation(current, metrics, calls, store, egress_limits, retired)
     journals = Journals()
-    exchange = _exchange(current, journals, parent)
+    exchange = _token_exchange(current, journals, parent)
     dialogues = AuthDialogueRunner(current, exchange)
     deliverer = Deliverer(store, current, metrics, calls.record_operation)
     sessions = ConnectSessions(store, current)
@@ -111,7 +111,7 @@ def assembled(
         call_queue=calls,
         tracing=tracing,
         loop_lag=LoopLag(),
-        invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
+        invalid_keys=InvalidKeyThrottle(lambda: metrics.add(INVALID_KEYS)),
         refusal_log=RefusalLog(),
         journals=journals,
         exchange=exchange,
@@ -124,7 +124,7 @@ def assembled(
         links=links,
         issuer=KeyIssuer(store, minted, lambda: current.generation.catalog),
         session_connections=session_connections,
-        typed_in=TypedCredentialConnector(store, creator, session_connections, outcomes),
+        typed_credentials=TypedCredentialConnector(store, creator, session_connections, outcomes),
         deleter=deleter,
         made=ApiIntegrations(store, current, live, deleter),
         deliverer=deliverer,
@@ -134,7 +134,7 @@ def assembled(
     )
 
 
-def _set_by_each_generation(
+def _apply_each_generation(
     current: Current,
     metrics: Metrics,
     calls: CallQueue,
@@ -145,7 +145,7 @@ def _set_by_each_generation(
     """Set the values that the hot path reads at every request: now, and at each replacement."""
 
     def set_(config: Config) -> None:
-        _log_calls(config.call_log, calls, store)
+        _apply_call_log_settings(config.call_log, calls, store)
         store.trail.all_refreshes = config.audit.refreshes == "all"
 
     def replaced(before: Generation, after: Generation) -> None:
@@ -159,26 +159,30 @@ def _set_by_each_generation(
     current.follow(replaced)
 
 
-def _exchange(current: Current, journals: Journals, parent: ParentLink | None) -> TokenExchange:
+def _token_exchange(current: Current, journals: Journals, parent: ParentLink | None) -> TokenExchange:
     if parent is None:
         return LocalExchange(journals, lambda: current.generation.egress)
-    return ParentExchange(parent, lambda: _route(current.generation.config.egress))
+    return ParentExchange(parent, lambda: _egress_route(current.generation.config.egress))
 
 
-def _route(egress: EgressConfig) -> EgressRoute:
+def _egress_route(egress: EgressConfig) -> EgressRoute:
     allow = tuple((str(opened.network), opened.port) for opened in egress.allow)
     return EgressRoute(allow, egress.proxy, egress.timeouts.connect_s, egress.limits.connections)
 
 
 @asynccontextmanager
-async def opened(
-    given: Checked, *, parent: ParentLink | None = None, page: MetricsPage | None = None, background: bool = False
+async def open_runtime(
+    configuration: Checked,
+    *,
+    parent: ParentLink | None = None,
+    page: MetricsPage | None = None,
+    background: bool = False,
 ) -> AsyncIterator[Runtime]:
     """Open the store and yield the runtime; with `background` also run the tasks of a serving gateway.
 
     `parent` sends the token exchanges, if given. `page`: memory for the counters, if not that of this process.
     """
-    config = given.config
+    config = configuration.config
     store = await open_store(
         config.store.url,
         Keyring(config.store.encryption_keys),
@@ -194,24 +198,24 @@ async def opened(
     if store.journal.folder is None:
         log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
     tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
-    runtime = assembled(given, store, managed, parent, page, tracing)
+    runtime = build_runtime(configuration, store, managed, parent, page, tracing)
     tasks: list[asyncio.Task[None]] = []
     try:
         if background:
             await store.failover.join()
             await reconcile(store)
             await record_configuration(store, config, "start")
-            tasks = _background(runtime, since)
+            tasks = _start_background_tasks(runtime, since)
         yield runtime
     finally:
-        await _closed(runtime, tasks)
+        await _close(runtime, tasks)
 
 
-async def record_configuration(store: Store, config: Config, how: str) -> None:
+async def record_configuration(store: Store, config: Config, cause: str) -> None:
     """Record that a changed file took effect. If several processes and nodes load the file, only one records it."""
     if not config.document.digest:
         return
-    detail = {"sha256": config.document.digest, "how": how, "environments": sorted(config.environments)}
+    detail = {"sha256": config.document.digest, "how": cause, "environments": sorted(config.environments)}
     try:
         await store.audit.record_configuration(
             config.document.digest, AuditEntry.of(AuditAction.CONFIGURATION_LOADED, detail=detail)
@@ -220,7 +224,7 @@ async def record_configuration(store: Store, config: Config, how: str) -> None:
         log.error("configuration_not_recorded", detail=fault.message)
 
 
-def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None]"]:
+def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None]"]:
     store, current, refresher = runtime.store, runtime.current, runtime.refresher
     work: dict[str, Coroutine[Any, Any, None]] = {
         "follow_changes": runtime.live.feed.follow(
@@ -228,13 +232,13 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
         ),
         "stay_alive": store.failover.stay(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.released),
-        "keep_alive": _later(KeepAlive(store, refresher, current).run),
+        "keep_alive": _after_delay(KeepAlive(store, refresher, current).run),
         "deliver_events": runtime.deliverer.run(),
-        "keep_events": _later(runtime.keeper.run),
-        "prune": _later(lambda: _prune(store)),
-        "expire_pending": _later(lambda: expire_pending(runtime.session_connections)),
-        "prune_call_log": _later(lambda: _prune_call_log(store)),
-        "end_integrations": _later(lambda: resume_deletions_regularly(runtime.made)),
+        "keep_events": _after_delay(runtime.keeper.run),
+        "prune": _after_delay(lambda: _prune(store)),
+        "expire_pending": _after_delay(lambda: expire_pending(runtime.session_connections)),
+        "prune_call_log": _after_delay(lambda: _prune_call_log(store)),
+        "end_integrations": _after_delay(lambda: resume_deletions_regularly(runtime.made)),
         "write_key_use": runtime.minted.write(),
         "measure_loop_lag": runtime.loop_lag.measure(),
         "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),
@@ -243,13 +247,13 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
     return [start_background(task, name) for name, task in work.items()]
 
 
-async def _later(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    await asyncio.sleep(HOUSEKEEPING_AFTER_S)
+async def _after_delay(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await asyncio.sleep(HOUSEKEEPING_DELAY_S)
     await work()
 
 
-async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
-    async with AsyncExitStack() as end:  # in reverse order; each runs even if an earlier one fails
+async def _close(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
+    async with AsyncExitStack() as end:  # in reverse order; each step runs even if an earlier step fails
         end.push_async_callback(runtime.store.close)
         end.push_async_callback(runtime.store.failover.leave)
         end.push_async_callback(runtime.retired.close)
@@ -277,8 +281,8 @@ async def _prune(store: Store) -> None:
             store.pruned_at["store"] = now
         except ExceptionGroup as group:
             for fault in group.exceptions:
-                _prune_failed(fault, fault.__notes__[-1])
-        await asyncio.sleep(PRUNE_EVERY_S)
+                _log_prune_failure(fault, fault.__notes__[-1])
+        await asyncio.sleep(PRUNE_INTERVAL_S)
 
 
 async def _prune_call_log(store: Store) -> None:
@@ -290,15 +294,15 @@ async def _prune_call_log(store: Store) -> None:
             await store.prune_former_log(store.call_log.bounds.oldest(now))
             store.pruned_at["call_log"] = now
         except Exception as fault:  # noqa: BLE001 (the next run may succeed)
-            _prune_failed(fault, "call log")
-        await asyncio.sleep(PRUNE_CALL_LOG_EVERY_S)
+            _log_prune_failure(fault, "call log")
+        await asyncio.sleep(PRUNE_CALL_LOG_INTERVAL_S)
 
 
-def _log_calls(config: CallLogConfig, calls: CallQueue, store: Store) -> None:
+def _apply_call_log_settings(config: CallLogConfig, calls: CallQueue, store: Store) -> None:
     calls.stored, calls.sample = config.enabled, config.sample
     store.call_log.bounds = CallLogBounds(config.keep_days, config.max_bytes, config.max_rows)
 
 
-def _prune_failed(fault: Exception, what: str) -> None:
+def _log_prune_failure(fault: Exception, subject: str) -> None:
     known = isinstance(fault, GatewayError)
-    log.warning("prune_failed", what=what, detail=str(fault), exc_info=None if known else fault)
+    log.warning("prune_failed", what=subject, detail=str(fault), exc_info=None if known else fault)

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from gateway.app.generations import Checked, Configured, checked, next_generation, read
+from gateway.app.generations import Checked, ConfigurationSource, check_configuration, next_generation, read
 from gateway.app.lifetime import record_configuration
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
@@ -22,14 +22,14 @@ from gateway.observe.metrics import RELOADS, Metrics
 from gateway.runtime import RUNTIME
 from gateway.vault import Keyring
 
-STAYS: Final = "the configuration in use stays"
+CONFIGURATION_STAYS: Final = "the configuration in use stays"
 
 log = structlog.get_logger(__name__)
 
 
-def read_again(running: Config, given: Configured | None = None) -> Config:
-    """Read the file of `running` again, or `given`; settings that need a restart are logged and kept. Raises Faults."""
-    new = read(_file_of(running) if given is None else given)
+def read_configuration_again(running: Config, configuration: ConfigurationSource | None = None) -> Config:
+    """Read the file of `running` again, or `configuration`; settings that need a restart are logged and kept. Raises Faults."""
+    new = read(_file_name(running) if configuration is None else configuration)
     config, ignored = with_fixed(new, running)
     for place in ignored:
         log.warning("needs_a_restart", where=new.where(*place), setting=".".join(place), effect="the old value stays")
@@ -37,33 +37,34 @@ def read_again(running: Config, given: Configured | None = None) -> Config:
 
 
 async def reload(
-    app: web.Application, given: Configured | None = None, *, accept: Callable[[Checked], None] | None = None
+    app: web.Application,
+    configuration: ConfigurationSource | None = None,
+    *,
+    accept: Callable[[Checked], None] | None = None,
 ) -> bool:
-    """Reload `app` from its file as it is now, or from `given`; return whether that succeeded.
+    """Reload `app` from its file as it is now, or from `configuration`; return whether that succeeded.
 
     All faults are logged, by ``file:line``. `accept` is called in a thread with the checked configuration; an exception
     from it refuses the reload. The store takes the new keys and environments after it, and may refuse the reload too.
     """
 
     def read_and_checked() -> Checked:
-        return checked(read_again(app[RUNTIME].generation.config, given))
+        return check_configuration(read_configuration_again(app[RUNTIME].generation.config, configuration))
 
-    return await _reloaded(app, read_and_checked, accept)
+    return await _reload(app, read_and_checked, accept)
 
 
-async def take_over(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
+async def apply_accepted(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
     """Put in place the configuration and catalog that another worker has `accepted`; return whether that succeeded."""
 
     def read_accepted() -> Checked:
         config, catalog = accepted()
         return Checked(config, catalog, integrations(config, catalog)[0])
 
-    return await _reloaded(app, read_accepted, None)
+    return await _reload(app, read_accepted, None)
 
 
-async def _reloaded(
-    app: web.Application, read: Callable[[], Checked], accept: Callable[[Checked], None] | None
-) -> bool:
+async def _reload(app: web.Application, read: Callable[[], Checked], accept: Callable[[Checked], None] | None) -> bool:
     """Apply the result of `read`, which runs in a thread, since a catalog is large and streams continue meanwhile."""
     runtime = app[RUNTIME]
     async with runtime.reloading:
@@ -97,14 +98,14 @@ def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
     if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():
             log.error("fault", detail=fault)
-        log.error("reload_refused", effect=STAYS)
+        log.error("reload_refused", effect=CONFIGURATION_STAYS)
     else:
-        log.error("reload_refused", effect=STAYS, exc_info=refusal)
+        log.error("reload_refused", effect=CONFIGURATION_STAYS, exc_info=refusal)
     if metrics is not None:
         metrics.add(RELOADS, "refused")
 
 
-def _file_of(running: Config) -> Path:
+def _file_name(running: Config) -> Path:
     """Return the file, by the name that the operator gave it, for messages about faults."""
     if running.path is None:
         raise Faults([Fault("configuration", "was given in Python; pass a new one to `gateway.reload`")])

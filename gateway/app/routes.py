@@ -13,6 +13,7 @@ from gateway.api import (
     connect_socket,
     connection_import,
     connections,
+    credential_forms,
     environment,
     health,
     integrations,
@@ -21,7 +22,6 @@ from gateway.api import (
     provider_operations,
     providers,
     session_results,
-    typed_in,
     webhooks,
 )
 from gateway.api import connections as connection_edits
@@ -49,12 +49,12 @@ from gateway.proxy import forward
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # Connection ids may contain slashes, and published clients do not encode them.
-ID: Final = r"{connection_id:.+}"
+CONNECTION_ID_PATTERN: Final = r"{connection_id:.+}"
 # `(?s)`: the router matches the decoded path, so `.` must also match an encoded line break (`%0A`).
-REST: Final = r"{path:(?s:.*)}"
+REST_PATTERN: Final = r"{path:(?s:.*)}"
 
 
-async def options(request: web.Request) -> web.Response:
+async def respond_to_options(request: web.Request) -> web.Response:
     """Handle ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7).
     `cors` handles browsers' preflights before this.
 
@@ -65,8 +65,8 @@ async def options(request: web.Request) -> web.Response:
     return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(methods)})
 
 
-def _posted(end: Handler) -> tuple[tuple[str, Handler], ...]:
-    return ("POST", POSTED(end)), ("OPTIONS", CALLED(options))
+def _post_routes(end: Handler) -> tuple[tuple[str, Handler], ...]:
+    return ("POST", POSTED(end)), ("OPTIONS", CALLED(respond_to_options))
 
 
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
@@ -74,7 +74,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/ready", OPEN(health.ready)),
     ("GET", "/images/template-logos/{name}.svg", OPEN(logos.logo)),
     ("GET", "/openapi.json", CALLED(openapi_json)),
-    ("OPTIONS", "/openapi.json", CALLED(options)),
+    ("OPTIONS", "/openapi.json", CALLED(respond_to_options)),
     ("GET", "/docs", OPEN(docs)),
     ("GET", "/connect", OPEN(lazy_pages.entrance)),
     ("GET", "/connect/", OPEN(lazy_pages.entrance)),
@@ -90,7 +90,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/oauth/callback", OPEN(lazy_pages.callback)),
     ("GET", "/app-auth/connect", OPEN(lazy_pages.callback)),
     ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
-    *((method, path, chain) for path, end in typed_in.ENDS for method, chain in _posted(end)),
+    *((method, path, chain) for path, end in credential_forms.ROUTES for method, chain in _post_routes(end)),
     ("GET", "/console", OPEN(lazy_console.view)),
     ("GET", "/console/sign-in", OPEN(lazy_console.sign_in)),
     ("POST", "/console/sign-in", OPEN(lazy_console.sign_in)),
@@ -102,87 +102,87 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/console/{tail:.+}", OPEN(lazy_console.view)),
     ("POST", "/console/{tail:.+}", OPEN(lazy_console.act)),
     ("GET", "/providers", SHOWN(providers.list_providers)),
-    ("OPTIONS", "/providers", CALLED(options)),
+    ("OPTIONS", "/providers", CALLED(respond_to_options)),
     ("GET", "/providers/{provider}", SHOWN(providers.get_provider)),
-    ("OPTIONS", "/providers/{provider}", CALLED(options)),
+    ("OPTIONS", "/providers/{provider}", CALLED(respond_to_options)),
     ("GET", "/providers/{provider}/operations", SHOWN(provider_operations.list_operations)),
-    ("OPTIONS", "/providers/{provider}/operations", CALLED(options)),
+    ("OPTIONS", "/providers/{provider}/operations", CALLED(respond_to_options)),
     ("GET", "/providers/{provider}/guide", OPEN(lazy_pages.guide)),
     ("GET", "/guides", OPEN(lazy_pages.guides)),
     ("GET", "/integrations", SHOWN(integrations.list_integrations)),
     ("POST", "/integrations", API(integrations.create_integration)),
-    ("OPTIONS", "/integrations", CALLED(options)),
+    ("OPTIONS", "/integrations", CALLED(respond_to_options)),
     ("GET", "/integrations/{unique_key}", API(integrations.get_integration)),
     ("PATCH", "/integrations/{unique_key}", API(integrations.patch_integration)),
     ("DELETE", "/integrations/{unique_key}", API(integrations.delete_integration)),
-    ("OPTIONS", "/integrations/{unique_key}", CALLED(options)),
+    ("OPTIONS", "/integrations/{unique_key}", CALLED(respond_to_options)),
     ("POST", "/connect/sessions", API(connect_endpoints.create_session)),
-    ("OPTIONS", "/connect/sessions", CALLED(options)),
+    ("OPTIONS", "/connect/sessions", CALLED(respond_to_options)),
     ("POST", "/connect/sessions/reconnect", API(connect_endpoints.create_reconnect_session)),
-    ("OPTIONS", "/connect/sessions/reconnect", CALLED(options)),
-    ("GET", "/connect/sessions/{session_id}", API(session_results.poll)),
-    ("OPTIONS", "/connect/sessions/{session_id}", CALLED(options)),
-    ("POST", "/connect/sessions/{session_id}/complete", API(session_results.complete)),
-    ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(options)),
-    ("GET", "/connect/session", CONNECTING(session_results.show)),
-    ("DELETE", "/connect/session", CONNECTING(session_results.end)),
-    ("OPTIONS", "/connect/session", CALLED(options)),
-    ("GET", "/connect/session/result", CONNECTING(session_results.result)),
-    ("OPTIONS", "/connect/session/result", CALLED(options)),
+    ("OPTIONS", "/connect/sessions/reconnect", CALLED(respond_to_options)),
+    ("GET", "/connect/sessions/{session_id}", API(session_results.poll_session)),
+    ("OPTIONS", "/connect/sessions/{session_id}", CALLED(respond_to_options)),
+    ("POST", "/connect/sessions/{session_id}/complete", API(session_results.complete_session)),
+    ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(respond_to_options)),
+    ("GET", "/connect/session", CONNECTING(session_results.show_session)),
+    ("DELETE", "/connect/session", CONNECTING(session_results.end_session)),
+    ("OPTIONS", "/connect/session", CALLED(respond_to_options)),
+    ("GET", "/connect/session/result", CONNECTING(session_results.read_result)),
+    ("OPTIONS", "/connect/session/result", CALLED(respond_to_options)),
     ("POST", "/connect/telemetry", POSTED(session_results.telemetry)),
-    ("OPTIONS", "/connect/telemetry", CALLED(options)),
+    ("OPTIONS", "/connect/telemetry", CALLED(respond_to_options)),
     ("GET", "/connections", API(connections.list_connections)),
     ("POST", "/connections", API(connection_import.import_connection)),
-    ("OPTIONS", "/connections", CALLED(options)),
+    ("OPTIONS", "/connections", CALLED(respond_to_options)),
     ("POST", "/connections/metadata", API(connection_edits.set_metadata)),
     ("PATCH", "/connections/metadata", API(connection_edits.merge_metadata)),
-    ("GET", f"/connections/{ID}", API(connections.get_connection)),
-    ("PATCH", f"/connections/{ID}", API(connection_edits.patch_connection)),
-    ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
-    ("OPTIONS", f"/connections/{ID}", CALLED(options)),
+    ("GET", f"/connections/{CONNECTION_ID_PATTERN}", API(connections.get_connection)),
+    ("PATCH", f"/connections/{CONNECTION_ID_PATTERN}", API(connection_edits.patch_connection)),
+    ("DELETE", f"/connections/{CONNECTION_ID_PATTERN}", API(connections.delete_connection)),
+    ("OPTIONS", f"/connections/{CONNECTION_ID_PATTERN}", CALLED(respond_to_options)),
     ("GET", "/webhook/{environment}/{unique_key}", OPEN(webhooks.confirm_webhook)),
     ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.receive_webhook)),
     ("POST", "/environment/webhook-signing-key/rotate", API(environment.rotate_signing_key)),
-    ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(options)),
+    ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(respond_to_options)),
     # Former paths; older published clients still use them.
     ("GET", "/connection", API(connections.list_connections)),
     ("POST", "/connection", API(connection_import.import_flat)),
-    ("OPTIONS", "/connection", CALLED(options)),
-    ("POST", f"/connection/{ID}/metadata", API(connection_edits.set_metadata_of_one)),
-    ("PATCH", f"/connection/{ID}/metadata", API(connection_edits.merge_metadata_of_one)),
-    ("GET", f"/connection/{ID}", API(connections.get_connection)),
-    ("PATCH", f"/connection/{ID}", API(connection_edits.patch_connection)),
-    ("DELETE", f"/connection/{ID}", API(connections.delete_connection)),
-    ("OPTIONS", f"/connection/{ID}", CALLED(options)),
+    ("OPTIONS", "/connection", CALLED(respond_to_options)),
+    ("POST", f"/connection/{CONNECTION_ID_PATTERN}/metadata", API(connection_edits.set_metadata_of_one)),
+    ("PATCH", f"/connection/{CONNECTION_ID_PATTERN}/metadata", API(connection_edits.merge_metadata_of_one)),
+    ("GET", f"/connection/{CONNECTION_ID_PATTERN}", API(connections.get_connection)),
+    ("PATCH", f"/connection/{CONNECTION_ID_PATTERN}", API(connection_edits.patch_connection)),
+    ("DELETE", f"/connection/{CONNECTION_ID_PATTERN}", API(connections.delete_connection)),
+    ("OPTIONS", f"/connection/{CONNECTION_ID_PATTERN}", CALLED(respond_to_options)),
     ("GET", "/environment-variables", API(environment.list_variables)),
-    ("OPTIONS", "/environment-variables", CALLED(options)),
+    ("OPTIONS", "/environment-variables", CALLED(respond_to_options)),
     ("GET", "/logs", API(logs_endpoints.list_operations)),
-    ("OPTIONS", "/logs", CALLED(options)),
+    ("OPTIONS", "/logs", CALLED(respond_to_options)),
     ("GET", "/audit", API(audit_endpoints.list_records)),
-    ("OPTIONS", "/audit", CALLED(options)),
+    ("OPTIONS", "/audit", CALLED(respond_to_options)),
     ("GET", "/audit/uses", API(audit_endpoints.list_uses)),
-    ("OPTIONS", "/audit/uses", CALLED(options)),
+    ("OPTIONS", "/audit/uses", CALLED(respond_to_options)),
     ("GET", "/environment/api-keys", API(keys.list_keys)),
     ("POST", "/environment/api-keys", API(keys.create_key)),
     ("DELETE", "/environment/api-keys", API(keys.revoke_key)),
-    ("OPTIONS", "/environment/api-keys", CALLED(options)),
+    ("OPTIONS", "/environment/api-keys", CALLED(respond_to_options)),
     ("DELETE", "/environment/api-keys/{key_id}", API(keys.revoke_key)),
-    ("OPTIONS", "/environment/api-keys/{key_id}", CALLED(options)),
+    ("OPTIONS", "/environment/api-keys/{key_id}", CALLED(respond_to_options)),
     ("*", "/proxy", PROXY(forward)),
-    ("*", f"/proxy/{REST}", PROXY(forward)),
+    ("*", f"/proxy/{REST_PATTERN}", PROXY(forward)),
     ("POST", "/mcp", AGENT(mcp.respond)),
-    ("OPTIONS", "/mcp", CALLED(options)),
+    ("OPTIONS", "/mcp", CALLED(respond_to_options)),
     ("POST", "/sessions", API(agent_sessions.create_agent_session)),
-    ("OPTIONS", "/sessions", CALLED(options)),
+    ("OPTIONS", "/sessions", CALLED(respond_to_options)),
     ("DELETE", "/sessions/{session_id}", API(agent_sessions.end_agent_session)),
-    ("OPTIONS", "/sessions/{session_id}", CALLED(options)),
+    ("OPTIONS", "/sessions/{session_id}", CALLED(respond_to_options)),
     ("POST", "/session/{session_id}/mcp", AGENT(mcp.respond_in_session)),
-    ("OPTIONS", "/session/{session_id}/mcp", CALLED(options)),
+    ("OPTIONS", "/session/{session_id}/mcp", CALLED(respond_to_options)),
     ("POST", "/sessions/{session_id}/mcp", AGENT(mcp.respond_in_session)),
-    ("OPTIONS", "/sessions/{session_id}/mcp", CALLED(options)),
+    ("OPTIONS", "/sessions/{session_id}/mcp", CALLED(respond_to_options)),
     ("*", "/c/{capability}/mcp", CAPABILITY_AGENT(mcp.respond_at_capability)),
     ("*", "/c/{capability}", CAPABILITY(forward)),
-    ("*", f"/c/{{capability}}/{REST}", CAPABILITY(forward)),
+    ("*", f"/c/{{capability}}/{REST_PATTERN}", CAPABILITY(forward)),
 )
 
 
@@ -196,7 +196,7 @@ def add_routes(app: web.Application, websocket_path: str = "/") -> None:
     A key is checked before ``100 Continue`` invites a body.
     """
     resource = WebsocketResource(websocket_path)
-    resource.add_route("GET", OPEN(connect_socket.socket), expect_handler=no_early_continue)
+    resource.add_route("GET", OPEN(connect_socket.serve_connect_socket), expect_handler=no_early_continue)
     app.router.register_resource(resource)
     for method, path, handler in ROUTES:
         for allowed in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):

@@ -15,9 +15,9 @@ A mode builds requests and reads responses; `refresh/auth_exchange.py` sends the
     jwt, two_step, signature, bill            the typed credential is exchanged for a token, or signs one
     oauth1, tba, aws_sigv4                    every request is signed
 
-Always true: a mode never sends anything itself. A new mode is one file here, one line in `OWN` below and one entry in
-`catalog/auth_modes.py` (docs/architecture.md names what else a built-in mode touches). A credential is a JSON object
-with a `type` (docs/compatibility.md#credentials); it is encrypted in the store and decrypted in memory only.
+Always true: a mode never sends anything itself. A new mode is one file here, one line in `BUILT_IN_MODES` below and one
+entry in `catalog/auth_modes.py` (docs/architecture.md names what else a built-in mode touches). A credential is a JSON
+object with a `type` (docs/compatibility.md#credentials); it is encrypted in the store and decrypted in memory only.
 """
 
 from collections.abc import Mapping
@@ -43,8 +43,8 @@ from gateway.auth.signature import SignatureMode
 from gateway.auth.tba import TokenBased
 from gateway.auth.two_step import TwoStep
 
-GROUP: Final = "gateway.auth_modes"
-OWN: Final[Mapping[str, AuthMode]] = {
+ENTRY_POINT_GROUP: Final = "gateway.auth_modes"
+BUILT_IN_MODES: Final[Mapping[str, AuthMode]] = {
     mode.name: mode
     for mode in (
         OAuth2(),
@@ -72,15 +72,15 @@ OWN: Final[Mapping[str, AuthMode]] = {
 def modes() -> Mapping[str, AuthMode]:
     """Return all modes by name: built-in modes and modes from installed packages. A package cannot replace a built-in
     mode."""
-    offered = {point.name: _loaded(point) for point in entry_points(group=GROUP)}
-    return {**offered, **OWN}
+    offered = {point.name: _load(point) for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {**offered, **BUILT_IN_MODES}
 
 
-def _loaded(point: EntryPoint) -> AuthMode:
+def _load(point: EntryPoint) -> AuthMode:
     mode = point.load()()
     if not isinstance(mode, AuthMode) or mode.name != point.name:
         raise TypeError(
-            f"The entry point '{point.name}' of {GROUP} ({point.value}) must name a class that derives from "
+            f"The entry point '{point.name}' of {ENTRY_POINT_GROUP} ({point.value}) must name a class that derives from "
             f"gateway.auth.mode.AuthMode and whose `name` is '{point.name}'."
         )
     return mode

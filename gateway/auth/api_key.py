@@ -20,11 +20,11 @@ class ApiKey(AuthMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
-        held = {"type": self.name, "apiKey": fields.token("apiKey", limit=1024)}
-        held |= certificate_fields(fields, provider) if provider.require_client_certificate else {}
-        held |= fields.declared(provider.credentials)
+        credential = {"type": self.name, "apiKey": fields.token("apiKey", limit=1024)}
+        credential |= certificate_fields(fields, provider) if provider.require_client_certificate else {}
+        credential |= fields.declared(provider.credentials)
         fields.finish()
-        return held
+        return credential
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return typed_values(held)
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return typed_values(credential)

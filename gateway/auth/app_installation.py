@@ -1,7 +1,8 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-Only the callback's query links an installation ID to the person who returns, and a browser can change that query. CUSTOM
-checks the ID with the end user's own OAuth grant, if the entry has `installation_access_url`; APP has no such grant.
+Only the callback's query links an installation ID to the person who returns, and a browser can change that query.
+CUSTOM checks the ID with the end user's own OAuth grant, if the entry has `installation_access_url`; APP has no such
+grant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, Final
 from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, token_values
-from gateway.auth.jwt import sign, signed
+from gateway.auth.jwt import sign, signed_token
 from gateway.auth.mode import (
     AuthorizationRequestInput,
     ConsentRedirect,
@@ -31,10 +32,10 @@ from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
-INSTALLATION: Final = "installation_id"
+INSTALLATION_ID: Final = "installation_id"
 APP_ID: Final = "app_id"
-LINK: Final = "appPublicLink"
-SKEW: Final = timedelta(seconds=60)  # GitHub refuses a JWT with `iat` in the future, and clocks differ
+APP_LINK: Final = "appPublicLink"
+CLOCK_SKEW: Final = timedelta(seconds=60)  # GitHub refuses a JWT with `iat` in the future, and clocks differ
 JWT_LIFETIME: Final = timedelta(seconds=540)
 LIFETIME: Final = timedelta(minutes=55)  # if the provider reports no lifetime
 
@@ -52,48 +53,56 @@ class App(TokenExchangeMode, GrantingMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, (*self.types(), self.name))
-        held = {"type": self.types()[0], INSTALLATION: fields.token(INSTALLATION, limit=255)}
-        held[APP_ID] = fields.token(APP_ID, limit=255, required=False)
+        credential = {"type": self.types()[0], INSTALLATION_ID: fields.token(INSTALLATION_ID, limit=255)}
+        credential[APP_ID] = fields.token(APP_ID, limit=255, required=False)
         fields.finish("raw", "access_token", "expires_at")
-        return {name: value for name, value in held.items() if value}
+        return {name: value for name, value in credential.items() if value}
 
-    def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
-        return {INSTALLATION: held[INSTALLATION]} if held.get(INSTALLATION) else {}
+    def settings(self, credential: Mapping[str, Any]) -> dict[str, str]:
+        return {INSTALLATION_ID: credential[INSTALLATION_ID]} if credential.get(INSTALLATION_ID) else {}
 
-    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
+    def start_consent(
+        self, context: AuthContext, authorization: AuthorizationRequestInput
+    ) -> Dialogue[ConsentRedirect]:
         yield from ()
-        check_key(context)
+        check_app_key(context)
         url = with_link(context).url("authorization_url")
         return ConsentRedirect(
-            with_params(url, {**context.texts(context.provider.authorization_params), "state": wish.state})
+            with_params(url, {**context.texts(context.provider.authorization_params), "state": authorization.state})
         )
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
-        return INSTALLATION in query or "setup_action" in query or "error" in query
+        return INSTALLATION_ID in query or "setup_action" in query or "error" in query
 
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        installation = installed(context.provider, query)
-        at = replace(context, config={**context.config, INSTALLATION: installation})
-        held = yield from installation_token(at, "token_url")
-        return Granted({"type": self.name, **held, INSTALLATION: installation}, {INSTALLATION: installation})
+        installation = installation_in(context.provider, query)
+        at = replace(context, config={**context.config, INSTALLATION_ID: installation})
+        credential = yield from installation_token(at, "token_url")
+        return Granted(
+            {"type": self.name, **credential, INSTALLATION_ID: installation}, {INSTALLATION_ID: installation}
+        )
 
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return bool(held.get(INSTALLATION))
+    def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(credential.get(INSTALLATION_ID))
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        at = replace(context, config={**context.config, INSTALLATION: held[INSTALLATION]})
-        return {**held, **(yield from installation_token(at, "token_url", held.get(APP_ID)))}
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+        at = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
+        return {**credential, **(yield from installation_token(at, "token_url", credential.get(APP_ID)))}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return token_values(held, held.get("access_token"))
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return token_values(credential, credential.get("access_token"))
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
 
-    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
-        return [RevocableToken("access_token", Secret(held["access_token"]))] if held.get("access_token") else []
+    def revocable(self, credential: Mapping[str, Any]) -> Sequence[RevocableToken]:
+        return (
+            [RevocableToken("access_token", Secret(credential["access_token"]))]
+            if credential.get("access_token")
+            else []
+        )
 
 
 def installation_token(context: AuthContext, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
@@ -111,9 +120,9 @@ def installation_token(context: AuthContext, place: str, app_id: str | None = No
     return {"access_token": token, "expires_at": iso(ends), "raw": response}
 
 
-def installed(provider: Provider, query: Mapping[str, str]) -> str:
+def installation_in(provider: Provider, query: Mapping[str, str]) -> str:
     """Return the installation ID from the callback. Raises InvalidRequest if it is missing or awaits approval."""
-    installation = query.get(INSTALLATION, "")
+    installation = query.get(INSTALLATION_ID, "")
     if not installation and query.get("setup_action") == "request":
         raise InvalidRequest(
             "authorization_refused",
@@ -131,10 +140,10 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
 def with_link(context: AuthContext) -> AuthContext:
     """Return the context with the app's page in the setting `appPublicLink`, which entries use in templates."""
     link = context.integration.app_link
-    return replace(context, config={LINK: link, **context.config}) if link else context
+    return replace(context, config={APP_LINK: link, **context.config}) if link else context
 
 
-def check_key(context: AuthContext) -> None:
+def check_app_key(context: AuthContext) -> None:
     """Raise InvalidRequest if the integration has no key for its app to sign with."""
     context.for_destinations("", fixed_in_code=True).app_key()
 
@@ -147,7 +156,7 @@ def _proof(context: AuthContext, app_id: str | None) -> Secret:
         raise TokenRefused("invalid_client", "the integration has no app_id")
     now = clock.now()
     if context.provider.jwt is not None:
-        return signed(context.provider.jwt, context, {"appId": Secret(issuer), "privateKey": key}, now)[0]
-    issued = now - SKEW
+        return signed_token(context.provider.jwt, context, {"appId": Secret(issuer), "privateKey": key}, now)[0]
+    issued = now - CLOCK_SKEW
     claims = {"iss": issuer, "iat": int(issued.timestamp()), "exp": int((now + JWT_LIFETIME).timestamp())}
     return sign({"alg": "RS256", "typ": "JWT"}, claims, key.reveal())

@@ -15,7 +15,7 @@ from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, member_values, typed_values
 from gateway.auth.mode import Dialogue, Signer, TokenExchangeMode
-from gateway.auth.provider_responses import PASSING
+from gateway.auth.provider_responses import TEMPORARY_STATUSES
 from gateway.authority import bracketed
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
@@ -31,9 +31,9 @@ from gateway.timestamps import iso, moment
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 UNSIGNED: Final = "UNSIGNED-PAYLOAD"
-EMPTY: Final = hashlib.sha256(b"").hexdigest()
+EMPTY_HASH: Final = hashlib.sha256(b"").hexdigest()
 # Fields that a proxy on the way may change, fields written after signing, and the signature itself.
-NOT_SIGNED: Final = frozenset(
+UNSIGNED_HEADERS: Final = frozenset(
     {
         "authorization",
         "connection",
@@ -72,18 +72,18 @@ class Scope:
 
 
 def authorization(
-    keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, at: datetime
+    keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, time: datetime
 ) -> str:
     """Return the value of ``Authorization``. `target`: path and query as sent. `fields`: all fields sent, including
     Host."""
-    lines = _lines(fields)
+    lines = _canonical_headers(fields)
     names = ";".join(name for name, _ in lines)
     request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
-    day = f"{at:%Y%m%d}"
+    day = f"{time:%Y%m%d}"
     place = f"{day}/{scope.region}/{scope.service}/aws4_request"
     # Header fields may have bytes that are not UTF-8; they are signed as they are sent.
     digest = hashlib.sha256(request.encode("utf-8", "surrogateescape")).hexdigest()
-    text = "\n".join([ALGORITHM, stamp(at), place, digest])
+    text = "\n".join([ALGORITHM, aws_timestamp(time), place, digest])
     key = f"AWS4{keys.secret_access_key.reveal()}".encode()
     for part in (day, scope.region, scope.service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -102,15 +102,15 @@ def canonical_request(
     return "\n".join([method, _canonical_path(path, once=once), _canonical_query(query), headers, names, payload_hash])
 
 
-def stamp(at: datetime) -> str:
+def aws_timestamp(time: datetime) -> str:
     """Return the time in AWS format: ``20150830T123600Z``."""
-    return f"{at:%Y%m%dT%H%M%SZ}"
+    return f"{time:%Y%m%dT%H%M%SZ}"
 
 
-def _lines(fields: Fields) -> list[tuple[str, str]]:
+def _canonical_headers(fields: Fields) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for name, value in fields:
-        if (lower := name.lower()) not in NOT_SIGNED:
+        if (lower := name.lower()) not in UNSIGNED_HEADERS:
             found.setdefault(lower, []).append(_SPACES.sub(" ", value.strip()))
     return [(name, ",".join(values)) for name, values in sorted(found.items())]
 
@@ -128,11 +128,11 @@ def _canonical_query(query: str) -> str:
     pairs = []
     for pair in filter(None, query.split("&")):
         name, _, value = pair.partition("=")
-        pairs.append((_encoded(name), _encoded(value)))
+        pairs.append((_encode(name), _encode(value)))
     return "&".join(f"{name}={value}" for name, value in sorted(pairs))
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return quote(unquote_plus(text, errors="surrogateescape").encode("utf-8", "surrogateescape"), safe="~")
 
 
@@ -142,7 +142,7 @@ def _encoded(text: str) -> str:
 # accepts unsigned bodies (``UNSIGNED-PAYLOAD``), as its own clients send them, so these stream too. All other services
 # need the hash, which is known only after the last byte: the gateway buffers such a body, up to a limit.
 
-HASH: Final = "x-amz-content-sha256"
+HASH_HEADER: Final = "x-amz-content-sha256"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -162,14 +162,14 @@ class SigV4Signer:
         return ()
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        return HASH not in request.headers and not self._streams(request)
+        return HASH_HEADER not in request.headers and not self._streams(request)
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
-        payload = request.headers.get(HASH) or self._hash(request, body)
+        payload = request.headers.get(HASH_HEADER) or self._hash(request, body)
         at = clock.now()
         for name in self.fields:
             request.headers.popall(name, None)
-        request.headers["X-Amz-Date"] = stamp(at)
+        request.headers["X-Amz-Date"] = aws_timestamp(at)
         if self.keys.session_token is not None:
             request.headers["X-Amz-Security-Token"] = self.keys.session_token.reveal()
         if self.scope.is_s3:
@@ -195,11 +195,11 @@ def host_of(request: UpstreamRequest) -> str:
 
 
 STS_VERSION: Final = "2011-06-15"
-NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
+REGION_OR_SERVICE: Final = re.compile(r"[a-z0-9-]{1,64}")
 LIFETIME_S: Final = 3600
-PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+CREDENTIAL_PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
 # Codes of temporary errors; STS returns some of them with status 400.
-TEMPORARY: Final = frozenset(
+TEMPORARY_ERRORS: Final = frozenset(
     {
         "InternalFailure",
         "RequestLimitExceeded",
@@ -225,34 +225,36 @@ class AwsSigV4(TokenExchangeMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
         by_role = bool(form.get("role_arn"))
-        held: dict[str, Any] = {"type": self.name}
-        held["role_arn"] = fields.token("role_arn", limit=2048, required=False)
-        held["external_id"] = fields.token("external_id", limit=1224, required=False)
-        held["access_key_id"] = fields.token("access_key_id", limit=128, required=not by_role)
-        held["secret_access_key"] = fields.token("secret_access_key", limit=1024, required=not by_role)
-        held["session_token"] = fields.token("session_token", limit=16_384, required=False)
+        credential: dict[str, Any] = {"type": self.name}
+        credential["role_arn"] = fields.token("role_arn", limit=2048, required=False)
+        credential["external_id"] = fields.token("external_id", limit=1224, required=False)
+        credential["access_key_id"] = fields.token("access_key_id", limit=128, required=not by_role)
+        credential["secret_access_key"] = fields.token("secret_access_key", limit=1024, required=not by_role)
+        credential["session_token"] = fields.token("session_token", limit=16_384, required=False)
         for name in ("region", "service"):
-            held[name] = fields.token(name, limit=64, required=False)
-            if held[name] and not NAME.fullmatch(held[name]):
+            credential[name] = fields.token(name, limit=64, required=False)
+            if credential[name] and not REGION_OR_SERVICE.fullmatch(credential[name]):
                 fields.fault(name, f"'{name}' may have only lower-case letters, digits and hyphens.")
-        if by_role and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", held["role_arn"], re.ASCII):
+        if by_role and not re.fullmatch(
+            r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", credential["role_arn"], re.ASCII
+        ):
             fields.fault("role_arn", "'role_arn' must look like arn:aws:iam::123456789012:role/name.")
         ends = fields.moment("expires_at")
-        held["expires_at"] = iso(ends) if ends else ""
-        held |= fields.declared(provider.credentials)
+        credential["expires_at"] = iso(ends) if ends else ""
+        credential |= fields.declared(provider.credentials)
         fields.finish("raw")
-        return {name: value for name, value in held.items() if value}
+        return {name: value for name, value in credential.items() if value}
 
-    def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
-        return {name: held[name] for name in ("region", "service") if held.get(name)}
+    def settings(self, credential: Mapping[str, Any]) -> dict[str, str]:
+        return {name: credential[name] for name in ("region", "service") if credential.get(name)}
 
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return bool(held.get("role_arn"))
+    def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(credential.get("role_arn"))
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Call STS AssumeRole. The external ID prevents one customer from using another customer's role (confused
         deputy)."""
-        region = self._scope(held, context).region
+        region = self._scope(credential, context).region
         own = not context.provider.token_url
         url = sts_url(region) if own else context.url("token_url")
         client = context.for_destinations(url, fixed_in_code=own).client()
@@ -261,33 +263,35 @@ class AwsSigV4(TokenExchangeMode):
                 "invalid_auth_mode",
                 "The integration has no client_id and client_secret. Set them to the access key that assumes the role.",
             )
-        params = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": held["role_arn"]}
+        params = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": credential["role_arn"]}
         params |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
-        if external := held.get("external_id") or context.config.get("external_id"):
+        if external := credential.get("external_id") or context.config.get("external_id"):
             params["ExternalId"] = str(external)
         keys = SigV4Keys(client.client_id, client.client_secret)
-        call = _signed(url, urlencode(params).encode(), SigV4Signer(keys, Scope(region, "sts")))
+        call = _signed_call(url, urlencode(params).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.with_secrets(call, secrets=(client.client_secret,))
         issued = read_credentials(reply)
         fresh = {"access_key_id": issued[0], "secret_access_key": issued[1], "session_token": issued[2]}
-        return {**held, **fresh, "expires_at": iso(issued[3])}
+        return {**credential, **fresh, "expires_at": iso(issued[3])}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return typed_values(held)
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return typed_values(credential)
 
-    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer:
-        session = held.get("session_token")
-        keys = SigV4Keys(held["access_key_id"], Secret(held["secret_access_key"]), Secret(session) if session else None)
-        return SigV4Signer(keys, self._scope(held, context))
+    def signer(self, credential: Mapping[str, Any], context: AuthContext) -> Signer:
+        session = credential.get("session_token")
+        keys = SigV4Keys(
+            credential["access_key_id"], Secret(credential["secret_access_key"]), Secret(session) if session else None
+        )
+        return SigV4Signer(keys, self._scope(credential, context))
 
     @staticmethod
-    def _scope(held: Mapping[str, Any], context: AuthContext) -> Scope:
+    def _scope(credential: Mapping[str, Any], context: AuthContext) -> Scope:
         """Return region and service from the entry, else from the credential."""
         spec = context.provider.request_signing
         templates = {"region": spec.region, "service": spec.service} if spec else {}
         fields = {
-            **{k: v for k, v in held.items() if k in {"region", "service"}},
-            **context.texts(templates, member_values(held)),
+            **{k: v for k, v in credential.items() if k in {"region", "service"}},
+            **context.texts(templates, member_values(credential)),
         }
         if missing := {"region", "service"} - {name for name, text in fields.items() if text}:
             raise InvalidRequest(
@@ -295,7 +299,7 @@ class AwsSigV4(TokenExchangeMode):
                 f"Requests to AWS are signed for a region and a service. Missing: {' and '.join(sorted(missing))}. "
                 "Give it in connection_config.",
             )
-        if not all(NAME.fullmatch(fields[name]) for name in ("region", "service")):
+        if not all(REGION_OR_SERVICE.fullmatch(fields[name]) for name in ("region", "service")):
             raise InvalidRequest(
                 "unresolved_setting",
                 "An AWS region or service may have only lower-case letters, digits and hyphens.",
@@ -315,10 +319,10 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
     if reply.status != 200:
         code = _element(text, "Code")
         message = ": ".join(filter(None, (f"STS returned {reply.status}", code, _element(text, "Message"))))
-        if not 400 <= reply.status < 500 or reply.status in PASSING or code in TEMPORARY:
+        if not 400 <= reply.status < 500 or reply.status in TEMPORARY_STATUSES or code in TEMPORARY_ERRORS:
             raise TokenUnavailable(message, retry_after(reply.headers))
         raise TokenRefused("credentials_refused", message)
-    found = [_element(text, name) for name in PARTS]
+    found = [_element(text, name) for name in CREDENTIAL_PARTS]
     if text.lstrip().startswith("{"):
         found = _from_json(text)
     key, secret, session, until = found
@@ -338,7 +342,7 @@ def _from_json(text: str) -> list[str]:
     if isinstance(until, int | float):
         seconds = min(positive_seconds(until) or 0.0, 32_503_680_000)
         found = {**found, "Expiration": iso(datetime.fromtimestamp(seconds, UTC)) if seconds else ""}
-    return [str(found.get(name) or "") for name in PARTS]
+    return [str(found.get(name) or "") for name in CREDENTIAL_PARTS]
 
 
 def _element(text: str, name: str) -> str:
@@ -347,7 +351,7 @@ def _element(text: str, name: str) -> str:
     return html.unescape(found[1]).strip() if found else ""
 
 
-def _signed(url: str, body: bytes, signer: SigV4Signer) -> ProviderCall:
+def _signed_call(url: str, body: bytes, signer: SigV4Signer) -> ProviderCall:
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]

@@ -32,8 +32,8 @@ class Basic(AuthMode):
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
         return {"type": self.types()[0], "username": username, "password": password, **shown, **more}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return typed_values(held)
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return typed_values(credential)
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Basic ${base64(${username}:${password})}"}

@@ -14,16 +14,16 @@ from gateway.oauth.token_responses import dig, expires_at
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
-TYPED: Final = ("username", "password", "organization_id", "dev_key")
-OURS: Final = ("session_id", "user_id", "expires_at", "raw")
-NAMES: Final = {
+TYPED_FIELDS: Final = ("username", "password", "organization_id", "dev_key")
+TOKEN_MEMBERS: Final = ("session_id", "user_id", "expires_at", "raw")
+PARAMETER_NAMES: Final = {
     "username": "username",
     "password": "password",
     "organization_id": "organizationId",
     "dev_key": "devKey",
 }
-SESSION: Final = ("sessionId", "session_id", "response_data.sessionId")
-USER: Final = ("userId", "user_id", "response_data.userId")
+SESSION_ID_PATHS: Final = ("sessionId", "session_id", "response_data.sessionId")
+USER_ID_PATHS: Final = ("userId", "user_id", "response_data.userId")
 LIFETIME: Final = timedelta(minutes=30)  # a session ends after 35 minutes without a call
 
 
@@ -37,26 +37,31 @@ class Bill(TokenExchangeMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
-        held = {"type": self.name, **{name: fields.text(name, limit=1024) for name in TYPED}}
-        held |= fields.declared(provider.credentials)
-        fields.finish(*OURS)
-        return held
+        credential = {"type": self.name, **{name: fields.text(name, limit=1024) for name in TYPED_FIELDS}}
+        credential |= fields.declared(provider.credentials)
+        fields.finish(*TOKEN_MEMBERS)
+        return credential
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
-        typed = {name: value for name, value in held.items() if name not in OURS}
+        typed = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
         known = typed_values(typed)
         url = context.url("token_url", known)
         to = context.for_destinations(url)
-        params = to.texts(provider.token_params, known) or {NAMES[name]: held[name] for name in TYPED}
+        params = to.texts(provider.token_params, known) or {
+            PARAMETER_NAMES[name]: credential[name] for name in TYPED_FIELDS
+        }
         headers = {"Accept": "application/json", **to.texts(provider.token_headers, known)}
         call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
         reply = yield context.with_secrets(call, secrets=known.values())
         response = accepted_response(reply)
-        fresh = {"session_id": token_at(response, (*token_paths(provider, SESSION[0]), *SESSION)), "raw": response}
-        user = next((found for path in USER if isinstance(found := dig(response, path), str)), None)
+        fresh = {
+            "session_id": token_at(response, (*token_paths(provider, SESSION_ID_PATHS[0]), *SESSION_ID_PATHS)),
+            "raw": response,
+        }
+        user = next((found for path in USER_ID_PATHS if isinstance(found := dig(response, path), str)), None)
         ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
         return {**typed, **fresh, **({"user_id": user} if user else {}), "expires_at": iso(ends)}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return typed_values(held, held.get("session_id"))
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return typed_values(credential, credential.get("session_id"))

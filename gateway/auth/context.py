@@ -6,11 +6,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.authority import DEFAULT_PORTS, bracketed
-from gateway.catalog.hosts import named, open_addresses, open_setting, parse_pattern
+from gateway.catalog.hosts import fixes_host, open_setting, open_urls, parse_pattern
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Moment, Unresolved, render_text, render_url
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.value import BadValue, flat_values, setting_values
 from gateway.errors import InvalidRequest, Issue
 from gateway.oauth.token_requests import OAuthClient
@@ -20,11 +20,13 @@ from gateway.secret import Secret
 
 # ── Templates of the entry, filled with one connection's settings: URLs, parameters, header fields.
 
-NONE: Final[Mapping[str, str]] = {}
-_GONE: Final = object()
+NO_VALUES: Final[Mapping[str, str]] = {}
+_MISSING: Final = object()
 
 
-def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
+def fill_url(
+    provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NO_VALUES
+) -> str:
     """Return a URL of the entry, filled with this connection's settings. Raises InvalidRequest that names the
     setting."""
     try:
@@ -42,14 +44,14 @@ def filled(provider: Provider, template: str, config: Mapping[str, Any], credent
         ) from fault
 
 
-def chosen(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
+def chosen_alternative(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
     """Return the first of the entry's `alternatives` for `key` that has all its settings, else `template`."""
     given = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
     forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
     return next((form for form, needed in forms if needed and needed <= given), template)
 
 
-def values(
+def template_values(
     provider: Provider, client: OAuthClient | None, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Secret]:
     """Return the values, except the credential, for templates outside URLs. Settings include their defaults."""
@@ -63,15 +65,17 @@ def values(
     return known
 
 
-def revealed(values: Mapping[str, Secret]) -> dict[str, str]:
+def plain_values(values: Mapping[str, Secret]) -> dict[str, str]:
     """Return `values` as plain text, only for filling a template."""
     return {name: secret.reveal() for name, secret in values.items()}
 
 
-def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: Moment | None = None) -> dict[str, str]:
+def fill_texts(
+    templates: Mapping[str, str], values: Mapping[str, Secret], *, moment: Moment | None = None
+) -> dict[str, str]:
     """Return `templates` filled in, without those that lack a setting. Raises InvalidRequest if a value cannot be
     sent."""
-    plain = revealed(known)
+    plain = plain_values(values)
     moment = moment or Moment()
     filled_in: dict[str, str] = {}
     for name, template in templates.items():
@@ -84,29 +88,31 @@ def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: 
     return filled_in
 
 
-def filled_json(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+def fill_json(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
     """Return JSON with the templates in its texts filled in. Members with a missing value are left out, and so are
     objects and lists that become empty. A text without placeholders stays as it is.
     """
     match value:
         case str():
-            return render_text(value, known, moment=moment, breaks=True)
+            return render_text(value, values, moment=moment, breaks=True)
         case Mapping():
             return {
-                name: filled for name, inner in value.items() if (filled := _kept(inner, known, moment)) is not _GONE
+                name: filled
+                for name, inner in value.items()
+                if (filled := _fill_member(inner, values, moment)) is not _MISSING
             }
         case list():
-            return [filled for inner in value if (filled := _kept(inner, known, moment)) is not _GONE]
+            return [filled for inner in value if (filled := _fill_member(inner, values, moment)) is not _MISSING]
         case _:
             return value
 
 
-def _kept(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+def _fill_member(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
     try:
-        filled = filled_json(value, known, moment)
+        filled = fill_json(value, values, moment)
     except Unresolved:
-        return _GONE
-    return _GONE if value and filled in ({}, []) else filled
+        return _MISSING
+    return _MISSING if value and filled in ({}, []) else filled
 
 
 # ── Which hosts may receive an integration's secrets: its client secret, and the key that its app signs with.
@@ -123,7 +129,9 @@ def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
         return False
     port = parts.port or DEFAULT_PORTS[scheme]
     allowed = (parse_pattern(text) for text in integration.allowed_hosts)
-    return any(one.fits(host, port, scheme) for one in allowed) or named(provider, scheme, host, port)
+    return any(allowed_host.fits(host, port, scheme) for allowed_host in allowed) or fixes_host(
+        provider, scheme, host, port
+    )
 
 
 def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest:
@@ -136,7 +144,7 @@ def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest
     )
 
 
-def not_allowed(integration: Integration, host: str, path: Sequence[str] = ()) -> InvalidRequest:
+def host_not_allowed_error(integration: Integration, host: str, path: Sequence[str] = ()) -> InvalidRequest:
     """Return the error for settings that lead to a host outside the integration's `allowed_hosts`."""
     message = (
         f"Integration '{integration.integration_id}' does not allow the host {host}. Give one of "
@@ -153,17 +161,17 @@ def check_settings(context: "AuthContext", path: Sequence[str]) -> None:
     integration, provider = context.integration, context.provider
     if not integration.allowed_hosts:
         return
-    for key in (*ADDRESSES, "proxy.base_url"):
+    for key in (*URL_FIELDS, "proxy.base_url"):
         template = context.template(key)
         setting = open_setting(provider, template) if template else None
         if not setting:
             continue
         try:
-            url = context.address(template)
+            url = context.fill_url(template)
         except InvalidRequest:
             continue  # reported where the URL is used
         if not may_receive(provider, integration, url):
-            raise not_allowed(integration, authority(url), (*path, setting))
+            raise host_not_allowed_error(integration, authority(url), (*path, setting))
 
 
 def authority(url: str) -> str:
@@ -178,7 +186,7 @@ def _host(url: str) -> str:
     return bracketed(host)
 
 
-NOTHING: Final[Mapping[str, Secret]] = {}
+NO_CREDENTIAL: Final[Mapping[str, Secret]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +226,7 @@ class AuthContext:
             return None
         entry, integration = self.entry or self.provider, self.integration
         if not self.destinations:
-            return next((f"{place} of '{entry.name}'" for place, _ in open_addresses(entry)), None)
+            return next((f"{place} of '{entry.name}'" for place, _ in open_urls(entry)), None)
         return next((authority(url) for url in self.destinations if not may_receive(entry, integration, url)), None)
 
     @property
@@ -232,11 +240,11 @@ class AuthContext:
         own = self.integration.scopes
         return own if own is not None else tuple(self.provider.default_scopes or ())
 
-    def values(self, credential: Mapping[str, Secret] = NOTHING) -> dict[str, Secret]:
+    def values(self, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> dict[str, Secret]:
         """Return the values that templates outside URLs may name. `credential`: the values that the mode adds."""
-        return {**values(self.provider, self._known_client(), self.config, self.metadata), **credential}
+        return {**template_values(self.provider, self._known_client(), self.config, self.metadata), **credential}
 
-    def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
+    def fill_url(self, template: str | None, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> str:
         """Return the URL that `template`, a URL of the entry, gives with this connection's settings. Each value is
         checked for its place in the URL. The template may name ``${clientId}``, which is not secret, and the values of
         `credential`.
@@ -251,19 +259,19 @@ class AuthContext:
             )
         plain = {"clientId": self.integration.client_id} if self.integration.client_id else {}
         plain |= {name: secret.reveal() for name, secret in credential.items()}
-        return filled(self.provider, template, self.config, plain)
+        return fill_url(self.provider, template, self.config, plain)
 
-    def url(self, key: str, credential: Mapping[str, Secret] = NOTHING) -> str:
+    def url(self, key: str, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> str:
         """Return the entry's URL `key` with this connection's settings; `template` chooses the alternative. Raises
         InvalidRequest."""
-        return self.address(self.template(key), credential)
+        return self.fill_url(self.template(key), credential)
 
     def template(self, key: str) -> str:
         """Return the template of the entry's URL `key`: the first alternative that has all its settings, else the
         entry's own. Empty if the entry has none.
         """
         own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
-        return chosen(self.provider, key, own, self.config) or ""
+        return chosen_alternative(self.provider, key, own, self.config) or ""
 
     def with_secrets(
         self, call: ProviderCall, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()
@@ -275,24 +283,24 @@ class AuthContext:
     def texts(
         self,
         templates: Mapping[str, str],
-        credential: Mapping[str, Secret] = NOTHING,
+        credential: Mapping[str, Secret] = NO_CREDENTIAL,
         *,
         moment: Moment | None = None,
     ) -> dict[str, str]:
         """Return the entry's parameters or header fields, without those that lack a setting. Raises InvalidRequest."""
-        return texts(templates, self.values(credential), moment=moment)
+        return fill_texts(templates, self.values(credential), moment=moment)
 
     def json(self, value: Any, credential: Mapping[str, Secret], moment: Moment) -> Any:
         """Return a JSON body of the entry, filled in, without members that lack a value. Raises InvalidRequest if a
         value cannot be used."""
         try:
-            return filled_json(value, revealed(self.values(credential)), moment)
+            return fill_json(value, plain_values(self.values(credential)), moment)
         except BadValue as fault:
             raise InvalidRequest("unresolved_setting", f"A value in the request's body {fault.why}.") from fault
 
-    def has_client(self, held: Mapping[str, Any]) -> bool:
+    def has_client(self, credential: Mapping[str, Any]) -> bool:
         """Return whether `client` would find a client for this credential."""
-        return bool(self.integration.client_id or (held.get("config_override") or {}).get("client_id"))
+        return bool(self.integration.client_id or (credential.get("config_override") or {}).get("client_id"))
 
     def client(self, override: Mapping[str, str] | None = None) -> OAuthClient:
         """Return the OAuth client of a connection: its own if it has one, else the integration's.
@@ -319,7 +327,7 @@ class AuthContext:
         if self.registered is not None or secret is None or (host := self._withheld_from) is None:
             return {}
         if self.integration.allowed_hosts:
-            raise not_allowed(self.integration, host)
+            raise host_not_allowed_error(self.integration, host)
         return {"client_id": self.client_id()}
 
     def app_key(self) -> Secret:

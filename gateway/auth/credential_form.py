@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from gateway.catalog.auth_modes import CLIENT
+from gateway.catalog.auth_modes import CLIENT_PLACEHOLDERS
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.value import BadValue, check_value, flat_values
 from gateway.errors import MOST_ISSUES, InvalidRequest, Issue, joined_issues
@@ -15,27 +15,27 @@ from gateway.timestamps import moment
 # ── The members of a credential under the names that templates use.
 
 
-def member_values(held: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """Return every text and number in `held`, at any depth, as ``credentials.name``; names in `bare` also without the
-    prefix."""
-    flat = {name: Secret(text) for name, text in flat_values(held).items() if name != "type"}
+def member_values(credential: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
+    """Return every text and number in `credential`, at any depth, as ``credentials.name``; names in `bare` also without
+    the prefix."""
+    flat = {name: Secret(text) for name, text in flat_values(credential).items() if name != "type"}
     found = {f"credentials.{name}": secret for name, secret in flat.items()}
     return found | {name: flat[name] for name in bare if name in flat}
 
 
-def typed_values(held: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
-    """Return the values of `token_values`, plus every top-level text of `held` without the prefix, because entries use
-    these names.
+def typed_values(credential: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
+    """Return the values of `token_values`, plus every top-level text of `credential` without the prefix, because
+    entries use these names.
 
     The client's ID and secret are left out: unless a mode says otherwise, these names mean the integration's client.
     """
-    texts = (name for name, value in held.items() if isinstance(value, str) and name not in CLIENT)
-    return token_values(held, token, texts)
+    texts = (name for name, value in credential.items() if isinstance(value, str) and name not in CLIENT_PLACEHOLDERS)
+    return token_values(credential, token, texts)
 
 
-def token_values(held: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
+def token_values(credential: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
     """Return the credential's values; `token`, if any, as both ``accessToken`` and ``access_token``."""
-    found = member_values(held, bare)
+    found = member_values(credential, bare)
     if token:
         found["accessToken"] = found["access_token"] = Secret(token)
     return found

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.app_installation import INSTALLATION, check_key, installation_token, installed, with_link
+from gateway.auth.app_installation import INSTALLATION_ID, check_app_key, installation_in, installation_token, with_link
 from gateway.auth.context import AuthContext, authority, may_receive
 from gateway.auth.credential_form import CredentialForm, token_values
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, RevocableToken
 from gateway.auth.oauth2 import OAuth2
-from gateway.auth.provider_responses import PASSING, refusal_text
+from gateway.auth.provider_responses import TEMPORARY_STATUSES, refusal_text
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, UpstreamFailed
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, retry_after
@@ -22,7 +22,7 @@ from gateway.timestamps import moment
 
 # The app's token is refreshed every hour; the end user's token is refreshed with it if it expires before the next
 # refresh.
-SOON: Final = timedelta(minutes=70)
+RENEW_USER_WITHIN: Final = timedelta(minutes=70)
 
 
 class Custom(OAuth2):
@@ -40,17 +40,19 @@ class Custom(OAuth2):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, (self.name, "APP"))
-        held: dict[str, Any] = {"type": "APP", INSTALLATION: fields.token(INSTALLATION, limit=255)}
-        held["app_id"] = fields.token("app_id", limit=255, required=False)
+        credential: dict[str, Any] = {"type": "APP", INSTALLATION_ID: fields.token(INSTALLATION_ID, limit=255)}
+        credential["app_id"] = fields.token("app_id", limit=255, required=False)
         fields.finish("user", "raw", "access_token", "expires_at")
-        return {name: value for name, value in held.items() if value}
+        return {name: value for name, value in credential.items() if value}
 
-    def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
-        return {INSTALLATION: held[INSTALLATION]} if held.get(INSTALLATION) else {}
+    def settings(self, credential: Mapping[str, Any]) -> dict[str, str]:
+        return {INSTALLATION_ID: credential[INSTALLATION_ID]} if credential.get(INSTALLATION_ID) else {}
 
-    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
-        check_key(context)
-        return (yield from super().start_consent(with_link(context), wish))
+    def start_consent(
+        self, context: AuthContext, authorization: AuthorizationRequestInput
+    ) -> Dialogue[ConsentRedirect]:
+        check_app_key(context)
+        return (yield from super().start_consent(with_link(context), authorization))
 
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
@@ -59,49 +61,49 @@ class Custom(OAuth2):
         the query names. Only then request the installation's token.
         """
         user = yield from super().finish_consent(context, kept, query)
-        held = {**user.held, "type": "OAUTH2"}
-        if not query.get(INSTALLATION):
-            return Granted(held, user.config)
-        installation = installed(context.provider, query)
-        at = replace(context, config={**context.config, INSTALLATION: installation})
-        yield from _check_access(at, Secret(held["access_token"]))
+        credential = {**user.held, "type": "OAUTH2"}
+        if not query.get(INSTALLATION_ID):
+            return Granted(credential, user.config)
+        installation = installation_in(context.provider, query)
+        at = replace(context, config={**context.config, INSTALLATION_ID: installation})
+        yield from _check_access(at, Secret(credential["access_token"]))
         app = yield from installation_token(at, "installation_token_url")
-        together = {"type": "APP", **app, INSTALLATION: installation, "user": held}
-        return Granted(together, {**user.config, INSTALLATION: installation})
+        together = {"type": "APP", **app, INSTALLATION_ID: installation, "user": credential}
+        return Granted(together, {**user.config, INSTALLATION_ID: installation})
 
-    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        return dict(held) if held.get("access_token") else (yield from self.renew(held, context))
+    def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+        return dict(credential) if credential.get("access_token") else (yield from self.renew(credential, context))
 
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return bool(held.get(INSTALLATION)) or super().refreshable(held, provider)
+    def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(credential.get(INSTALLATION_ID)) or super().refreshable(credential, provider)
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        if not held.get(INSTALLATION):
-            return {**(yield from super().renew(held, context)), "type": "OAUTH2"}
-        at = replace(context, config={**context.config, INSTALLATION: held[INSTALLATION]})
-        app = yield from installation_token(at, "installation_token_url", held.get("app_id"))
-        user = held.get("user")
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+        if not credential.get(INSTALLATION_ID):
+            return {**(yield from super().renew(credential, context)), "type": "OAUTH2"}
+        at = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
+        app = yield from installation_token(at, "installation_token_url", credential.get("app_id"))
+        user = credential.get("user")
         if user and self._ends_soon(user) and super().refreshable(user, context.provider):
             try:
                 user = {**(yield from super().renew(user, context)), "type": "OAUTH2"}
             except TokenRefused:
                 user = None  # the end user revoked the grant; the installation stays usable
         return {
-            **{name: value for name, value in held.items() if name != "user"},
+            **{name: value for name, value in credential.items() if name != "user"},
             **app,
             **({"user": user} if user else {}),
         }
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return token_values(held, held.get("access_token"))
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return token_values(credential, credential.get("access_token"))
 
-    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
-        return super().revocable(held.get("user") or held)
+    def revocable(self, credential: Mapping[str, Any]) -> Sequence[RevocableToken]:
+        return super().revocable(credential.get("user") or credential)
 
     @staticmethod
     def _ends_soon(user: Mapping[str, Any]) -> bool:
         ends = moment(user.get("expires_at"))
-        return ends is not None and ends - clock.now() < SOON
+        return ends is not None and ends - clock.now() < RENEW_USER_WITHIN
 
 
 def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
@@ -129,25 +131,25 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
     try:
         reply = yield call
     except TokenUnavailable as fault:
-        raise _not_checked(context, "the provider could not be reached") from fault
+        raise _check_unavailable_error(context, "the provider could not be reached") from fault
     if reply.status == 200 and _is_json(reply.body):  # not the login page of a proxy in front of the provider
         return
-    if reply.status in PASSING or not 400 <= reply.status < 500:
-        raise _not_checked(context, f"the check returned {reply.status}", retry_after(reply.headers))
+    if reply.status in TEMPORARY_STATUSES or not 400 <= reply.status < 500:
+        raise _check_unavailable_error(context, f"the check returned {reply.status}", retry_after(reply.headers))
     words = call.scrubbed(refusal_text(reply))
     status = f"{reply.status}: {words}" if words else f"{reply.status}"
     raise InvalidRequest(
         "authorization_refused",
-        f"Your account at {provider.display_name} cannot access installation {context.config[INSTALLATION]} ({status}). "
+        f"Your account at {provider.display_name} cannot access installation {context.config[INSTALLATION_ID]} ({status}). "
         "Nothing was connected; start again with an account that can access it.",
     )
 
 
-def _not_checked(context: AuthContext, why: str, retry_after_s: int | None = None) -> UpstreamFailed:
+def _check_unavailable_error(context: AuthContext, reason: str, retry_after_s: int | None = None) -> UpstreamFailed:
     return UpstreamFailed(
         "upstream_unreachable",
         f"{context.provider.display_name} did not confirm now that your account can access installation "
-        f"{context.config[INSTALLATION]}: {why}. Nothing was connected; try again.",
+        f"{context.config[INSTALLATION_ID]}: {reason}. Nothing was connected; try again.",
         retry_after_s=retry_after_s,
     )
 

@@ -9,7 +9,7 @@ from gateway.auth.basic import Basic
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, GrantingMode
 from gateway.auth.oauth2 import captured_settings
-from gateway.auth.provider_responses import short
+from gateway.auth.provider_responses import safe_text
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.authorize import with_params
@@ -19,8 +19,8 @@ class InstallPlugin(Basic, GrantingMode):
     """Stored as BASIC, with the integration's `client_id` and `client_secret`: the plugin's identifier and key. The
     gateway sends the end user to `app_link` and stores the callback's data about the installation as settings.
 
-    The installation's ID (at Crisp, the website's ID) comes from the end user's browser, and nothing can check it: an end user
-    can connect another customer's installation. Do not use this mode where end users do not trust each other.
+    The installation's ID (at Crisp, the website's ID) comes from the end user's browser, and nothing can check it: an
+    end user can connect another customer's installation. Do not use this mode where end users do not trust each other.
     """
 
     name = "INSTALL_PLUGIN"
@@ -29,7 +29,9 @@ class InstallPlugin(Basic, GrantingMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         return super().accept({**form, "type": "BASIC"}, provider, now)
 
-    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
+    def start_consent(
+        self, context: AuthContext, authorization: AuthorizationRequestInput
+    ) -> Dialogue[ConsentRedirect]:
         yield from ()
         context.client_id()
         link = context.integration.app_link or (
@@ -41,7 +43,7 @@ class InstallPlugin(Basic, GrantingMode):
                 f"Integration '{context.integration.integration_id}' has no app_link: the page where its plugin is "
                 "installed. Set it in gateway.yaml.",
             )
-        return ConsentRedirect(with_params(link, {"payload": wish.state}))
+        return ConsentRedirect(with_params(link, {"payload": authorization.state}))
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         names = context.provider.redirect_uri_metadata or ()
@@ -54,7 +56,7 @@ class InstallPlugin(Basic, GrantingMode):
         if "error" in query:
             name = context.provider.display_name
             raise InvalidRequest(
-                "authorization_refused", f"{name} did not install the plugin: {short(query['error'])}."
+                "authorization_refused", f"{name} did not install the plugin: {safe_text(query['error'])}."
             )
         kept = captured_settings(context.provider, {}, query)
         at = replace(context, config={**kept, **context.config})

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.auth.context import AuthContext, filled_json, revealed
+from gateway.auth.context import AuthContext, fill_json, plain_values
 from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.mode import Dialogue, TokenExchangeMode
 from gateway.auth.pasted_keys import BadKey, signing_key
@@ -20,18 +20,20 @@ from gateway.timestamps import iso
 # ── Signs JSON Web Tokens as the entry's `jwt` says (RFC 7515, RFC 7519).
 
 
-def signed(spec: Jwt, context: AuthContext, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
+def signed_token(
+    spec: Jwt, context: AuthContext, credential: Mapping[str, Secret], now: datetime
+) -> tuple[Secret, datetime]:
     """Return the signed token and its expiry. Claims that lack a value are left out.
 
     Raises TokenRefused if the key is missing or unusable; only the person who gave the key can fix that.
     """
-    known = revealed(context.values(credential))
+    known = plain_values(context.values(credential))
     moment = Moment(now)
     issued = int(now.timestamp())
     ends = issued + spec.lifetime_s
     try:
-        header = {"alg": "RS256", **filled_json(spec.header, known, moment)}
-        claims = {**filled_json(spec.claims, known, moment), "iat": issued, "exp": ends}
+        header = {"alg": "RS256", **fill_json(spec.header, known, moment)}
+        claims = {**fill_json(spec.claims, known, moment), "iat": issued, "exp": ends}
         key = render_text(spec.key, known, moment=moment, breaks=True)
     except BadValue as fault:  # from a function in a claim, such as the fingerprint of a key
         raise TokenRefused("invalid_key", f"a value that the token needs {fault.why}") from fault
@@ -63,7 +65,7 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
 # ── JWT: the gateway signs a token with the end user's key as the access token, and signs a new one before it expires
 # (RFC 7519).
 
-OURS: Final = ("token", "expires_at")
+TOKEN_MEMBERS: Final = ("token", "expires_at")
 
 
 class JwtMode(TokenExchangeMode):
@@ -75,19 +77,19 @@ class JwtMode(TokenExchangeMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
         typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
-        fields.finish(*OURS)  # an imported token is ignored: the gateway signs its own
+        fields.finish(*TOKEN_MEMBERS)  # an imported token is ignored: the gateway signs its own
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
         if context.provider.jwt is None:
             raise TokenRefused("invalid_key", f"the catalog entry '{context.provider.name}' has no jwt")
-        typed = {name: value for name, value in held.items() if name not in OURS}
-        token, ends = signed(context.provider.jwt, context, typed_values(typed), clock.now())
+        typed = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
+        token, ends = signed_token(context.provider.jwt, context, typed_values(typed), clock.now())
         return {**typed, "token": token.reveal(), "expires_at": iso(ends)}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return typed_values(held, held.get("token"))
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return typed_values(credential, credential.get("token"))
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 from gateway.auth.context import AuthContext
-from gateway.auth.mcp_discovery import Server, discovered
+from gateway.auth.mcp_discovery import McpServer, discover_server
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, TokenRevocation
 from gateway.auth.oauth2 import OAuth2
 from gateway.auth.provider_responses import accepted_response
@@ -23,15 +23,19 @@ from gateway.secret import Secret
 # ── How a client that was not registered by hand gets its ID: by a registration request (RFC 7591), or the ID is the
 # URL of the gateway's metadata document.
 
-NAME: Final = "Integration gateway"
+CLIENT_NAME: Final = "Integration gateway"
 # RFC 7591 §2 names ▸ the catalog's names, preferred first. A public client with PKCE has no secret to lose. Servers
 # built with the MCP Python SDK read the client ID only from the body, where client_secret_post puts it.
-METHODS: Final[Mapping[str, str]] = {"none": "none", "client_secret_post": "body", "client_secret_basic": "basic"}
-SPELLED: Final[Mapping[str, str]] = {spelling: method for method, spelling in METHODS.items()}
+CATALOG_METHODS: Final[Mapping[str, str]] = {
+    "none": "none",
+    "client_secret_post": "body",
+    "client_secret_basic": "basic",
+}
+REGISTERED_METHODS: Final[Mapping[str, str]] = {spelling: method for method, spelling in CATALOG_METHODS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class DynamicClient:
     """A registered client and its authentication method, in the catalog's spelling: ``basic``, ``body`` or ``none``."""
 
     client_id: str
@@ -54,7 +58,7 @@ def metadata_document(context: AuthContext) -> dict[str, Any]:
 def _metadata(context: AuthContext, auth_method: str) -> dict[str, Any]:
     """Return the client metadata of RFC 7591 §2."""
     return {
-        "client_name": context.integration.display_name or NAME,
+        "client_name": context.integration.display_name or CLIENT_NAME,
         "redirect_uris": [context.redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
@@ -65,14 +69,14 @@ def _metadata(context: AuthContext, auth_method: str) -> dict[str, Any]:
 def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
     """Return how a client with a secret authenticates: as the entry says, else as the server supports, else
     ``body``."""
-    offered = (SPELLED[one] for one in ("body", "basic"))
-    supported = next((METHODS[one] for one in offered if methods is None or one in methods), "body")
+    offered = (REGISTERED_METHODS[one] for one in ("body", "basic"))
+    supported = next((CATALOG_METHODS[one] for one in offered if methods is None or one in methods), "body")
     return context.provider.token_request_auth_method or supported
 
 
-def registered(
+def register_client(
     context: AuthContext, url: str, methods: Sequence[str] | None, scopes: Sequence[str]
-) -> Dialogue[Registered]:
+) -> Dialogue[DynamicClient]:
     """Register a new client at the server (RFC 7591 §3). `methods`: authentication methods of the server, None if
     unknown.
 
@@ -80,8 +84,8 @@ def registered(
     another method than the requested one. Raises TokenRefused if the server does not register the client.
     """
     chosen = context.provider.token_request_auth_method
-    supported = (method for method in METHODS if methods is None or method in methods)
-    wanted = SPELLED.get(chosen or "") or next(supported, "client_secret_basic")
+    supported = (method for method in CATALOG_METHODS if methods is None or method in methods)
+    wanted = REGISTERED_METHODS.get(chosen or "") or next(supported, "client_secret_basic")
     metadata: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
     reply = yield encoded("POST", url, {"Accept": "application/json"}, metadata, "json")
     response = accepted_response(reply)
@@ -90,12 +94,12 @@ def registered(
         raise TokenRefused("invalid_client", "its registration endpoint returned no client_id")
     secret = secret if isinstance(secret, str) and secret else None
     if secret is None:
-        return Registered(client_id)
+        return DynamicClient(client_id)
     # If the response has a client_secret but no token_endpoint_auth_method, use the method that we requested, else
     # client_secret_basic (RFC 7591 §2).
     assumed = wanted if wanted != "none" else "client_secret_basic"
-    given = METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
-    return Registered(client_id, secret, chosen or given)
+    given = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
+    return DynamicClient(client_id, secret, chosen or given)
 
 
 class McpOAuth2(OAuth2):
@@ -107,42 +111,46 @@ class McpOAuth2(OAuth2):
     stored_as: ClassVar = ("OAUTH2",)
     needs_client: ClassVar = False
 
-    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
+    def start_consent(
+        self, context: AuthContext, authorization: AuthorizationRequestInput
+    ) -> Dialogue[ConsentRedirect]:
         server = yield from self._server(context)
-        client = yield from self._client(context, server, wish)
-        wanted = wish if wish.scopes or context.scopes else replace(wish, scopes=server.scopes)
+        client = yield from self._client(context, server, authorization)
+        wanted = (
+            authorization if authorization.scopes or context.scopes else replace(authorization, scopes=server.scopes)
+        )
         wanted = replace(wanted, params={name: text for name, text in wanted.params.items() if name != "resource"})
-        known = {"server": _kept(server, client.auth_method), "client": asdict(client)}
-        redirect = yield from super().start_consent(_completed(context, known), wanted)
+        known = {"server": _kept_server(server, client.auth_method), "client": asdict(client)}
+        redirect = yield from super().start_consent(_completed_context(context, known), wanted)
         return ConsentRedirect(redirect.url, {**redirect.kept, **known})
 
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        granted = yield from super().finish_consent(_completed(context, kept), kept, query)
+        granted = yield from super().finish_consent(_completed_context(context, kept), kept, query)
         client = {name: kept["client"][name] for name in ("client_id", "client_secret") if kept["client"].get(name)}
-        held = {**granted.held, "server": kept["server"]}
+        credential = {**granted.held, "server": kept["server"]}
         if client["client_id"] != context.integration.client_id:
-            held.setdefault("config_override", client)
-        return Granted(held, granted.config)
+            credential.setdefault("config_override", client)
+        return Granted(credential, granted.config)
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        if not held.get("server"):
-            return (yield from super().renew(held, context))
-        fresh = yield from super().renew(held, _completed(context, {"server": held["server"]}))
-        return {**fresh, "server": held["server"]}
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+        if not credential.get("server"):
+            return (yield from super().renew(credential, context))
+        fresh = yield from super().renew(credential, _completed_context(context, {"server": credential["server"]}))
+        return {**fresh, "server": credential["server"]}
 
-    def revocation(self, held: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
-        server = held.get("server") or {}
+    def revocation(self, credential: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
+        server = credential.get("server") or {}
         if not server.get("revocation_url"):
-            return super().revocation(held, context)
-        client = self.client_at(server["revocation_url"], held, context)
-        return TokenRevocation(server["revocation_url"], client, _method(server))
+            return super().revocation(credential, context)
+        client = self.client_at(server["revocation_url"], credential, context)
+        return TokenRevocation(server["revocation_url"], client, _auth_method(server))
 
-    def _server(self, context: AuthContext) -> Dialogue[Server]:
+    def _server(self, context: AuthContext) -> Dialogue[McpServer]:
         yield from ()
         provider = context.provider
-        return Server(
+        return McpServer(
             resource=context.texts(provider.authorization_params).get("resource") or resource_of(context),
             authorization_url=context.url("authorization_url"),
             token_url=context.url("token_url"),
@@ -151,7 +159,9 @@ class McpOAuth2(OAuth2):
             revocation_url=context.url("revocation_url") if provider.revocation_url else None,
         )
 
-    def _client(self, context: AuthContext, server: Server, wish: AuthorizationRequestInput) -> Dialogue[Registered]:
+    def _client(
+        self, context: AuthContext, server: McpServer, authorization: AuthorizationRequestInput
+    ) -> Dialogue[DynamicClient]:
         """Return the end user's own client if given, else the operator's client if configured, else a client registered
         in the way that the entry names or the server offers.
 
@@ -161,17 +171,17 @@ class McpOAuth2(OAuth2):
         integration = context.integration
         registration = context.provider.client_registration
         method = secret_method(context, server.auth_methods)
-        if own := wish.override.get("client_id"):
-            return Registered(own, None, method if wish.override.get("client_secret") else "none")
+        if own := authorization.override.get("client_id"):
+            return DynamicClient(own, None, method if authorization.override.get("client_secret") else "none")
         if integration.client_id:
             public = not integration.client_secret or context.for_destinations(server.token_url).public_client()
-            return Registered(integration.client_id, None, "none" if public else method)
+            return DynamicClient(integration.client_id, None, "none" if public else method)
         reachable = context.public_url.startswith("https://")
         if registration == "metadata_document" or (registration is None and server.reads_documents and reachable):
-            return Registered(document_url(context))
+            return DynamicClient(document_url(context))
         if registration in {None, "dynamic"} and server.registration_url:
             scopes = context.scopes or server.scopes
-            return (yield from registered(context, server.registration_url, server.auth_methods, scopes))
+            return (yield from register_client(context, server.registration_url, server.auth_methods, scopes))
         raise InvalidRequest(
             "invalid_auth_mode",
             f"{context.provider.display_name} does not support dynamic client registration. Register an OAuth client "
@@ -187,24 +197,24 @@ class McpOAuth2Generic(McpOAuth2):
 
     name = "MCP_OAUTH2_GENERIC"
 
-    def _server(self, context: AuthContext) -> Dialogue[Server]:
-        return (yield from discovered(resource_of(context)))
+    def _server(self, context: AuthContext) -> Dialogue[McpServer]:
+        return (yield from discover_server(resource_of(context)))
 
 
 def resource_of(context: AuthContext) -> str:
     """Return the MCP server's own URL, without a slash at the end."""
-    return context.address(context.provider.proxy.base_url).rstrip("/")
+    return context.fill_url(context.provider.proxy.base_url).rstrip("/")
 
 
-def _kept(server: Server, auth_method: str) -> dict[str, Any]:
+def _kept_server(server: McpServer, auth_method: str) -> dict[str, Any]:
     names = ("resource", "authorization_url", "token_url", "issuer", "revocation_url")
     found = asdict(server)
     return {name: found[name] for name in names if found[name]} | {"auth_method": auth_method}
 
 
-def _completed(context: AuthContext, known: Mapping[str, Any]) -> AuthContext:
-    """Return `context` with the URLs and the client of `known` in place of the entry's."""
-    server = known["server"]
+def _completed_context(context: AuthContext, discovered: Mapping[str, Any]) -> AuthContext:
+    """Return `context` with the URLs and the client of `discovered` in place of the entry's."""
+    server = discovered["server"]
     resource = {"resource": server["resource"]}
     entry = context.provider
     completed = entry.model_copy(
@@ -214,14 +224,14 @@ def _completed(context: AuthContext, known: Mapping[str, Any]) -> AuthContext:
             "refresh_url": None,
             "issuer": server.get("issuer"),
             "alternatives": {},
-            "token_request_auth_method": _method(server),
+            "token_request_auth_method": _auth_method(server),
             "disable_pkce": None,
             "authorization_params": {**entry.authorization_params, **resource},
             "token_params": {**entry.token_params, **resource},
             "refresh_params": {**(entry.refresh_params or entry.token_params), **resource},
         }
     )
-    client = known.get("client")
+    client = discovered.get("client")
     shown = None
     if client and client["client_id"] != context.integration.client_id:
         shown = OAuthClient(
@@ -230,7 +240,7 @@ def _completed(context: AuthContext, known: Mapping[str, Any]) -> AuthContext:
     return replace(context, provider=completed, entry=context.entry or entry, registered=shown)
 
 
-def _method(server: Mapping[str, Any]) -> str:
+def _auth_method(server: Mapping[str, Any]) -> str:
     """Return how the client authenticates. Servers built with the MCP Python SDK need the ID in the body besides
     Basic."""
     return BASIC_AND_ID if server["auth_method"] == "basic" else str(server["auth_method"])

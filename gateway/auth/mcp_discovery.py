@@ -12,13 +12,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.auth.mode import Dialogue
-from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
-from gateway.catalog.value import is_web_address
+from gateway.catalog.url_template import parse_url_template
+from gateway.catalog.value import is_web_url
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import ProviderCall, Reply
 
-# A protected server responds to a ping with 401; on an unprotected server a ping has no effect.
+# A protected server responds to a ping with 401. On an unprotected server, a ping has no effect.
 PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
 PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 DEFAULT_METHODS: Final = ("client_secret_basic",)  # the default if the metadata names none (RFC 8414 §2)
@@ -27,7 +27,7 @@ _PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class McpServer:
     """The endpoints and features for authorization at one MCP server. An absent feature is None.
 
     `resource`: name of the server (RFC 8707). `auth_methods`: methods of the token endpoint, None without metadata.
@@ -44,17 +44,17 @@ class Server:
     scopes: tuple[str, ...] = field(default=())
 
 
-def discovered(url: str) -> Dialogue[Server]:
+def discover_server(url: str) -> Dialogue[McpServer]:
     """Discover how to authorize for the server at `url`. Raises TokenRefused if its metadata is unusable."""
-    hint, scopes = yield from _challenge(url)
+    hint, scopes = yield from _read_challenge(url)
     resource = yield from _resource(url, hint)
-    issuer = next(iter(_texts(resource.get("authorization_servers"))), None) or _origin(url)
+    issuer = next(iter(_text_list(resource.get("authorization_servers"))), None) or _origin(url)
     found = yield from _authorization_server(issuer)
-    scopes = scopes or tuple(_texts(resource.get("scopes_supported")))
+    scopes = scopes or tuple(_text_list(resource.get("scopes_supported")))
     name = str(resource.get("resource") or url)
     if found is None:  # default endpoints of the MCP specification before RFC 9728
         base = issuer.rstrip("/")
-        return Server(name, f"{base}/authorize", f"{base}/token", None, f"{base}/register", scopes=scopes)
+        return McpServer(name, f"{base}/authorize", f"{base}/token", None, f"{base}/register", scopes=scopes)
     endpoints = {key: _checked_url(found.get(key)) for key in _ENDPOINTS}
     if not endpoints["authorization_endpoint"] or not endpoints["token_endpoint"]:
         raise TokenRefused("invalid_request", f"the metadata of {issuer} names no authorization and token endpoint")
@@ -62,14 +62,14 @@ def discovered(url: str) -> Dialogue[Server]:
     if isinstance(challenges, list) and "S256" not in challenges:
         raise TokenRefused("invalid_request", f"{issuer} does not support PKCE with S256")
     methods = found.get("token_endpoint_auth_methods_supported")
-    return Server(
+    return McpServer(
         resource=name,
         authorization_url=endpoints["authorization_endpoint"],
         token_url=endpoints["token_endpoint"],
         issuer=str(found["issuer"]) if found.get("authorization_response_iss_parameter_supported") is True else None,
         registration_url=endpoints["registration_endpoint"],
         revocation_url=endpoints["revocation_endpoint"],
-        auth_methods=tuple(_texts(methods)) if isinstance(methods, list) else DEFAULT_METHODS,
+        auth_methods=tuple(_text_list(methods)) if isinstance(methods, list) else DEFAULT_METHODS,
         reads_documents=found.get("client_id_metadata_document_supported") is True,
         scopes=scopes,
     )
@@ -78,7 +78,7 @@ def discovered(url: str) -> Dialogue[Server]:
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint")
 
 
-def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
+def _read_challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
     """Call the server without a token; return the URL of its metadata and the scopes it requires (RFC 9728 §5.1)."""
     try:
         reply = yield ProviderCall(url, PING_HEADERS, PING)
@@ -92,11 +92,11 @@ def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
 
 
 def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
-    """Return the metadata of the protected resource at `url` (RFC 9728 §3), empty if none. Raises TokenRefused for
-    another's."""
+    """Return the metadata of the protected resource at `url` (RFC 9728 §3), empty if there is none. Raises
+    TokenRefused if the metadata is that of another resource."""
     places = [hint] if hint else _well_known(url, "oauth-protected-resource")
     for place in places:
-        found = yield from _json(place)
+        found = yield from _get_json(place)
         if found is None:
             continue
         resource = _checked_url(found.get("resource"))
@@ -113,7 +113,7 @@ def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
     places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
     places.append(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     for place in dict.fromkeys(places):
-        found = yield from _json(place)
+        found = yield from _get_json(place)
         if found is None:
             continue
         if str(found.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
@@ -122,7 +122,7 @@ def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
     return None
 
 
-def _json(url: str) -> Dialogue[Mapping[str, Any] | None]:
+def _get_json(url: str) -> Dialogue[Mapping[str, Any] | None]:
     try:
         reply: Reply = yield ProviderCall(url, JSON, None, method="GET")
     except TokenUnavailable:
@@ -157,14 +157,14 @@ def _origin(url: str) -> str:
 def _checked_url(value: object) -> str | None:
     """Return `value` if it is an http or https URL without placeholders, valid as a URL of a catalog entry; else
     None."""
-    if not isinstance(value, str) or len(value) >= 2048 or not is_web_address(value):
+    if not isinstance(value, str) or len(value) >= 2048 or not is_web_url(value):
         return None
     try:
-        parse_address(value)
+        parse_url_template(value)
     except TemplateError:
         return None
     return value
 
 
-def _texts(value: object) -> Sequence[str]:
+def _text_list(value: object) -> Sequence[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -71,8 +71,7 @@ class TokenRevocation:
 class AuthMode(ABC):
     """A way to authenticate requests to a provider on behalf of an end user.
 
-    `held` is a credential as the JSON object of docs/compatibility.md#credentials: encrypted in the store, plain in
-    memory.
+    `credential` is the JSON object of docs/compatibility.md#credentials: encrypted in the store, plain in memory.
     """
 
     name: ClassVar[str]
@@ -94,29 +93,29 @@ class AuthMode(ABC):
         Raises InvalidRequest with every error.
         """
 
-    def settings(self, held: Mapping[str, Any]) -> Mapping[str, str]:
+    def settings(self, credential: Mapping[str, Any]) -> Mapping[str, str]:
         """Return connection settings that the credential contains. Explicitly given settings take precedence."""
         return {}
 
-    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Return the credential ready to use; request its token if it has none."""
         yield from ()
-        return dict(held)
+        return dict(credential)
 
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
+    def expires_at(self, credential: Mapping[str, Any]) -> datetime | None:
         """Return when the credential expires; None if unknown or never."""
         return None
 
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+    def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
         """Return whether the credential can be refreshed."""
         return False
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Return the refreshed credential, which replaces `held`. Called only if `refreshable`."""
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+        """Return the refreshed credential, which replaces `credential`. Called only if `refreshable`."""
         raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
     @abstractmethod
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         """Return the values of the credential's placeholders in templates: ``accessToken``, ``apiKey``, ``username``
         …"""
 
@@ -124,21 +123,21 @@ class AuthMode(ABC):
         """Return header templates for the credential, used if the entry's `proxy.headers` have no place for it."""
         return {}
 
-    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer | None:
+    def signer(self, credential: Mapping[str, Any], context: AuthContext) -> Signer | None:
         """Return a signer if the credential must be computed for each request; None if fixed headers and query
         suffice."""
         return None
 
-    def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
+    def identity(self, credential: Mapping[str, Any]) -> ClientIdentity | None:
         """Return the client certificate for mutual TLS (RFC 8705), or None if the credential has none."""
-        certificate, key = held.get("client_certificate"), held.get("client_private_key")
+        certificate, key = credential.get("client_certificate"), credential.get("client_private_key")
         return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
-    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
+    def revocable(self, credential: Mapping[str, Any]) -> Sequence[RevocableToken]:
         """Return the tokens that stay valid after a deletion unless the provider revokes them, longest-lived first."""
         return ()
 
-    def revocation(self, held: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
+    def revocation(self, credential: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
         """Return how to revoke tokens; None if the entry has no `revocation_url`.
 
         Raises InvalidRequest if a setting is missing or `revocation_url` may not receive the client's secret, and
@@ -146,18 +145,18 @@ class AuthMode(ABC):
         """
         if not context.provider.revocation_url:
             return None
-        url = context.url("revocation_url", context.values(self.values(held)))
-        client = self.client_at(url, held, context)
-        return TokenRevocation(url, client, context.provider.token_request_auth_method, self.identity(held))
+        url = context.url("revocation_url", context.values(self.values(credential)))
+        client = self.client_at(url, credential, context)
+        return TokenRevocation(url, client, context.provider.token_request_auth_method, self.identity(credential))
 
     @staticmethod
-    def client_at(url: str, held: Mapping[str, Any], context: AuthContext) -> OAuthClient | None:
+    def client_at(url: str, credential: Mapping[str, Any], context: AuthContext) -> OAuthClient | None:
         """Return the client that revokes tokens at `url`; None if the call needs none. Raises InvalidRequest if `url`
         may not receive the client's secret."""
         spec = context.provider.revocation
-        if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(held):
+        if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(credential):
             return None
-        return context.for_destinations(url).client(held.get("config_override"))
+        return context.for_destinations(url).client(credential.get("config_override"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +214,9 @@ class GrantingMode(AuthMode):
                 setattr(cls, name, vars(cls)[former])
 
     @abstractmethod
-    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
+    def start_consent(
+        self, context: AuthContext, authorization: AuthorizationRequestInput
+    ) -> Dialogue[ConsentRedirect]:
         """Return the URL to redirect the browser to. Raises InvalidRequest if the integration or a setting does not
         allow it."""
 
@@ -245,13 +246,17 @@ class TokenExchangeMode(AuthMode):
     """Name of the credential's member that may hold an imported token. If it is given, the gateway requests no first
     token. None: the gateway always requests the first token."""
 
-    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        return dict(held) if self.brought and held.get(self.brought) else (yield from self.renew(held, context))
+    def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+        return (
+            dict(credential)
+            if self.brought and credential.get(self.brought)
+            else (yield from self.renew(credential, context))
+        )
 
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
+    def expires_at(self, credential: Mapping[str, Any]) -> datetime | None:
+        return moment(credential.get("expires_at"))
 
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+    def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
         return True
 
 

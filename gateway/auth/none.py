@@ -19,5 +19,5 @@ class Unauthenticated(AuthMode):
         CredentialForm(form, self.types()).finish()
         return {"type": self.name}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return {}

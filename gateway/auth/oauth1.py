@@ -13,8 +13,8 @@ from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, member_values
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, GrantingMode, Signer
 from gateway.auth.oauth2 import captured_settings
-from gateway.auth.pasted_keys import pem
-from gateway.auth.provider_responses import PASSING, refusal_text, short
+from gateway.auth.pasted_keys import wrapped_pem
+from gateway.auth.provider_responses import TEMPORARY_STATUSES, refusal_text, safe_text
 from gateway.catalog.provider import Provider
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.oauth.authorize import with_params
@@ -26,8 +26,8 @@ from gateway.secret import Secret
 
 # ── Signs each request as OAuth 1 defines (RFC 5849 §3), with its own nonce and time, over the bytes really sent.
 
-FORM: Final = "application/x-www-form-urlencoded"
-MOST_PARAMETERS: Final = 10_000  # sorting them blocks the event loop
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+MAX_PARAMETERS: Final = 10_000  # sorting them blocks the event loop
 Params = Sequence[tuple[str, str]]
 
 
@@ -59,14 +59,14 @@ class OAuth1Signer:
 
     def wants_body(self, request: UpstreamRequest) -> bool:
         """Return True for a form, whose parameters are signed; other bodies are not (RFC 5849 §3.4.1.3.1)."""
-        return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
+        return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM_TYPE
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         form = (body or b"").decode("utf-8", "replace") if self.wants_body(request) else ""
-        if form.count("&") >= MOST_PARAMETERS:
+        if form.count("&") >= MAX_PARAMETERS:
             raise BodyTooLarge(
                 "body_too_large",
-                f"OAuth 1.0 signs each parameter of a form, and this one has more than {MOST_PARAMETERS}. Send it in "
+                f"OAuth 1.0 signs each parameter of a form, and this one has more than {MAX_PARAMETERS}. Send it in "
                 "parts.",
             )
         value = authorization(self.keys, request.method, request.url, form)
@@ -89,7 +89,9 @@ def authorization(
     `extra`: further protocol parameters (``oauth_callback``, ``oauth_verifier``). Raises InvalidRequest if the key
     cannot sign.
     """
-    from oauthlib.oauth1.rfc5849 import parameters  # lazy, as below: few workers ever sign; it costs 2 MB per worker
+    from oauthlib.oauth1.rfc5849 import (
+        parameters,  # lazy import, as below: few workers ever sign, and the module costs 2 MB per worker
+    )
 
     given = {
         "oauth_consumer_key": keys.client_key,
@@ -136,16 +138,16 @@ class _Secrets:
 def _signature(keys: OAuth1Keys, text: str) -> str:
     from oauthlib.oauth1.rfc5849 import signature
 
-    held = _Secrets(keys.client_secret.reveal(), keys.token_secret.reveal() if keys.token_secret else "")
+    credential = _Secrets(keys.client_secret.reveal(), keys.token_secret.reveal() if keys.token_secret else "")
     match keys.method:
         case "HMAC-SHA1":
-            return str(signature.sign_hmac_sha1_with_client(text, held))
+            return str(signature.sign_hmac_sha1_with_client(text, credential))
         case "HMAC-SHA256":
-            return str(signature.sign_hmac_sha256_with_client(text, held))
+            return str(signature.sign_hmac_sha256_with_client(text, credential))
         case "PLAINTEXT":
-            return str(signature.sign_plaintext(held.client_secret, held.resource_owner_secret))
+            return str(signature.sign_plaintext(credential.client_secret, credential.resource_owner_secret))
         case _:
-            return _signed_by_rsa(held.client_secret, text)
+            return _signed_by_rsa(credential.client_secret, text)
 
 
 def _signed_by_rsa(private_key: str, text: str) -> str:
@@ -155,7 +157,7 @@ def _signed_by_rsa(private_key: str, text: str) -> str:
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
     try:
-        key = private_key_in(pem(private_key))
+        key = private_key_in(wrapped_pem(private_key))
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, rsa.RSAPrivateKey):
@@ -169,7 +171,7 @@ def _signed_by_rsa(private_key: str, text: str) -> str:
 # ── OAUTH1: the end user consents at the provider, and every request is signed with the token's secret (RFC 5849).
 
 TOKEN_LIMIT: Final = 2048
-REFUSED: Final = ("denied", "oauth_problem", "error")
+REFUSAL_PARAMETERS: Final = ("denied", "oauth_problem", "error")
 
 
 class OAuth1(GrantingMode):
@@ -179,39 +181,45 @@ class OAuth1(GrantingMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
-        held: dict[str, Any] = {"type": self.name}
+        credential: dict[str, Any] = {"type": self.name}
         for name in ("oauth_token", "oauth_token_secret"):
-            held[name] = fields.token(name, limit=TOKEN_LIMIT)
+            credential[name] = fields.token(name, limit=TOKEN_LIMIT)
         fields.finish("raw")
-        return {**held, "raw": {name: value for name, value in form.items() if name != "raw"}}
+        return {**credential, "raw": {name: value for name, value in form.items() if name != "raw"}}
 
-    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
+    def start_consent(
+        self, context: AuthContext, authorization: AuthorizationRequestInput
+    ) -> Dialogue[ConsentRedirect]:
         """Request temporary credentials (RFC 5849 §2.1) and return the consent page (§2.2)."""
         provider = context.provider
-        callback = with_params(context.redirect_uri, {"state": wish.state})
+        callback = with_params(context.redirect_uri, {"state": authorization.state})
         form = context.texts(provider.request_params)
         keys = keys_of(context.for_destinations(context.url("request_url")))
         granted, _ = yield from self._request_credentials(
             context, "request_url", keys, {"oauth_callback": callback}, form
         )
-        params = {**context.texts(provider.authorization_params), **wish.params, "oauth_token": granted["oauth_token"]}
+        params = {
+            **context.texts(provider.authorization_params),
+            **authorization.params,
+            "oauth_token": granted["oauth_token"],
+        }
         url = with_params(context.url("authorization_url"), {k: v for k, v in params.items() if v != "undefined"})
         kept = {name: granted[name] for name in ("oauth_token", "oauth_token_secret")}
         return ConsentRedirect(url, kept)
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
-        return "oauth_token" in query or any(name in query for name in REFUSED)
+        return "oauth_token" in query or any(name in query for name in REFUSAL_PARAMETERS)
 
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
         """Exchange the verifier for token credentials (RFC 5849 §2.3)."""
         provider = context.provider
-        refused = next((query[name] for name in REFUSED if name in query), None)
+        refused = next((query[name] for name in REFUSAL_PARAMETERS if name in query), None)
         if refused is not None or not query.get("oauth_verifier"):
             raise InvalidRequest(
                 "authorization_refused",
-                f"{provider.display_name} did not grant access{f': {short(refused)}' if refused else ''}. Nothing was "
+                f"{provider.display_name} did not grant access{f': {safe_text(refused)}' if refused else ''}. Nothing was "
                 "changed; start again to allow it.",
             )
         if query.get("oauth_token") != kept["oauth_token"]:
@@ -221,14 +229,14 @@ class OAuth1(GrantingMode):
         response, _ = yield from self._request_credentials(
             context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {}
         )
-        held = {"type": self.name, **{name: response[name] for name in ("oauth_token", "oauth_token_secret")}}
-        return Granted({**held, "raw": response}, captured_settings(provider, response, query))
+        credential = {"type": self.name, **{name: response[name] for name in ("oauth_token", "oauth_token_secret")}}
+        return Granted({**credential, "raw": response}, captured_settings(provider, response, query))
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return member_values(held)
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return member_values(credential)
 
-    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer:
-        return OAuth1Signer(keys_of(context, held["oauth_token"], Secret(held["oauth_token_secret"])))
+    def signer(self, credential: Mapping[str, Any], context: AuthContext) -> Signer:
+        return OAuth1Signer(keys_of(context, credential["oauth_token"], Secret(credential["oauth_token_secret"])))
 
     @staticmethod
     def _request_credentials(
@@ -238,7 +246,7 @@ class OAuth1(GrantingMode):
         body = urlencode(form)
         headers = {"Authorization": authorization(keys, "POST", url, body, extra=extra)}
         if body:
-            headers["Content-Type"] = FORM
+            headers["Content-Type"] = FORM_TYPE
         secrets = [keys.client_secret, Secret(extra.get("oauth_verifier", ""))]
         secrets += [keys.token_secret] if keys.token_secret else []
         reply = yield context.with_secrets(ProviderCall(url, headers, body.encode()), secrets=secrets)
@@ -258,10 +266,10 @@ def keys_of(context: AuthContext, token: str | None = None, token_secret: Secret
 def read_credentials(reply: Reply) -> dict[str, str]:
     """Return the token, its secret and the other parameters of a response (RFC 5849 §2.1, §2.3). Raises TokenRefused,
     TokenUnavailable."""
-    if reply.status in PASSING or not (200 <= reply.status < 300 or 400 <= reply.status < 500):
+    if reply.status in TEMPORARY_STATUSES or not (200 <= reply.status < 300 or 400 <= reply.status < 500):
         raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
     response = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))
     if 200 <= reply.status < 300 and response.get("oauth_token") and "oauth_token_secret" in response:
         return response
-    words = short(response.get("oauth_problem", "")) or refusal_text(reply)
+    words = safe_text(response.get("oauth_problem", "")) or refusal_text(reply)
     raise TokenRefused("credentials_refused", f"it returned {reply.status}" + (f": {words}" if words else ""))

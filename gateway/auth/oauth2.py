@@ -17,11 +17,11 @@ from gateway.auth.mode import (
     GrantingMode,
     RevocableToken,
 )
-from gateway.auth.provider_responses import accepted_response, short
+from gateway.auth.provider_responses import accepted_response, safe_text
 from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Moment
-from gateway.catalog.value import LONGEST_SECRET
+from gateway.catalog.value import MAX_SECRET_LENGTH
 from gateway.errors import InvalidRequest
 from gateway.oauth import authorize
 from gateway.oauth.authorize import authorization_url, issuer_accepted, with_params
@@ -33,7 +33,7 @@ from gateway.timestamps import iso, moment
 
 TOKEN_LIMIT: Final = 16_384
 # Members of an earlier step's response that describe only that step's own token.
-_OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires_in", "expires_at"})
+_MEMBERS_OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires_in", "expires_at"})
 
 
 class OAuth2(GrantingMode):
@@ -44,25 +44,27 @@ class OAuth2(GrantingMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """Return an imported grant. The posted object is kept as `raw`, as Nango's API defines."""
         fields = CredentialForm(form, (*self.types(), self.name))
-        held: dict[str, Any] = {
+        credential: dict[str, Any] = {
             "type": self.types()[0],
             "access_token": fields.token("access_token", limit=TOKEN_LIMIT),
         }
         refresh = fields.token("refresh_token", limit=TOKEN_LIMIT, required=False)
         if refresh:
-            held["refresh_token"] = refresh
+            credential["refresh_token"] = refresh
         stated, after_lifetime = fields.moment("expires_at"), fields.lifetime("expires_in", now)
         ends = stated or after_lifetime
         if ends is not None:
-            held["expires_at"] = iso(ends)
+            credential["expires_at"] = iso(ends)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
         if override:
-            held["config_override"] = override
+            credential["config_override"] = override
         fields.finish("raw")
-        held["raw"] = {key: value for key, value in form.items() if key not in {"config_override", "raw"}}
-        return held
+        credential["raw"] = {key: value for key, value in form.items() if key not in {"config_override", "raw"}}
+        return credential
 
-    def start_consent(self, context: AuthContext, wish: AuthorizationRequestInput) -> Dialogue[ConsentRedirect]:
+    def start_consent(
+        self, context: AuthContext, authorization: AuthorizationRequestInput
+    ) -> Dialogue[ConsentRedirect]:
         """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is
         requested. The token URL is fixed now, for the callback (RFC 9700 §4.4).
         """
@@ -71,29 +73,29 @@ class OAuth2(GrantingMode):
         verifier = None if provider.disable_pkce else authorize.new_verifier()
         consent_url = context.url("authorization_url")
         extra = context.texts(provider.authorization_params)
-        for name, value in wish.params.items():
+        for name, value in authorization.params.items():
             if value == "undefined":  # the Nango SDKs remove a parameter of the entry in this way
                 extra.pop(name, None)
             else:
                 extra[name] = value
-        if wish.user_scope:
-            extra["user_scope"] = wish.user_scope
-        scopes = wish.scopes if wish.scopes is not None else context.scopes
+        if authorization.user_scope:
+            extra["user_scope"] = authorization.user_scope
+        scopes = authorization.scopes if authorization.scopes is not None else context.scopes
         if (
-            authorize.requests_id_token(scopes, extra) and "nonce" not in wish.params
+            authorize.requests_id_token(scopes, extra) and "nonce" not in authorization.params
         ):  # a fixed nonce in the entry would prove nothing
             extra["nonce"] = authorize.new_nonce()
         in_redirect_uri = bool(provider.state_in_redirect_uri)
         callback = context.redirect_uri
         if in_redirect_uri:
-            callback = with_params(callback, {"state": wish.state})
+            callback = with_params(callback, {"state": authorization.state})
         url = authorization_url(
             provider,
             consent_url,
-            client_id=context.client_id(wish.override),
+            client_id=context.client_id(authorization.override),
             redirect_uri=callback,
             scopes=scopes,
-            state=None if in_redirect_uri else wish.state,
+            state=None if in_redirect_uri else authorization.state,
             code_challenge=authorize.challenge(verifier) if verifier else None,
             params=extra,
         )
@@ -102,8 +104,8 @@ class OAuth2(GrantingMode):
         if in_redirect_uri:
             kept["redirect_uri"] = callback
         # If the token URL may not receive the integration's secret, the client is public: now and in every refresh.
-        own = {} if wish.override.get("client_id") else context.for_destinations(token_url).public_client()
-        override = {**own, **wish.override}
+        own = {} if authorization.override.get("client_id") else context.for_destinations(token_url).public_client()
+        override = {**own, **authorization.override}
         return ConsentRedirect(url, {**kept, "override": override} if override else kept)
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
@@ -140,8 +142,8 @@ class OAuth2(GrantingMode):
         own_client = client if override.get("client_id") else context.registered
         steps_context = replace(context, registered=own_client)
         response, asked_at = yield from self._later_steps(steps_context, client, response, reply.asked_at)
-        held = self.granted(provider, response, asked_at, before)
-        return Granted(held, captured_settings(provider, held["raw"], query))
+        credential = self.granted(provider, response, asked_at, before)
+        return Granted(credential, captured_settings(provider, credential["raw"], query))
 
     def _later_steps(
         self, context: AuthContext, client: OAuthClient, response: dict[str, Any], asked_at: datetime
@@ -161,7 +163,7 @@ class OAuth2(GrantingMode):
             reply = yield step_call(context, step.url, step, known, at, secrets=secrets)
             last = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)
             responses[f"step{number}"] = last
-            merged = {**{name: value for name, value in merged.items() if name not in _OF_ONE_TOKEN}, **last}
+            merged = {**{name: value for name, value in merged.items() if name not in _MEMBERS_OF_ONE_TOKEN}, **last}
             asked_at = reply.asked_at
         return merged, asked_at
 
@@ -172,32 +174,32 @@ class OAuth2(GrantingMode):
         asked_at: datetime,
         before: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the credential from a token response. Without a new `refresh_token`, that of `before` stays (RFC 6749
-        §6)."""
+        """Return the credential from a token response. Without a new `refresh_token`, the one in `before` stays (RFC
+        6749 §6)."""
         before = before or {}
-        held: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
+        credential: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
         refresh = response.get("refresh_token") or before.get("refresh_token")
         if refresh:
-            held["refresh_token"] = refresh
+            credential["refresh_token"] = refresh
         ends = expires_at(provider, response, asked_at)
         if ends is not None:
-            held["expires_at"] = iso(ends)
+            credential["expires_at"] = iso(ends)
         if before.get("config_override"):
-            held["config_override"] = before["config_override"]
-        held["raw"] = dict(response)
-        return held
+            credential["config_override"] = before["config_override"]
+        credential["raw"] = dict(response)
+        return credential
 
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
+    def expires_at(self, credential: Mapping[str, Any]) -> datetime | None:
+        return moment(credential.get("expires_at"))
 
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return bool(held.get("refresh_token")) or exchanges_itself(provider)
+    def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(credential.get("refresh_token")) or refreshes_by_access_token(provider)
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Refresh the token (RFC 6749 §6). Some providers instead exchange a valid access token for a new one."""
         provider = context.provider
-        by_access_token = exchanges_itself(provider)
-        wait_s = too_young_s(provider, held)
+        by_access_token = refreshes_by_access_token(provider)
+        wait_s = seconds_until_refreshable(provider, credential)
         if wait_s:
             raise TokenUnavailable(
                 f"{provider.display_name} refreshes a token only after a minimum age, which it reaches in {wait_s} s; "
@@ -209,25 +211,25 @@ class OAuth2(GrantingMode):
         reply = yield refresh_request(
             provider,
             url,
-            to.client(held.get("config_override")),
-            refresh_token=held["access_token" if by_access_token else "refresh_token"],
+            to.client(credential.get("config_override")),
+            refresh_token=credential["access_token" if by_access_token else "refresh_token"],
             params=to.texts(provider.refresh_params or provider.token_params),
             headers=to.texts(provider.token_headers),
             method=(provider.refresh and provider.refresh.method) or "POST",
             other_grant=by_access_token,
         )
-        return self.granted(provider, self._read(provider, reply), reply.asked_at, held)
+        return self.granted(provider, self._read(provider, reply), reply.asked_at, credential)
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        token = Secret(held["access_token"])
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        token = Secret(credential["access_token"])
         return {"accessToken": token, "access_token": token, "credentials.access_token": token}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
 
-    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
+    def revocable(self, credential: Mapping[str, Any]) -> Sequence[RevocableToken]:
         names = ("refresh_token", "access_token")
-        return [RevocableToken(name, Secret(held[name])) for name in names if held.get(name)]
+        return [RevocableToken(name, Secret(credential[name])) for name in names if credential.get(name)]
 
     @staticmethod
     def _read(provider: Provider, reply: Reply) -> dict[str, Any]:
@@ -239,15 +241,18 @@ def code_name(provider: Provider) -> str:
     return provider.authorization_code_param_in_callback or "code"
 
 
-def exchanges_itself(provider: Provider) -> bool:
+def refreshes_by_access_token(provider: Provider) -> bool:
     """Return whether the provider refreshes a credential with its valid access token instead of a refresh token."""
     return bool(provider.refresh and provider.refresh.by_access_token)
 
 
-def too_young_s(provider: Provider, held: Mapping[str, Any]) -> int:
+def seconds_until_refreshable(provider: Provider, credential: Mapping[str, Any]) -> int:
     """Return the seconds until the provider refreshes this token; 0 if it does so now or the token's age is unknown."""
     from_age_s = provider.refresh.from_age_s if provider.refresh else None
-    ends, lives_s = moment(held.get("expires_at")), positive_seconds((held.get("raw") or {}).get("expires_in"))
+    ends, lives_s = (
+        moment(credential.get("expires_at")),
+        positive_seconds((credential.get("raw") or {}).get("expires_in")),
+    )
     if from_age_s is None or ends is None or lives_s is None or lives_s <= from_age_s:
         return 0
     now = clock.now()
@@ -263,7 +268,7 @@ def check_response(provider: Provider, consent_url: str, query: Mapping[str, str
             f"The response came from another issuer than {provider.display_name} and was rejected. Start again.",
         )
     if "error" in query:
-        words = ": ".join(short(query[name]) for name in ("error", "error_description") if query.get(name))
+        words = ": ".join(safe_text(query[name]) for name in ("error", "error_description") if query.get(name))
         raise InvalidRequest(
             "authorization_refused",
             f"{provider.display_name} did not grant access: {words}. Nothing was changed; start again to allow it.",
@@ -274,16 +279,16 @@ def captured_settings(provider: Provider, response: Mapping[str, Any], query: Ma
     """Return the settings that the entry takes from the token response and from the callback's query."""
     found = {path: dig(response, path) for path in provider.token_response_metadata or ()}
     found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
-    return fit_for_settings(found)
+    return valid_setting_values(found)
 
 
-def fit_for_settings(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of `found` as texts. Left out are values that a setting may not have: objects, fractions, and
+def valid_setting_values(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of `values` as texts. Left out are values that a setting may not have: objects, fractions, and
     text that is empty, too long or not printable.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool | int) else value
-        for name, value in found.items()
+        for name, value in values.items()
         if isinstance(value, bool | int | str)
     }
-    return {name: text for name, text in texts.items() if 0 < len(text) <= LONGEST_SECRET and text.isprintable()}
+    return {name: text for name, text in texts.items() if 0 < len(text) <= MAX_SECRET_LENGTH and text.isprintable()}

@@ -25,14 +25,14 @@ class BadKey(ValueError):
     """The text is not a key of the required kind. The message never quotes the text."""
 
 
-def pem(text: str) -> str:
+def wrapped_pem(text: str) -> str:
     """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2); forms and environment variables lose
     line breaks."""
     unfolded = text.replace("\\r", "").replace("\\n", "\n")
-    return _PEM.sub(_rewrapped, unfolded).strip() + "\n"
+    return _PEM.sub(_rewrap, unfolded).strip() + "\n"
 
 
-def _rewrapped(found: re.Match[str]) -> str:
+def _rewrap(found: re.Match[str]) -> str:
     label, content = found[1], found[2]
     if ":" in content:  # an old encrypted key: its header lines must stay separate
         return found[0]
@@ -61,7 +61,7 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
                 return jwk.RSAKey.import_key(rsa_key_in(given)) if kind is jwk.RSAKey else kind.import_key(given)
             if kind is jwk.OctKey:
                 return jwk.OctKey.import_key(hmac_secret(text, encoding))
-            return kind.import_key(private_key_in(pem(text)))  # type: ignore[arg-type]  # of that kind, or refused
+            return kind.import_key(private_key_in(wrapped_pem(text)))  # type: ignore[arg-type]  # of that kind, or refused
     except (ValueError, TypeError, KeyError, RecursionError, JoseError, UnsupportedAlgorithm) as fault:
         raise BadKey(f"the private key cannot be read as one for {alg}; paste it whole, as PEM or JWK") from fault
 
@@ -113,7 +113,7 @@ def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, 
     if provider.require_client_certificate and not (certificate and key):
         fields.fault(CERTIFICATE, f"This provider requires mutual TLS: give {CERTIFICATE} and {PRIVATE_KEY}.")
     elif certificate:
-        given = {CERTIFICATE: pem(certificate), PRIVATE_KEY: pem(key)}
+        given = {CERTIFICATE: wrapped_pem(certificate), PRIVATE_KEY: wrapped_pem(key)}
         try:
             check_identity(given[CERTIFICATE], given[PRIVATE_KEY])
         except BadKey as fault:

@@ -20,17 +20,27 @@ from gateway.records.provider_call import Reply
 
 # ── A provider's text, made safe to show: bounded, one line, printable.
 
-MAX_WORDS: Final = 500
-_NAMES: Final = (
+MAX_TEXT: Final = 500
+_TEXT_MEMBERS: Final = (
     "error_description", "message", "error_message", "errormessage", "msg", "detail", "title", "error", "reason",
     "description", "faultstring",
 )  # fmt: skip
-_INSIDE: Final = ("error", "errors", "fault", "status", "data", "response", "response_data", "result", "meta")
+_CONTAINER_MEMBERS: Final = (
+    "error",
+    "errors",
+    "fault",
+    "status",
+    "data",
+    "response",
+    "response_data",
+    "result",
+    "meta",
+)
 
 
-def short(words: str) -> str:
+def safe_text(words: str) -> str:
     """Return `words` made safe to use in a sentence: bounded, one line, printable, without a full stop."""
-    printable = "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS])
+    printable = "".join(char if char.isprintable() else " " for char in words[:MAX_TEXT])
     return " ".join(printable.split()).rstrip(" .")
 
 
@@ -44,9 +54,9 @@ def refusal_text(reply: Reply) -> str:
     try:
         response = json.loads(text)
     except (ValueError, RecursionError):
-        return "" if text.lstrip()[:1] == "<" else short(" ".join(text.split()))
-    found = dict.fromkeys(short(part) for part in _messages(response, 0))
-    return short(": ".join(filter(None, found)))
+        return "" if text.lstrip()[:1] == "<" else safe_text(" ".join(text.split()))
+    found = dict.fromkeys(safe_text(part) for part in _messages(response, 0))
+    return safe_text(": ".join(filter(None, found)))
 
 
 def _messages(response: Any, depth: int) -> Iterator[str]:
@@ -60,12 +70,12 @@ def _messages(response: Any, depth: int) -> Iterator[str]:
         if isinstance(code, str):
             yield code
         direct = next(
-            (response[name] for name in _NAMES if isinstance(response.get(name), str) and response[name]), None
+            (response[name] for name in _TEXT_MEMBERS if isinstance(response.get(name), str) and response[name]), None
         )
         if direct is not None:
             yield direct
             return
-        for name in _INSIDE:
+        for name in _CONTAINER_MEMBERS:
             if isinstance(response.get(name), Mapping | list):
                 yield from _messages(response[name], depth + 1)
                 return
@@ -73,7 +83,7 @@ def _messages(response: Any, depth: int) -> Iterator[str]:
 
 # ── Reads the response to a login request that uses no OAuth error codes.
 
-PASSING: Final = frozenset({408, 425, 429})
+TEMPORARY_STATUSES: Final = frozenset({408, 425, 429})
 
 
 def accepted_response(reply: Reply) -> dict[str, Any]:
@@ -82,7 +92,7 @@ def accepted_response(reply: Reply) -> dict[str, Any]:
 
     When passwords or keys are exchanged, a 4xx means that they or the tenant are wrong, whatever its text says.
     """
-    refuses = 400 <= reply.status < 500 and reply.status not in PASSING
+    refuses = 400 <= reply.status < 500 and reply.status not in TEMPORARY_STATUSES
     if not refuses and not 200 <= reply.status < 300:
         raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
     if refuses:

@@ -20,7 +20,7 @@ from gateway.records.proxied_call import UpstreamRequest
 
 # ── Values of the sent request that templates in `proxy.headers` and `proxy.query` may use.
 
-FORM: Final = "application/x-www-form-urlencoded"
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 def request_values(method: str, url: str, *, content_type: str = "", body: bytes = b"") -> dict[str, str]:
@@ -39,25 +39,23 @@ def request_values(method: str, url: str, *, content_type: str = "", body: bytes
         "params": parts.query,
         "endpoint": f"{path}?{parts.query}" if parts.query else path,
         "contentType": content_type,
-        "urlCanonicalParams": canonical(parse_qsl(parts.query, keep_blank_values=True)),
-        "bodyCanonicalParams": canonical(_members(content_type, body)),
+        "urlCanonicalParams": canonical_query(parse_qsl(parts.query, keep_blank_values=True)),
+        "bodyCanonicalParams": canonical_query(_body_members(content_type, body)),
     }
 
 
-def canonical(pairs: Iterable[tuple[str, str]]) -> str:
+def canonical_query(pairs: Iterable[tuple[str, str]]) -> str:
     """Return ``a=1&b=2``: sorted by name, then value; all but unreserved characters percent-encoded (RFC 3986 §2.3)."""
-    return "&".join(
-        f"{name}={value}" for name, value in sorted((_encoded(name), _encoded(text)) for name, text in pairs)
-    )
+    return "&".join(f"{name}={value}" for name, value in sorted((_encode(name), _encode(text)) for name, text in pairs))
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return quote(text, safe="~")
 
 
-def _members(content_type: str, body: bytes) -> list[tuple[str, str]]:
+def _body_members(content_type: str, body: bytes) -> list[tuple[str, str]]:
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == FORM:
+    if kind == FORM_TYPE:
         return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
     if kind != "application/json":
         return []
@@ -65,15 +63,15 @@ def _members(content_type: str, body: bytes) -> list[tuple[str, str]]:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return []
-    return [(name, _text(member)) for name, member in value.items()] if isinstance(value, Mapping) else []
+    return [(name, _member_text(member)) for name, member in value.items()] if isinstance(value, Mapping) else []
 
 
-def _text(member: Any) -> str:
+def _member_text(member: Any) -> str:
     return member if isinstance(member, str) else json.dumps(member, separators=(",", ":"), ensure_ascii=False)
 
 
-BODY: Final = "bodyCanonicalParams"
-WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+BODY_PARAMETERS: Final = "bodyCanonicalParams"
+METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,9 @@ class RequestTemplates:
 
     def wants_body(self, request: UpstreamRequest) -> bool:
         templates = (*self.headers.values(), *self.query.values())
-        return request.method in WITH_BODY and any(BODY in placeholders(template) for template in templates)
+        return request.method in METHODS_WITH_BODY and any(
+            BODY_PARAMETERS in placeholders(template) for template in templates
+        )
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         path, _, query = request.target.partition("?")
@@ -108,10 +108,10 @@ class RequestTemplates:
         known = {**self.known, **request_values(request.method, url, content_type=kind, body=body or b"")}
         moment = Moment()
         for name, template in self.query.items():
-            pairs.append(f"{quote(name, safe='')}={quote(_rendered(name, template, known, moment), safe='')}")
+            pairs.append(f"{quote(name, safe='')}={quote(_fill_in(name, template, known, moment), safe='')}")
         request.target = path + ("?" + "&".join(pairs) if pairs else "")
         for name, template in self.headers.items():
-            request.headers[name] = _rendered(name, template, known, moment)
+            request.headers[name] = _fill_in(name, template, known, moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class Signers:
             signer.sign(request, body)
 
 
-def _rendered(name: str, template: str, known: Mapping[str, str], moment: Moment) -> str:
+def _fill_in(name: str, template: str, values: Mapping[str, str], moment: Moment) -> str:
     try:
-        return render_text(template, known, moment=moment)
+        return render_text(template, values, moment=moment)
     except Unresolved as fault:
         missing = ", ".join(sorted(fault.names))
         raise InvalidRequest(

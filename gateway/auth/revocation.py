@@ -6,17 +6,17 @@ from typing import Final, Literal
 
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import Dialogue, RevocableToken, TokenRevocation
-from gateway.auth.provider_responses import refusal_text, short
+from gateway.auth.provider_responses import refusal_text, safe_text
 from gateway.catalog.provider_parts import TokenCall
 from gateway.oauth.token_requests import authenticate, encoded, renamed
 from gateway.oauth.token_responses import TokenUnavailable, parse_object
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.secret import Secret
 
-Verdict = Literal["revoked", "already_invalid", "unsupported", "not_offered", "failed", "unavailable"]
+RevocationVerdict = Literal["revoked", "already_invalid", "unsupported", "not_offered", "failed", "unavailable"]
 
-STANDARD: Final = TokenCall()
-GONE: Final = frozenset({"invalid_token", "token_not_found", "token_revoked", "token_expired", "invalid_grant"})
+STANDARD_CALL: Final = TokenCall()
+GONE_ERRORS: Final = frozenset({"invalid_token", "token_not_found", "token_revoked", "token_expired", "invalid_grant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,61 +30,65 @@ class RevocationOutcome:
     """
 
     token: str
-    outcome: Verdict
+    outcome: RevocationVerdict
     detail: str | None = None
 
     @property
-    def lives_on(self) -> bool:
+    def may_still_work(self) -> bool:
         """Whether the token may still work."""
         return self.outcome not in {"revoked", "already_invalid"}
 
 
 def revocable(context: AuthContext, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
     """Return the tokens that the entry's call can revoke, or all `tokens` if the credential has none of that kind."""
-    spec = context.provider.revocation or STANDARD
+    spec = context.provider.revocation or STANDARD_CALL
     return [token for token in tokens if spec.tokens in {None, "both", token.hint}] or list(tokens)
 
 
 def revoke(
-    context: AuthContext, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
+    context: AuthContext, spec: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
-    """Revoke `tokens` with one call each. `how` None: the provider has no revocation call. A provider's refusal is an
+    """Revoke `tokens` with one call each. `spec` None: the provider has no revocation call. A provider's refusal is an
     outcome, not an error. Raises InvalidRequest if a value of the connection cannot be sent.
     """
     outcomes = []
     for token in tokens:
-        if how is None:
+        if spec is None:
             outcomes.append(RevocationOutcome(token.hint, "not_offered"))
             continue
-        call = _call(context, how, token, credential)
+        call = _call(context, spec, token, credential)
         try:
             reply = yield call
         except TokenUnavailable as fault:
-            outcomes.append(RevocationOutcome(token.hint, "unavailable", call.scrubbed(short(fault.reason))))
+            outcomes.append(RevocationOutcome(token.hint, "unavailable", call.scrubbed(safe_text(fault.reason))))
         else:
             outcomes.append(_outcome(token, call, reply))
     return outcomes
 
 
 def _call(
-    context: AuthContext, how: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]
+    context: AuthContext, revocation: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]
 ) -> ProviderCall:
     """Return the request of RFC 7009 §2.1, modified as the entry says."""
-    spec, context = context.provider.revocation or STANDARD, context.for_destinations(how.url)
+    spec, context = context.provider.revocation or STANDARD_CALL, context.for_destinations(revocation.url)
     known = {**credential, "token": token.token}
     headers = {"Accept": "application/json", **context.texts(spec.headers, known)}
     params = {"token": token.token.reveal(), "token_type_hint": token.hint, **context.texts(spec.params, known)}
     secrets = [token.token.reveal(), *(secret.reveal() for secret in credential.values())]
-    method = spec.auth_method or how.auth_method
+    method = spec.auth_method or revocation.auth_method
     if method == "bearer":
         bearer = credential.get("accessToken", token.token)
         headers["Authorization"] = f"Bearer {bearer.reveal()}"
-    elif method != "none" and how.client is not None and not any(name.lower() == "authorization" for name in headers):
-        authenticate(how.client, method, headers, params)
-        secrets += how.client.secrets()
+    elif (
+        method != "none"
+        and revocation.client is not None
+        and not any(name.lower() == "authorization" for name in headers)
+    ):
+        authenticate(revocation.client, method, headers, params)
+        secrets += revocation.client.secrets()
     params = renamed(params, spec.param_renames)
-    call = encoded(spec.method, how.url, headers, params, spec.body_format, secrets=tuple(secrets))
-    return context.with_secrets(call, identity=how.identity)
+    call = encoded(spec.method, revocation.url, headers, params, spec.body_format, secrets=tuple(secrets))
+    return context.with_secrets(call, identity=revocation.identity)
 
 
 def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> RevocationOutcome:
@@ -96,7 +100,7 @@ def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> Revocat
         return RevocationOutcome(token.hint, "revoked")
     words = call.scrubbed(refusal_text(reply))
     detail = f"it returned {reply.status}" + (f": {words}" if words else "")
-    if code in GONE or reply.status in {404, 410}:
+    if code in GONE_ERRORS or reply.status in {404, 410}:
         return RevocationOutcome(token.hint, "already_invalid", detail)
     if code == "unsupported_token_type":
         return RevocationOutcome(token.hint, "unsupported", detail)

@@ -48,16 +48,18 @@ class SignatureMode(TokenExchangeMode):
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
         return {"type": self.name, "username": username, "password": password, **more}
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
         now = clock.now()
         lifetime_s = context.provider.signature.lifetime_s if context.provider.signature else LIFETIME_S
-        token = username_token(held["username"], held["password"], secrets.token_hex(NONCE_BYTES), now)
-        return {**held, "token": token, "expires_at": iso(now + timedelta(seconds=lifetime_s))}
+        token = username_token(credential["username"], credential["password"], secrets.token_hex(NONCE_BYTES), now)
+        return {**credential, "token": token, "expires_at": iso(now + timedelta(seconds=lifetime_s))}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        fresh = Secret(username_token(held["username"], held["password"], secrets.token_hex(NONCE_BYTES), clock.now()))
-        return {**typed_values(held), "accessToken": fresh, "access_token": fresh}
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        fresh = Secret(
+            username_token(credential["username"], credential["password"], secrets.token_hex(NONCE_BYTES), clock.now())
+        )
+        return {**typed_values(credential), "accessToken": fresh, "access_token": fresh}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}

@@ -24,30 +24,30 @@ class TokenBased(AuthMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
-        held: dict[str, Any] = {"type": self.name}
+        credential: dict[str, Any] = {"type": self.name}
         for name in ("token_id", "token_secret"):
-            held[name] = fields.token(name, limit=TOKEN_LIMIT)
+            credential[name] = fields.token(name, limit=TOKEN_LIMIT)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
-        held |= fields.declared(provider.credentials)
+        credential |= fields.declared(provider.credentials)
         fields.finish("raw")
-        return {**held, **({"config_override": override} if override else {})}
+        return {**credential, **({"config_override": override} if override else {})}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return typed_values(held)
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return typed_values(credential)
 
-    def signer(self, held: Mapping[str, Any], context: AuthContext) -> Signer:
+    def signer(self, credential: Mapping[str, Any], context: AuthContext) -> Signer:
         account = context.config.get("accountId")
         if not isinstance(account, str) or not account:
             message = "The setting 'accountId' is missing; token-based authentication signs with it."
             issue = Issue("invalid_type", message, ("connection_config", "accountId"))
             raise InvalidRequest("connection_validation_failed", message, errors=[issue])
-        client = context.client(held.get("config_override"))
+        client = context.client(credential.get("config_override"))
         return OAuth1Signer(
             OAuth1Keys(
                 client.client_id,
                 client.client_secret or Secret(""),
-                held["token_id"],
-                Secret(held["token_secret"]),
+                credential["token_id"],
+                Secret(credential["token_secret"]),
                 context.provider.signature_method or "HMAC-SHA256",
                 realm=account.replace("-", "_").upper(),
             )

@@ -16,19 +16,23 @@ def step_call(
     context: AuthContext,
     template: str,
     step: Step,
-    known: Mapping[str, Secret],
-    at: Moment,
+    values: Mapping[str, Secret],
+    moment: Moment,
     *,
     identity: ClientIdentity | None = None,
     secrets: Iterable[Secret] = (),
 ) -> ProviderCall:
-    """Return the request of `step`. `template`: its URL. `known`: values for its templates besides the settings.
+    """Return the request of `step`. `template`: its URL. `values`: values for its templates besides the settings.
     `secrets`: values to mask in the provider's response. Raises InvalidRequest if a setting is missing.
     """
-    url = context.address(template, known)
+    url = context.fill_url(template, values)
     context = context.for_destinations(url)
-    headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
-    params = context.texts(step.params, known, moment=at) if step.body is None else context.json(step.body, known, at)
+    headers = {"Accept": "application/json", **context.texts(step.headers, values, moment=moment)}
+    params = (
+        context.texts(step.params, values, moment=moment)
+        if step.body is None
+        else context.json(step.body, values, moment)
+    )
     body_format = "json" if step.body is not None else step.body_format or context.provider.body_format
     if not params and step.method == "POST" and body_format != "json":
         call = ProviderCall(url, headers, b"", (), step.method)

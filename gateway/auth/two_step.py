@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, typed_values
-from gateway.auth.jwt import signed
+from gateway.auth.jwt import signed_token
 from gateway.auth.mode import Dialogue, TokenExchangeMode
 from gateway.auth.pasted_keys import certificate_fields
 from gateway.auth.provider_responses import accepted_response, jwt_ends_at, token_at, token_paths
@@ -25,7 +25,7 @@ from gateway.oauth.token_responses import TokenRefused, dig, expires_at
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
-OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
+TOKEN_MEMBERS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 
 
 class TwoStep(TokenExchangeMode):
@@ -39,48 +39,52 @@ class TwoStep(TokenExchangeMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """Return the credential to store. `token` is optional; without it, the gateway requests the first token."""
         fields = CredentialForm(form, self.types())
-        held: dict[str, Any] = {"type": self.name}
-        held |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
+        credential: dict[str, Any] = {"type": self.name}
+        credential |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
         if provider.require_client_certificate:
-            held |= certificate_fields(fields, provider)
-        held["assertionOption"] = fields.mapping("assertionOption", tuple(provider.assertion_option)) or None
-        own = [name for name in OURS if name not in provider.credentials]
+            credential |= certificate_fields(fields, provider)
+        credential["assertionOption"] = fields.mapping("assertionOption", tuple(provider.assertion_option)) or None
+        own = [name for name in TOKEN_MEMBERS if name not in provider.credentials]
         if "token" in own:
-            held["token"] = fields.token("token", limit=16_384, required=False)
+            credential["token"] = fields.token("token", limit=16_384, required=False)
         if "refresh_token" in own:
-            held["refresh_token"] = fields.token("refresh_token", limit=16_384, required=False)
+            credential["refresh_token"] = fields.token("refresh_token", limit=16_384, required=False)
         ends = fields.moment("expires_at") if "expires_at" in own else None
-        held["expires_at"] = iso(ends) if ends else None
+        credential["expires_at"] = iso(ends) if ends else None
         fields.finish("raw")
-        return {name: value for name, value in held.items() if value not in ("", None)}
+        return {name: value for name, value in credential.items() if value not in ("", None)}
 
-    def complete(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
+    def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+        return dict(credential) if credential.get("token") else (yield from self._log_in(credential, context))
 
-    def renew(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Refresh with the refresh token if the entry has a `refresh_url`; without either, or if refused, log in
         again."""
-        if context.provider.refresh_url and held.get("refresh_token"):
+        if context.provider.refresh_url and credential.get("refresh_token"):
             try:
-                return (yield from self._refreshed(held, context))
+                return (yield from self._refresh_or_log_in(credential, context))
             except TokenRefused:
                 pass
-        return (yield from self._signed_in(held, context))
+        return (yield from self._log_in(credential, context))
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        values = step_values(_responses(held))
-        return {**typed_values(held, held.get("token")), **_assertion_options(held), **values}
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        values = step_values(_responses(credential))
+        return {**typed_values(credential, credential.get("token")), **_assertion_options(credential), **values}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
 
-    def _signed_in(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def _log_in(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
-        typed = {name: value for name, value in held.items() if name not in OURS or name in provider.credentials}
+        typed = {
+            name: value
+            for name, value in credential.items()
+            if name not in TOKEN_MEMBERS or name in provider.credentials
+        }
         known = {**typed_values(typed), **_assertion_options(typed)}
         at = Moment(clock.now())
         if provider.jwt is not None:
-            known["jwt"] = signed(provider.jwt, context, known, at.at)[0]
+            known["jwt"] = signed_token(provider.jwt, context, known, at.at)[0]
         first = Step(
             url=provider.token_url or "",
             method=provider.token_request_method or "POST",
@@ -99,10 +103,10 @@ class TwoStep(TokenExchangeMode):
         fresh = self._read(provider, responses[f"step{len(responses)}"], reply.asked_at)
         return {**typed, **fresh, **({"steps": responses} if len(responses) > 1 else {})}
 
-    def _refreshed(self, held: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
+    def _refresh_or_log_in(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
-        known = dict(self.values(held))
-        known["refresh_token"] = Secret(held["refresh_token"])
+        known = dict(self.values(credential))
+        known["refresh_token"] = Secret(credential["refresh_token"])
         step = Step(
             url=provider.refresh_url or "",
             params=provider.refresh_params or {"refresh_token": "${credentials.refresh_token}"},
@@ -110,13 +114,13 @@ class TwoStep(TokenExchangeMode):
             headers=provider.token_headers,
         )
         at = Moment(clock.now())
-        template, identity = provider.refresh_url or "", self.identity(held)
+        template, identity = provider.refresh_url or "", self.identity(credential)
         reply = yield step_call(context, template, step, known, at, identity=identity, secrets=known.values())
         response = accepted_response(reply)
-        steps = dict(_responses(held))
+        steps = dict(_responses(credential))
         last = f"step{len(steps)}"
-        steps[last] = _updated(steps[last], response)  # templates may use members that only the login returned
-        return {**held, **self._read(provider, response, reply.asked_at), "steps": steps}
+        steps[last] = _merge(steps[last], response)  # templates may use members that only the login returned
+        return {**credential, **self._read(provider, response, reply.asked_at), "steps": steps}
 
     @staticmethod
     def _read(provider: Provider, response: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
@@ -130,23 +134,23 @@ class TwoStep(TokenExchangeMode):
         return {name: value for name, value in read.items() if value is not None}
 
 
-def _responses(held: Mapping[str, Any]) -> Mapping[str, Any]:
+def _responses(credential: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the responses by ``stepN``; a login of a single request stores only `raw`."""
-    return held.get("steps") or {"step1": held.get("raw") or {}}
+    return credential.get("steps") or {"step1": credential.get("raw") or {}}
 
 
-def _updated(before: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(before: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
     """Return `before` with the members of `response`. An object that both have is updated in the same way."""
     updated = {**before, **response}
     for name, value in response.items():
         if isinstance(value, Mapping) and isinstance(earlier := before.get(name), Mapping):
-            updated[name] = _updated(earlier, value)
+            updated[name] = _merge(earlier, value)
     return updated
 
 
-def _assertion_options(held: Mapping[str, Any]) -> dict[str, Secret]:
+def _assertion_options(credential: Mapping[str, Any]) -> dict[str, Secret]:
     """Return the values for ``${assertionOption.name}``."""
-    options = flat_values(held.get("assertionOption") or {})
+    options = flat_values(credential.get("assertionOption") or {})
     return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}
 
 

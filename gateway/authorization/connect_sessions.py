@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.access.refusals import rule_and_fix
+from gateway.access.window_counter import WindowCounter
 from gateway.catalog.provider import Provider
 from gateway.connections.settings import accepted, by_browser
 from gateway.errors import Forbidden, TooManyRequests, Unauthorized
@@ -21,7 +22,7 @@ from gateway.store.pending_authorizations import session_used_up
 # ── Permissions of a connect session: its integrations, and the settings that its end user may choose.
 
 
-def settings_of(
+def connection_settings(
     session: ConnectSession, provider: Provider, integration_id: str, typed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Return the settings of a new connection, and the scopes that the back end fixed for it, if any.
@@ -52,9 +53,9 @@ def check_connection_limit(session: ConnectSession) -> None:
 
 SESSION_PREFIX: Final = "nango_connect_session_"
 LIFETIME: Final = timedelta(minutes=30)
-SHORTEST: Final = timedelta(minutes=1)
-LONGEST: Final = timedelta(days=7)
-MOST_CONNECTIONS: Final = 1000
+MIN_LIFETIME: Final = timedelta(minutes=1)
+MAX_LIFETIME: Final = timedelta(days=7)
+MAX_CONNECTIONS: Final = 1000
 TOKEN_CHARS: Final = 64
 
 
@@ -72,53 +73,48 @@ class ConnectSessions:
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
         self._current = current
-        self._created: dict[tuple[str, str], int] = {}  # in this window, by environment and key
-        self._window_began_at = 0.0
+        self._created: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # by environment and key
 
     async def open(
-        self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **what: Any
+        self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **fields: Any
     ) -> tuple[str, ConnectSession]:
-        """Create a session and return its token and the session. `what`: the other fields of ConnectSession.
+        """Create a session and return its token and the session. `fields`: the other fields of ConnectSession.
         `by_provider`: a provider's response caused the session; such sessions may use only half of the key's limits.
         Raises TooManyRequests.
         """
         limits = self._current.generation.config.connect
-        share = 2 if by_provider else 1
-        self._count(environment, key_id, -(-limits.sessions_per_minute // share))
+        divisor = 2 if by_provider else 1
+        self._count_new_session(environment, key_id, -(-limits.sessions_per_minute // divisor))
         token = SESSION_PREFIX + secrets.token_hex(TOKEN_CHARS // 2)
         session = ConnectSession(
-            digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + lifetime, **what
+            digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + lifetime, **fields
         )
-        most = -(-limits.sessions_open // share)
-        first_ends_at = await self._store.sessions.add(session, most_open=most)
+        limit = -(-limits.sessions_open // divisor)
+        first_ends_at = await self._store.sessions.add(session, most_open=limit)
         if first_ends_at is not None:
             wait_s = max(1, math.ceil((first_ends_at - clock.now()).total_seconds()))
-            raise _too_many(
+            raise _limit_error(
                 "sessions_open",
-                f"Too many open connect sessions of {_whose(key_id)}: the limit is {most} (connect.sessions_open).",
+                f"Too many open connect sessions of {_key_text(key_id)}: the limit is {limit} (connect.sessions_open).",
                 f"End one with DELETE /connect/session, or try again in {wait_s} s.",
-                most,
+                limit,
                 wait_s,
             )
         return token, session
 
-    def _count(self, environment: str, key_id: str, most: int) -> None:
-        now = clock.monotonic()
-        if now - self._window_began_at >= WINDOW_S:
-            self._window_began_at = now
-            self._created.clear()
-        created = self._created.get((environment, key_id), 0)
-        if created >= most:
-            wait_s = max(1, math.ceil(self._window_began_at + WINDOW_S - now))
-            raise _too_many(
+    def _count_new_session(self, environment: str, key_id: str, limit: int) -> None:
+        self._created.restart_if_over()
+        if self._created[environment, key_id] >= limit:
+            wait_s = self._created.left_s
+            raise _limit_error(
                 "sessions_per_minute",
-                f"Too many new connect sessions of {_whose(key_id)}: the limit is {most} a minute "
+                f"Too many new connect sessions of {_key_text(key_id)}: the limit is {limit} a minute "
                 "(connect.sessions_per_minute).",
                 f"Try again in {wait_s} s.",
-                most,
+                limit,
                 wait_s,
             )
-        self._created[environment, key_id] = created + 1
+        self._created.add((environment, key_id))
 
     async def find(self, token: str) -> ConnectSession:
         """Return the session of a token. Raises the same Unauthorized for an expired and an unknown token."""
@@ -136,7 +132,7 @@ class ConnectSessions:
             )
         return session
 
-    async def known(self, session_digest: str) -> ConnectSession | None:
+    async def find_by_digest(self, session_digest: str) -> ConnectSession | None:
         """Return the session with that digest until it expires, for a caller that is authorized without the session's
         token."""
         return await self._store.sessions.get(session_digest, now=clock.now())
@@ -145,14 +141,14 @@ class ConnectSessions:
         await self._store.sessions.delete(session.digest)
 
 
-def _whose(key_id: str) -> str:
+def _key_text(key_id: str) -> str:
     return "this key" if key_id else "all keys of this environment in gateway.yaml together"
 
 
-def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooManyRequests:
+def _limit_error(rule: str, problem: str, fix: str, limit: int, wait_s: int) -> TooManyRequests:
     return TooManyRequests(
         "too_many_request",
-        f"{what} {fix}",
+        f"{problem} {fix}",
         payload={"limit": limit, **rule_and_fix(rule, fix, "the gateway's operator")},
         retry_after_s=wait_s,
     )

@@ -1,7 +1,7 @@
 """Checks the settings that an application fixes for future connections, when it creates the connect session.
 
-They are checked then because later only the end user would see the error. Settings that the end user will enter may be
-missing.
+They are checked at that time because later only the end user would see the error. Settings that the end user will enter
+may be missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,34 +13,35 @@ from gateway.authority import DEFAULT_PORTS
 from gateway.catalog.hosts import open_setting
 from gateway.catalog.render import Unresolved, render_url
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.value import BadValue
 from gateway.connections.settings import accepted
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard
 from gateway.errors import InvalidRequest, Issue
 
-SETTING: Final = "connectionConfig."
-STAND_IN: Final = "x"  # placeholder for a missing value; valid everywhere in a URL except as a port
-OF_BROWSERS: Final = "authorization_url"  # only browsers open this URL; the gateway sends no request to it
+SETTING_PREFIX: Final = "connectionConfig."
+PLACEHOLDER_VALUE: Final = "x"  # placeholder for a missing value; valid everywhere in a URL except as a port
+BROWSER_URL_FIELD: Final = "authorization_url"  # only browsers open this URL; the gateway sends no request to it
 
 
-def check_fixed_settings(context: AuthContext, guard: Guard, given: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Check the settings `given`, with names in any spelling. `context`: the integration's context, without settings.
+def check_fixed_settings(context: AuthContext, guard: Guard, settings: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Check the settings `settings`, with names in any spelling. `context`: the integration's context, without
+    settings.
 
     Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's URLs, or names a host
     to which the integration or the gateway allows no requests.
     """
-    config = accepted(context.provider, given, path)
+    config = accepted(context.provider, settings, path)
     context = AuthContext(context.provider, context.integration, config, public_url=context.public_url)
     check_settings(context, path)
-    for key in (*ADDRESSES, "proxy.base_url"):
+    for key in (*URL_FIELDS, "proxy.base_url"):
         _check_url(context, guard, key, path)
 
 
 def _check_url(context: AuthContext, guard: Guard, key: str, path: Sequence[str]) -> None:
     provider, template = context.provider, context.template(key)
-    given = {name for name in context.config if f"{SETTING}{name}" in placeholders(template)}
+    given = {name for name in context.config if f"{SETTING_PREFIX}{name}" in placeholders(template)}
     if not given:
         return
     rules = {name: rule for name, rule in provider.connection_config.items() if name in given or rule.default_value}
@@ -50,25 +51,25 @@ def _check_url(context: AuthContext, guard: Guard, key: str, path: Sequence[str]
             url = render_url(template, context.config, rules)
         except Unresolved as fault:
             missing = fault.names
-            stand_ins = dict.fromkeys(missing, STAND_IN)
-            settings = {name.removeprefix(SETTING): text for name, text in stand_ins.items()}
+            stand_ins = dict.fromkeys(missing, PLACEHOLDER_VALUE)
+            settings = {name.removeprefix(SETTING_PREFIX): text for name, text in stand_ins.items()}
             url = render_url(template, {**settings, **context.config}, rules, stand_ins)
     except BadValue as fault:
-        name = fault.name.removeprefix(SETTING)
+        name = fault.name.removeprefix(SETTING_PREFIX)
         if name in given:
-            raise _unfit(path, name, f"The setting '{name}' cannot be used: {fault.why}.") from fault
+            raise _setting_error(path, name, f"The setting '{name}' cannot be used: {fault.why}.") from fault
         return
     setting = open_setting(provider, template)
-    if missing or setting not in given or key == OF_BROWSERS:
+    if missing or setting not in given or key == BROWSER_URL_FIELD:
         return
     parts = urlsplit(url)
     try:
         guard.check(parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme])  # type: ignore[arg-type]
     except EgressError as fault:
-        raise _unfit(path, setting, f"The setting '{setting}' cannot be used: {fault.message}") from fault
+        raise _setting_error(path, setting, f"The setting '{setting}' cannot be used: {fault.message}") from fault
 
 
-def _unfit(path: Sequence[str], name: str, message: str) -> InvalidRequest:
+def _setting_error(path: Sequence[str], name: str, message: str) -> InvalidRequest:
     return InvalidRequest(
         "connection_validation_failed", message, errors=[Issue("invalid_format", message, (*path, name))]
     )

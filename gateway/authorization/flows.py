@@ -7,7 +7,6 @@ provider.
 """
 
 import asyncio
-import math
 import secrets
 import uuid
 from collections.abc import Coroutine, Mapping
@@ -18,13 +17,13 @@ from typing import Any, Final
 from multidict import MultiMapping
 
 from gateway import clock
-from gateway.access.refusals import rule_and_fix
 from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Granted, GrantingMode
-from gateway.auth.provider_responses import short
-from gateway.authorization.connect_sessions import check_connection_limit, check_offered, settings_of
+from gateway.auth.provider_responses import safe_text
+from gateway.authorization.connect_sessions import check_connection_limit, check_offered, connection_settings
 from gateway.authorization.grants import Grants
+from gateway.authorization.open_authorizations import OpenAuthorizations
 from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
 from gateway.authorization.results import (
     LIFETIME,
@@ -42,7 +41,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, settings_for_reconnect
 from gateway.connections.refused_scopes import asked_again
 from gateway.connections.settings import complete
-from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, TooManyRequests, UpstreamFailed
+from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
 from gateway.generation import Current
 from gateway.oauth.authorize import without_protocol_params
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
@@ -68,21 +67,25 @@ from gateway.store import Store
 # If the grant covers several sites and the integration needs one, the end user chooses first. Until then the grant is
 # stored encrypted in its own flow, which the same browser can use once within ten minutes.
 
-STATES: Final = ("state", "payload", "customField")  # OAuth's name, then names of providers without OAuth `state`
-NOT_REPEATABLE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
+STATE_PARAMETERS: Final = (
+    "state",
+    "payload",
+    "customField",
+)  # OAuth's name, then other providers' names
+NOT_REPEATABLE: Final = (*STATE_PARAMETERS, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
 NO_CODE_OR_ERROR: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
     "its operator for help."
 )
 
 
-def _count(query: Mapping[str, str], name: str) -> int:
+def _count_parameter(query: Mapping[str, str], name: str) -> int:
     return len(query.getall(name, ())) if isinstance(query, MultiMapping) else int(name in query)
 
 
 def state_in(query: Mapping[str, str]) -> str:
     """Return the `state` in a callback's query, which names the flow; empty if there is none."""
-    return next((query[name] for name in STATES if query.get(name)), "")
+    return next((query[name] for name in STATE_PARAMETERS if query.get(name)), "")
 
 
 def granting_mode(provider: Provider, integration_id: str) -> GrantingMode:
@@ -98,7 +101,7 @@ def granting_mode(provider: Provider, integration_id: str) -> GrantingMode:
     return mode
 
 
-CONFIRMED_WITHIN: Final = timedelta(hours=1)
+CONFIRMATION_TIME: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class AuthorizationStart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _PreparedAuthorization:
     """The checked input of an authorization, before any request to the provider."""
 
     provider: Provider
@@ -121,44 +124,7 @@ class _Prepared:
     context: AuthContext
     scopes: tuple[str, ...] | None
     config: Mapping[str, Any]
-    given: tuple[str, ...]
-
-
-MOST_STARTS: Final = 100
-"""Authorizations that a session may start, and not finish, in `WINDOW_S`, in this process: each stores up to 8 KB for
-up to an hour."""
-WINDOW_S: Final = LIFETIME.total_seconds()
-
-
-class _Starts:
-    """Counts the authorizations of each connect session that were started and not finished, in this process. All counts
-    restart `WINDOW_S` seconds after the first."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, int] = {}
-        self._began_at = -math.inf
-
-    def add(self, session: ConnectSession) -> None:
-        """Raises TooManyRequests if the session has `MOST_STARTS`."""
-        now = clock.monotonic()
-        if now - self._began_at >= WINDOW_S:
-            self._began_at = now
-            self._open.clear()
-        started = self._open.get(session.digest, 0)
-        if started >= MOST_STARTS:
-            wait_s = max(1, math.ceil(self._began_at + WINDOW_S - now))
-            fix = f"Finish one that is open in another window, or try again in {wait_s} s."
-            raise TooManyRequests(
-                "too_many_request",
-                f"More than {MOST_STARTS} authorizations were started with this link and not finished. {fix}",
-                payload={"limit": MOST_STARTS, **rule_and_fix("authorizations_open", fix)},
-                retry_after_s=wait_s,
-            )
-        self._open[session.digest] = started + 1
-
-    def finish(self, session_digest: str) -> None:
-        if self._open.get(session_digest):
-            self._open[session_digest] -= 1
+    given_settings: tuple[str, ...]
 
 
 class Flows:
@@ -178,16 +144,16 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._starts = _Starts()
+        self._open_authorizations = OpenAuthorizations()
         self._exchanging: set[asyncio.Task[ConnectedResult | Choice]] = set()
         self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     def count_start(self, session: ConnectSession) -> None:
         """Count a start of the session, also one that is refused. Raises TooManyRequests."""
-        self._starts.add(session)
+        self._open_authorizations.add(session)
 
-    async def ask(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
+    async def store_options(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
         """Check `options` as `begin` does, without a request to the provider, and store it encrypted until the end user
         confirms.
 
@@ -195,9 +161,9 @@ class Flows:
         """
         self.count_start(session)
         try:
-            await self._prepared(session, integration_id, options)
+            await self._prepare(session, integration_id, options)
         except GatewayError as fault:
-            await self.refused(session, integration_id, options.ws_client_id, fault, options.request_id)
+            await self.report_refusal(session, integration_id, options.ws_client_id, fault, options.request_id)
             raise
         token = secrets.token_urlsafe(32)
         await self._store.flows.add(
@@ -208,18 +174,18 @@ class Flows:
                 integration_id=integration_id,
                 connection_id="",
                 session_digest=session.digest,
-                expires_at=min(session.expires_at, clock.now() + CONFIRMED_WITHIN),
+                expires_at=min(session.expires_at, clock.now() + CONFIRMATION_TIME),
                 details=options,
             )
         )
         return token
 
     async def stored_options(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
-        """Return the options that `ask` stored for this session and integration under `token`, else None."""
+        """Return the options that `store_options` stored for this session and integration under `token`, else None."""
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
-        kept = self._opened(flow)
+        kept = self._open_details(flow)
         return kept if isinstance(kept, FlowOptions) else None
 
     async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
@@ -231,16 +197,16 @@ class Flows:
         name = self.cookie_of(flow_digest)
         if Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
             return None
-        kept = self._opened(flow)
+        kept = self._open_details(flow)
         return (flow.integration_id, kept.url) if isinstance(kept, PendingAuthorization) and kept.url else None
 
-    def _opened(self, flow: Flow) -> FlowDetails:
+    def _open_details(self, flow: Flow) -> FlowDetails:
         return flow_details(self._store.open(flow.details))
 
     def _pending(self, flow: Flow | None) -> PendingAuthorization | None:
         """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed
         it yet."""
-        kept = self._opened(flow) if flow is not None else None
+        kept = self._open_details(flow) if flow is not None else None
         return kept if isinstance(kept, PendingAuthorization) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
@@ -253,10 +219,10 @@ class Flows:
         try:
             return await self._begin(session, integration_id, options)
         except GatewayError as fault:
-            await self.refused(session, integration_id, options.ws_client_id, fault, options.request_id)
+            await self.report_refusal(session, integration_id, options.ws_client_id, fault, options.request_id)
             raise
 
-    async def refused(
+    async def report_refusal(
         self,
         session: ConnectSession,
         integration_id: str,
@@ -287,20 +253,20 @@ class Flows:
         )
 
     async def _begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
-        ready = await self._prepared(session, integration_id, options)
+        prepared = await self._prepare(session, integration_id, options)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         wish = AuthorizationRequestInput(
             state=state,
-            scopes=ready.scopes,
+            scopes=prepared.scopes,
             override=options.override,
             user_scope=defaults.get("user_scopes") or options.user_scope,
             params={
-                **without_protocol_params(options.authorization_params, ready.provider.authorization_param_renames),
+                **without_protocol_params(options.authorization_params, prepared.provider.authorization_param_renames),
                 **(defaults.get("authorization_params") or {}),
             },
         )
-        redirect = await self._start_consent(ready.mode, ready.context, wish)
+        redirect = await self._start_consent(prepared.mode, prepared.context, wish)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
@@ -311,12 +277,12 @@ class Flows:
                 session_digest=session.digest,
                 expires_at=clock.now() + LIFETIME,
                 details=PendingAuthorization(
-                    provider=ready.provider.name,
-                    mode=ready.mode.name,
+                    provider=prepared.provider.name,
+                    mode=prepared.mode.name,
                     kept=redirect.kept,
                     url=redirect.url,
-                    config=ready.config,
-                    given=ready.given,
+                    config=prepared.config,
+                    given=prepared.given_settings,
                     end_user=session.end_user,
                     tags=session.tags,
                     webhook_url_override=session.webhook_url_override,
@@ -332,7 +298,9 @@ class Flows:
         )
         return AuthorizationStart(redirect.url, digest(state), self.cookie_name(state), Secret(browser))
 
-    async def _prepared(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> _Prepared:
+    async def _prepare(
+        self, session: ConnectSession, integration_id: str, options: FlowOptions
+    ) -> _PreparedAuthorization:
         integration = self._current.generation.integrations.get(session.environment, integration_id)
         check_offered(session, integration_id)
         check_connection_limit(session)
@@ -340,37 +308,37 @@ class Flows:
             raise fault
         provider = self._creator.provider_of(integration)
         mode = granting_mode(provider, integration_id)
-        config, scopes = settings_of(session, provider, integration_id, options.config)
+        config, scopes = connection_settings(session, provider, integration_id, options.config)
         given = tuple(sorted(config))
         if session.reconnects:
             config = await settings_for_reconnect(self._store, session, provider, integration_id, config)
-            scopes = scopes or await self._scopes_again(session, provider, integration)
+            scopes = scopes or await self._scopes_for_reconnect(session, provider, integration)
         complete(provider, config, ("params",))
         context = AuthContext(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
-        return _Prepared(provider, mode, context, scopes, config, given)
+        return _PreparedAuthorization(provider, mode, context, scopes, config, given)
 
-    async def _scopes_again(
+    async def _scopes_for_reconnect(
         self, session: ConnectSession, provider: Provider, integration: Integration
     ) -> tuple[str, ...] | None:
         ref = ConnectionRef(session.environment, integration.integration_id, session.connection_id or "")
         return asked_again(self._store, await self._store.connections.get(ref), provider, integration)
 
     async def _start_consent(
-        self, mode: GrantingMode, context: AuthContext, wish: AuthorizationRequestInput
+        self, mode: GrantingMode, context: AuthContext, authorization: AuthorizationRequestInput
     ) -> ConsentRedirect:
         name = context.provider.display_name
         try:
-            return await self._dialogues.hold(mode.start_consent(context, wish))
+            return await self._dialogues.hold(mode.start_consent(context, authorization))
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} refused to start the authorization: {short(str(fault))}. Check the integration's client "
+                f"{name} refused to start the authorization: {safe_text(str(fault))}. Check the integration's client "
                 "ID, client secret and the callback URL that is registered there.",
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(
-                "upstream_unreachable", f"{name} returned no usable response: {short(str(fault))}. Try again."
+                "upstream_unreachable", f"{name} returned no usable response: {safe_text(str(fault))}. Try again."
             ) from fault
 
     def cookie_name(self, state: str) -> str:
@@ -390,17 +358,17 @@ class Flows:
         flow is not used up, so that the other browser can still finish.
         """
         callback = CallbackRequest(request_id, query)
-        returned = await self._returned(query, cookies, callback)
+        returned = await self._consume_flow(query, cookies, callback)
         return await self._run_shielded(returned.flow, returned.pending, self._exchange(returned, query), callback)
 
     async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
-        """Return the result of the callback. Raises as `Grants.exchanged` does."""
+        """Return the result of the callback. Raises as `Grants.exchange` does."""
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
             # The provider does not grant this app the scopes that its API demanded, so the next link omits them.
             flow = returned.flow
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
-        return await self._grants.exchanged(returned, query)
+        return await self._grants.exchange(returned, query)
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
@@ -430,7 +398,7 @@ class Flows:
         chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
         returned = ReturnedFlow(flow, mode, context, chosen)
         return await self._run_shielded(
-            flow, pending, self._grants.connected(returned, granted), CallbackRequest(request_id)
+            flow, pending, self._grants.connect(returned, granted), CallbackRequest(request_id)
         )
 
     async def close(self, within_s: float = 15) -> None:
@@ -448,13 +416,13 @@ class Flows:
         # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
         exchanging = asyncio.create_task(self._outcome_reporter.reported(flow, pending, work, callback))
         self._exchanging.add(exchanging)
-        exchanging.add_done_callback(self._exchanged)
+        exchanging.add_done_callback(self._forget_exchange)
         try:
             return await asyncio.shield(exchanging)
         except (InvalidRequest, Forbidden, UpstreamFailed) as fault:
             raise failed_callback(flow, fault) from fault
 
-    def _exchanged(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
+    def _forget_exchange(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
         self._exchanging.discard(task)
         if not task.cancelled():
             task.exception()  # marks the exception as retrieved if the browser has disconnected
@@ -471,10 +439,10 @@ class Flows:
                 "state_cookie_err",
             )
 
-    async def _returned(
+    async def _consume_flow(
         self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
     ) -> ReturnedFlow:
-        repeated = next((name for name in NOT_REPEATABLE if _count(query, name) > 1), None)
+        repeated = next((name for name in NOT_REPEATABLE if _count_parameter(query, name) > 1), None)
         if repeated is not None:
             raise CallbackFailed("invalid_state", f"The provider sent '{repeated}' more than once. Start again.")
         state = state_in(query)
@@ -497,13 +465,13 @@ class Flows:
             if not mode.has_provider_response(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
                 failed = failed_callback(flow, InvalidRequest("invalid_state", NO_CODE_OR_ERROR), "callback_err")
-                failed.spent = True
+                failed.is_state_used = True
                 raise failed
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
                 raise failed_callback(
                     flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
                 )
-            self._starts.finish(flow.session_digest)
+            self._open_authorizations.finish(flow.session_digest)
         except (CallbackFailed, NotFound) as fault:
             await self._outcome_reporter.failure(flow, pending, fault, callback)
             raise

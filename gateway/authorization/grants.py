@@ -7,7 +7,7 @@ from dataclasses import replace
 from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import Granted
-from gateway.auth.provider_responses import short
+from gateway.auth.provider_responses import safe_text
 from gateway.authorization.results import LIFETIME, Choice, ConnectedResult, ReturnedFlow
 from gateway.authorization.session_connections import SessionConnections
 from gateway.connections.completing import SiteWanted
@@ -37,15 +37,15 @@ class Grants:
         self._dialogues = dialogues
         self._cookie_name = cookie_name
 
-    async def exchanged(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
+    async def exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
         """Exchange the callback's query for a token, and store the connection.
 
-        Raises InvalidRequest if the provider refuses the exchange or returns no usable response, and as `connected`
+        Raises InvalidRequest if the provider refuses the exchange or returns no usable response, and as `connect`
         does.
         """
-        return await self.connected(returned, await self._granted(returned, query))
+        return await self.connect(returned, await self._exchange_code(returned, query))
 
-    async def connected(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | Choice:
+    async def connect(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | Choice:
         """Store and return the connection, or return the sites to choose from. Raises as `Creator.prepare` and
         `SessionConnections.keep` do."""
         flow, pending = returned.flow, returned.pending
@@ -65,11 +65,13 @@ class Grants:
                 reconnects=pending.reconnects,
                 pinned=pending.pinned,
                 by_browser=[
-                    name for name in _confirmable(returned.context) if name in granted.config and name not in given
+                    name
+                    for name in _confirmable_settings(returned.context)
+                    if name in granted.config and name not in given
                 ],
             )
         except SiteWanted as wanted:
-            return await self._choice(returned, granted, wanted.sites)
+            return await self._store_choice(returned, granted, wanted.sites)
         terms = SessionTerms(
             session_digest=flow.session_digest,
             limited=pending.limited,
@@ -78,7 +80,7 @@ class Grants:
         kept = await self._session_connections.keep(row, terms, reconnects=pending.reconnects)
         return ConnectedResult(kept, flow.session_digest, pending.lang)
 
-    async def _choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> Choice:
+    async def _store_choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> Choice:
         token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow
         choice = PendingChoice(held=granted.held, provider_config=granted.config, sites=sites)
         pending = replace(returned.pending, kept={}, began=flow.state_digest, choice=choice)
@@ -98,7 +100,7 @@ class Grants:
         name = self._cookie_name(token)
         return Choice(token, sites, provider, flow.integration_id, flow.session_digest, name, Secret(browser), lang)
 
-    async def _granted(self, returned: ReturnedFlow, query: Mapping[str, str]) -> Granted:
+    async def _exchange_code(self, returned: ReturnedFlow, query: Mapping[str, str]) -> Granted:
         try:
             return await self._dialogues.hold(
                 returned.mode.finish_consent(returned.context, returned.pending.kept, query)
@@ -107,12 +109,12 @@ class Grants:
             name = returned.context.provider.display_name
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} did not exchange the code for a token ({short(str(fault))}). Start again; if "
+                f"{name} did not exchange the code for a token ({safe_text(str(fault))}). Start again; if "
                 "it happens again, the integration's client ID, client secret or callback URL is wrong.",
             ) from fault
 
 
-def _confirmable(context: AuthContext) -> tuple[str, ...]:
+def _confirmable_settings(context: AuthContext) -> tuple[str, ...]:
     """Return the settings from the callback that the account's endpoint can confirm: none if the token lacks a default
     scope of the entry, since the endpoint may then refuse every account."""
     provider = context.provider

@@ -17,7 +17,7 @@ import structlog
 
 from gateway import clock
 from gateway.access.refusals import rule_and_fix
-from gateway.auth.provider_responses import short
+from gateway.auth.provider_responses import safe_text
 from gateway.authorization.results import CallbackRequest, Choice, ConnectedResult, error_type
 from gateway.errors import GatewayError, TooManyRequests
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
@@ -32,8 +32,8 @@ from gateway.text import counted
 
 # ── Logs why an authorization failed: one warning per failure.
 
-LONGEST: Final = 300
-DEEPEST: Final = 5
+MAX_TEXT: Final = 300
+MAX_CAUSES: Final = 5
 
 log = structlog.get_logger(__name__)
 
@@ -54,11 +54,11 @@ def log_failure(
     """
     fields = {
         "environment": environment,
-        "integration": _fit(integration),
+        "integration": _masked_text(integration),
         "connection_id": connection_id,
         "reason": fault.code if isinstance(fault, GatewayError) else "generic_error_support",
         **_provider_error_fields(fault, query or {}),
-        "detail": _fit(fault.message) if isinstance(fault, GatewayError) else type(fault).__name__,
+        "detail": _masked_text(fault.message) if isinstance(fault, GatewayError) else type(fault).__name__,
         "request_id": request_id,
     }
     known = {name: text for name, text in fields.items() if text is not None}
@@ -68,31 +68,31 @@ def log_failure(
 
 def _provider_error_fields(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
     cause = fault.__cause__
-    for _ in range(DEEPEST):  # bounded, because an error raised from itself is its own cause
+    for _ in range(MAX_CAUSES):  # bounded, because an error raised from itself is its own cause
         if not isinstance(cause, GatewayError):
             break
         cause = cause.__cause__
     if isinstance(cause, TokenRefused):
-        return {"provider_error": _fit(cause.code), "provider_description": _fit(cause.description)}
+        return {"provider_error": _masked_text(cause.code), "provider_description": _masked_text(cause.description)}
     if isinstance(cause, TokenUnavailable):
-        return {"provider_error": None, "provider_description": _fit(cause.reason)}
+        return {"provider_error": None, "provider_description": _masked_text(cause.reason)}
     if isinstance(fault, GatewayError) and fault.code == "connection_test_failed" and fault.payload:
         status = fault.payload.get("status")
         words = fault.payload.get("provider_message")
-        return {"provider_error": str(status) if status else None, "provider_description": _fit(words)}
+        return {"provider_error": str(status) if status else None, "provider_description": _masked_text(words)}
     return {
-        "provider_error": _fit(query.get("error")),
-        "provider_description": _fit(query.get("error_description") or query.get("error_reason")),
+        "provider_error": _masked_text(query.get("error")),
+        "provider_description": _masked_text(query.get("error_description") or query.get("error_reason")),
     }
 
 
-def _fit(words: object) -> str | None:
+def _masked_text(words: object) -> str | None:
     """Return the text with secrets masked; it is shortened before it is searched for secrets."""
-    return masked_text(short(words[:LONGEST])) if isinstance(words, str) and words else None
+    return masked_text(safe_text(words[:MAX_TEXT])) if isinstance(words, str) and words else None
 
 
-SOCKET_WAIT_S: Final = 10
-OVERLAP: Final = timedelta(seconds=60)  # clocks of nodes differ, and a commit may be delayed
+RETRY_SOCKET_S: Final = 10
+CLOCK_TOLERANCE: Final = timedelta(seconds=60)  # clocks of nodes differ, and a commit may be delayed
 
 
 @dataclass(eq=False, slots=True)
@@ -126,22 +126,22 @@ class Outcomes:
         """Return a new `ws_client_id`: a page uses it to receive the outcome of the window that was opened with it."""
         return str(uuid.uuid4())
 
-    def crowded(self, most: int) -> bool:
-        """Return whether `most` windows and pages already wait in this worker."""
-        return self._count >= most
+    def is_full(self, limit: int) -> bool:
+        """Return whether `limit` windows and pages already wait in this worker."""
+        return self._count >= limit
 
     @contextmanager
-    def socket_of(self, client: str, most: int) -> Iterator[None]:
-        """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if it has `most`
+    def count_socket(self, client: str, limit: int) -> Iterator[None]:
+        """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if it has `limit`
         open."""
-        if self._sockets[client] >= most:
-            fix = f"Close others, or try again in {SOCKET_WAIT_S} s."
+        if self._sockets[client] >= limit:
+            fix = f"Close others, or try again in {RETRY_SOCKET_S} s."
             raise TooManyRequests(
                 "too_many_request",
-                f"{counted(most, 'WebSocket')} from this IP address already wait for a result: the limit "
+                f"{counted(limit, 'WebSocket')} from this IP address already wait for a result: the limit "
                 f"(connect.result_sockets_per_address). {fix}",
-                payload={"limit": most, **rule_and_fix("result_sockets_per_address", fix, "the gateway's operator")},
-                retry_after_s=SOCKET_WAIT_S,
+                payload={"limit": limit, **rule_and_fix("result_sockets_per_address", fix, "the gateway's operator")},
+                retry_after_s=RETRY_SOCKET_S,
             )
         self._sockets[client] += 1
         try:
@@ -196,7 +196,7 @@ class Outcomes:
                     window.resolve(None)
             return
         now = clock.now()
-        since = (self._looked_at or now) - OVERLAP
+        since = (self._looked_at or now) - CLOCK_TOLERANCE
         for outcome in reversed(await self._store.flow_results.since(since)):
             self._deliver(outcome)
         self._looked_at = now if self._waiting else None

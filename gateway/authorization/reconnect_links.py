@@ -29,8 +29,8 @@ from gateway.store import Store
 from gateway.timestamps import iso
 from gateway.vault import VaultError
 
-MOST_KEPT: Final = 10_000
-LEAST_LEFT: Final = timedelta(minutes=10)  # minimum time that an end user has for a link
+MAX_LINKS: Final = 10_000
+MIN_LIFETIME_LEFT: Final = timedelta(minutes=10)  # minimum time that an end user has for a link
 NEXT_STEP_WITHOUT_KEY: Final = "Give connect_url to the end user, and send the call again once they have connected."
 NEXT_STEP: Final = "Give connect_url to the end user, request poll_url until it returns 200, then send the call again."
 
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ReconnectLink:
     """A reconnect link. `until_granted`: set if the connection works but lacks scopes; the link ends when the end user
     authorizes after this time."""
 
@@ -59,8 +59,8 @@ class ReconnectLinks:
         self._store = store
         self._sessions = sessions
         self._current = current
-        self._kept: dict[ConnectionRef, dict[str, Link]] = {}
-        self._creating: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
+        self._kept: dict[ConnectionRef, dict[str, ReconnectLink]] = {}
+        self._creating: dict[tuple[ConnectionRef, str], asyncio.Task[ReconnectLink]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     async def with_remedy(
@@ -80,7 +80,7 @@ class ReconnectLinks:
             return fault
         if not policy.reaches(*ref[1:]) or (missing and policy.tags != {}):
             return fault
-        step = refusals.CONNECT if missing else refusals.RECONNECT
+        step = refusals.CONNECT_STEP if missing else refusals.RECONNECT_STEP
         if self._refuses_app(fault, ref):
             check = f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'."
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
@@ -98,7 +98,7 @@ class ReconnectLinks:
             fix = refusals.sentence(refusals.with_challenge(step))
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
             remedy |= rule_and_fix("connection", fix, "the application's back end")
-            return with_payload(fault, remedy, refusals.bound(fault.message))
+            return with_payload(fault, remedy, refusals.with_code_challenge(fault.message))
         if not key_id and not environment.connect_links_in_errors:
             remedy = {"poll_url": self.poll_url(ref)} | rule_and_fix(
                 "connection", refusals.sentence(step), "the end user"
@@ -124,8 +124,8 @@ class ReconnectLinks:
         return bool(has_app) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
-        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key gets
-        none."""
+        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key may
+        not get a link."""
         ref = row.ref
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None or environment.requires_binding or not policy.allows(CONNECT):
@@ -140,12 +140,12 @@ class ReconnectLinks:
 
     async def _link(
         self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None = None
-    ) -> Link:
+    ) -> ReconnectLink:
         """Return the kept link if its session is alive and fits (`exists`: whether the connection exists); else create
         a new link."""
         kept = self._kept.get(ref, {}).get(key_id)
-        if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
-            if kept.session.reconnects == exists and await self._lives(kept.session):
+        if kept is not None and kept.session.expires_at - clock.now() >= MIN_LIFETIME_LEFT:
+            if kept.session.reconnects == exists and await self._is_usable(kept.session):
                 return kept
             if self._kept.get(ref, {}).get(key_id) is kept:
                 self._forget(ref, key_id)
@@ -159,9 +159,9 @@ class ReconnectLinks:
             task.add_done_callback(lambda done: (self._creating.pop(pair, None), done.cancelled() or done.exception()))
         return await asyncio.shield(task)
 
-    async def _lives(self, session: ConnectSession) -> bool:
+    async def _is_usable(self, session: ConnectSession) -> bool:
         try:
-            return await self._sessions.known(session.digest) is not None
+            return await self._sessions.find_by_digest(session.digest) is not None
         except VaultError:  # encrypted with a lost key: the connect page could not read it either
             return False
 
@@ -174,7 +174,7 @@ class ReconnectLinks:
     def changed(self, ref: ConnectionRef) -> None:
         """End the links of a connection that was written and now works."""
         if ref in self._kept:
-            task = asyncio.create_task(self._end_if_well(ref))
+            task = asyncio.create_task(self._end_if_working(ref))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
@@ -189,7 +189,9 @@ class ReconnectLinks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _create(self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None) -> Link:
+    async def _create(
+        self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None
+    ) -> ReconnectLink:
         """Create a link. `exists`: whether the connection exists; then its deletion also ends the session."""
         token, session = await self._sessions.open(
             ref.environment,
@@ -200,9 +202,9 @@ class ReconnectLinks:
             pinned=exists,
             by_provider=until_granted is not None,
         )
-        while len(self._kept) >= MOST_KEPT:
+        while len(self._kept) >= MAX_LINKS:
             del self._kept[next(iter(self._kept))]
-        link = Link(connect_link(self._current.generation.public_url, token), session, until_granted)
+        link = ReconnectLink(connect_link(self._current.generation.public_url, token), session, until_granted)
         self._kept.setdefault(ref, {})[key_id] = link
         return link
 
@@ -212,7 +214,7 @@ class ReconnectLinks:
         if not links:
             self._kept.pop(ref, None)
 
-    async def _end_if_well(self, ref: ConnectionRef) -> None:
+    async def _end_if_working(self, ref: ConnectionRef) -> None:
         try:
             row = await self._store.connections.get(ref)
             if row is None or row.state is not State.ACTIVE:

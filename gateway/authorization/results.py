@@ -67,7 +67,7 @@ class ReturnedFlow:
 # ── Failures of an authorization: for the page, with the integration, and for the browser's WebSocket.
 
 # The gateway's error codes ▸ the error types of the Nango SDKs (docs/compatibility.md#authorization).
-TYPES: Final[Mapping[str, str]] = {
+ERROR_TYPES: Final[Mapping[str, str]] = {
     "authorization_refused": "callback_err",
     "connect_session_used": "provider_config_err",
     "connection_test_failed": "connection_test_failed",
@@ -90,12 +90,12 @@ TYPES: Final[Mapping[str, str]] = {
 class CallbackFailed(InvalidRequest):
     """A failed authorization, with the data about it that is safe to show.
 
-    `proven`: the browser that started the flow returned with its state, so the query comes from the provider. `spent`:
-    the state is used up.
+    `is_from_provider`: the browser that started the flow returned with its state, so the query comes from the provider.
+    `is_state_used`: the state is used up.
     """
 
-    proven: bool = False
-    spent: bool = False
+    is_from_provider: bool = False
+    is_state_used: bool = False
     environment: str | None = None
     integration_id: str | None = None
     session_digest: str | None = None
@@ -106,7 +106,7 @@ def error_type(fault: GatewayError) -> str:
     """Return the error type used in the browser's WebSocket and in the page's message."""
     if isinstance(fault, CallbackFailed) and fault.error_type is not None:
         return fault.error_type
-    return TYPES.get(fault.code, "unknown_err")
+    return ERROR_TYPES.get(fault.code, "unknown_err")
 
 
 def failed_callback(
@@ -117,7 +117,7 @@ def failed_callback(
         fault.code, fault.message, errors=fault.errors, payload=fault.payload, retry_after_s=fault.retry_after_s
     )
     failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest
-    failed.environment, failed.proven = flow.environment, kind != "state_cookie_err"
+    failed.environment, failed.is_from_provider = flow.environment, kind != "state_cookie_err"
     failed.error_type = kind or (fault.error_type if isinstance(fault, CallbackFailed) else None)
     return failed
 

@@ -27,10 +27,10 @@ from gateway.secret import Secret
 from gateway.store import Store
 
 LIFETIME: Final = timedelta(minutes=10)
-MOST_WRONG_VERIFIERS: Final = 5
-EXPIRE_EVERY_S: Final = 60.0
-EXPIRED: Final = "The application did not complete this connection within 10 minutes. Connect again."
-DROPPED: Final = "The application sent 5 wrong code verifiers for this connection. Connect again."
+MAX_WRONG_VERIFIERS: Final = 5
+EXPIRY_INTERVAL_S: Final = 60.0
+EXPIRED_MESSAGE: Final = "The application did not complete this connection within 10 minutes. Connect again."
+WRONG_VERIFIERS_MESSAGE: Final = "The application sent 5 wrong code verifiers for this connection. Connect again."
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ class SessionConnections:
         pending, former = await self._store.pending.add(row, terms, expires_at=until, reconnects=reconnects)
         log.info("connection_pending", **log_fields(row.ref), until=until.isoformat())
         for replaced in former:
-            await self._end_grant(replaced, unless=pending)
+            await self._end_grant(replaced, except_for=pending)
         return pending
 
     async def complete(
@@ -81,7 +81,7 @@ class SessionConnections:
                 "with a code_challenge to complete them.",
             )
         if Secret(challenge(code_verifier.reveal())) != Secret(wanted):
-            await self._refuse(pending)
+            await self._refuse_verifier(pending)
         if not pending:
             raise Conflict(
                 "conflict",
@@ -90,8 +90,8 @@ class SessionConnections:
             )
         waiting = [one.ref for one in pending if one.new is not None]
         if len(waiting) > 1:  # another person with the link may have made one of them
-            raise _several(waiting)
-        done = [one.ref for one in pending if one.new is None or await self._completed(one, one.new)]
+            raise _several_pending_error(waiting)
+        done = [one.ref for one in pending if one.new is None or await self._complete_one(one, one.new)]
         if not done:  # since it was read, it has expired, or another node refused a verifier
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
         return done
@@ -100,9 +100,9 @@ class SessionConnections:
         """Delete connections that were not completed in time, and revoke their grants."""
         while some := await self._store.pending.expire(clock.now()):
             for connection in some:
-                await self._dropped(connection, EXPIRED, "pending_connection_expired")
+                await self._report_dropped(connection, EXPIRED_MESSAGE, "pending_connection_expired")
 
-    async def _completed(self, pending: PendingConnection, new: NewConnection) -> bool:
+    async def _complete_one(self, pending: PendingConnection, new: NewConnection) -> bool:
         """Complete a pending connection; return False if it is no longer pending. Raises InvalidRequest if it can never
         be completed, and drops it."""
 
@@ -117,7 +117,7 @@ class SessionConnections:
             stored = await self._store.pending.complete(pending, now=clock.now(), check=check)
         except (InvalidRequest, NotFound) as fault:
             if await self._store.pending.drop(pending):
-                await self._dropped(pending, fault.message, "pending_connection_refused")
+                await self._report_dropped(pending, fault.message, "pending_connection_refused")
             raise
         if stored is None:
             again = await self._store.pending.of_session(pending.session_digest, now=clock.now())
@@ -127,18 +127,18 @@ class SessionConnections:
         await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))
         return True
 
-    async def _refuse(self, pending: Sequence[PendingConnection]) -> None:
+    async def _refuse_verifier(self, pending: Sequence[PendingConnection]) -> None:
         if pending:
             digest = pending[0].session_digest
-            for refused in await self._store.pending.refuse_verifier(digest, most=MOST_WRONG_VERIFIERS):
-                await self._dropped(refused, DROPPED, "pending_connection_dropped")
+            for refused in await self._store.pending.refuse_verifier(digest, most=MAX_WRONG_VERIFIERS):
+                await self._report_dropped(refused, WRONG_VERIFIERS_MESSAGE, "pending_connection_dropped")
         raise Forbidden(
             "invalid_code_verifier",
             "code_verifier does not match the session's code_challenge. Send the verifier from which the challenge was "
             "created, as stored in your own user's session.",
         )
 
-    async def _dropped(self, pending: PendingConnection, reason: str, event: str) -> None:
+    async def _report_dropped(self, pending: PendingConnection, reason: str, event: str) -> None:
         """Log that a pending connection was dropped, report it to callers that wait for the session, and revoke its
         grant."""
         log.warning(event, **log_fields(pending.ref))
@@ -154,14 +154,14 @@ class SessionConnections:
         )
         await self._end_grant(pending)
 
-    async def _end_grant(self, pending: PendingConnection, unless: PendingConnection | None = None) -> None:
-        """Revoke the grant at the provider, unless a connection, or the pending connection `unless`, may use the same
-        grant: many providers have one grant per account and application, and revoke all its tokens together."""
+    async def _end_grant(self, pending: PendingConnection, except_for: PendingConnection | None = None) -> None:
+        """Revoke the grant at the provider, unless a connection, or the pending connection `except_for`, may use the
+        same grant: many providers have one grant per account and application, and revoke all its tokens together."""
         new, integration = pending.new, self._current.generation.integrations.find(*pending.ref[:2])
         if new is None or integration is None:
             return
         account = new.account.id
-        if unless is not None and (account is None or unless.account.id in {None, account}):
+        if except_for is not None and (account is None or except_for.account.id in {None, account}):
             return
         try:
             if await self._store.connections.get(pending.ref) is not None:
@@ -175,7 +175,7 @@ class SessionConnections:
         await self._revoker.revoke(pending.ref, new.provider, integration, new.credential, config, new.metadata)
 
 
-def _several(waiting: Sequence[ConnectionRef]) -> Conflict:
+def _several_pending_error(waiting: Sequence[ConnectionRef]) -> Conflict:
     return Conflict(
         "connection_id_required",
         f"This connect session has {len(waiting)} pending connections. Send the connection_id of the result that your "
@@ -198,7 +198,7 @@ async def expire_pending(session_connections: SessionConnections) -> None:
             log.warning(
                 "prune_failed", what="pending connections", detail=str(fault), exc_info=None if known else fault
             )
-        await asyncio.sleep(EXPIRE_EVERY_S)
+        await asyncio.sleep(EXPIRY_INTERVAL_S)
 
 
 def _outcome(pending: PendingConnection, **what: object) -> Outcome:

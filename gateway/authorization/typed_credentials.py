@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.authorization.connect_sessions import check_connection_limit, settings_of
+from gateway.authorization.connect_sessions import check_connection_limit, connection_settings
 from gateway.authorization.outcomes import Outcomes, log_failure
 from gateway.authorization.results import error_type
 from gateway.authorization.session_connections import SessionConnections
@@ -56,7 +56,7 @@ class TypedCredentialConnector:
             at=clock.now(),
         )
         try:
-            connection = await self._connected(session, integration, typed, params, browser)
+            connection = await self._connect(session, integration, typed, params, browser)
         except GatewayError as fault:
             failed = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
             logged = log_failure(
@@ -73,7 +73,7 @@ class TypedCredentialConnector:
         await self._outcomes.publish(made)
         return connection
 
-    async def _connected(
+    async def _connect(
         self,
         session: ConnectSession,
         integration: Integration,
@@ -86,16 +86,16 @@ class TypedCredentialConnector:
         mode = modes()[provider.auth_mode]
         if provider.auth_mode == "AWS_SIGV4":
             params = {name: text for name, text in params.items() if name.casefold() != EXTERNAL_ID}
-        config, _ = settings_of(session, provider, integration.integration_id, params)
+        config, _ = connection_settings(session, provider, integration.integration_id, params)
         if session.reconnects:
             config = await settings_for_reconnect(self._store, session, provider, integration.integration_id, config)
         if provider.auth_mode == "AWS_SIGV4":
             config = {EXTERNAL_ID: external_id(session, integration), **config}
         try:
-            held = mode.accept({**typed, "type": mode.types()[0]}, provider, clock.now())
+            credential = mode.accept({**typed, "type": mode.types()[0]}, provider, clock.now())
             row = await self._creator.prepare(
                 integration,
-                held,
+                credential,
                 connection_id=session.connection_id,
                 config=config,
                 path=("params",),
@@ -117,14 +117,14 @@ def external_id(session: ConnectSession, integration: Integration) -> str:
     A session without end user and tags, such as that of a reconnect link, has the ID of its connection, else its own.
     """
     if session.end_user is not None:
-        who = session.end_user.id
+        person = session.end_user.id
     elif session.tags:
-        who = json.dumps(dict(session.tags), sort_keys=True)
+        person = json.dumps(dict(session.tags), sort_keys=True)
     else:
-        who = json.dumps(
+        person = json.dumps(
             ["connection", session.connection_id] if session.connection_id else ["session", session.digest]
         )
-    return f"gw-{digest(json.dumps([session.environment, integration.integration_id, who]))[:32]}"
+    return f"gw-{digest(json.dumps([session.environment, integration.integration_id, person]))[:32]}"
 
 
 def _fault_for_form(fault: GatewayError, provider: Provider, config: Mapping[str, Any]) -> GatewayError:

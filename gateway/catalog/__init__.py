@@ -6,7 +6,7 @@ this order:
     provider, provider_parts                 the shape of an entry and its parts; docs/catalog.md is made from their docstrings
     evidence                                 the sources of an entry's facts, by group of fields
     auth_modes                               the fields and placeholders of each auth mode
-    template, address, value                 templates with ``${…}``; URL templates; check a value against its setting
+    template, url_template, value            templates with ``${…}``; URL templates; check a value against its setting
     render, hosts                            fill in templates; hosts fixed by an entry, and hosts that a setting chooses
     template_places, checks                  where an entry has templates; checks that a shape cannot express
     yaml_file                                read a file as values with their line numbers

@@ -12,15 +12,15 @@ from typing import Any, Final, Literal, cast, get_args
 from gateway.catalog.yaml_file import CatalogFault, UnreadableFile, shown_path
 
 FOLDER: Final = "operations"
-ENDING: Final = ".tsv"
-LARGEST_BYTES: Final = 512 * 1024
-MOST_OPERATIONS: Final = 2000
+FILE_ENDING: Final = ".tsv"
+MAX_FILE_BYTES: Final = 512 * 1024
+MAX_OPERATIONS: Final = 2000
 COLUMNS: Final = ("id", "method", "path", "risk", "marks", "scopes", "query", "summary")
-HEADER: Final = frozenset(
+HEADER_KEYS: Final = frozenset(
     {"same_as", "source", "version", "date", "licence", "base_url", "prefix", "note", "scopes_mode", "scope_prefix"}
     | {"graphql_endpoint", "left_out", "corrected"}
 )
-WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})  # unless the column `marks` has `body` or `bodiless`
+METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})  # unless the column `marks` has `body` or `bodiless`
 GRAPHQL: Final = frozenset({"query", "mutation"})
 
 Risk = Literal["read", "write", "delete", "admin"]
@@ -64,7 +64,7 @@ class ProviderOperations:
     """The operations of `provider`. `listed_for`: the entry whose file has them; another one if ``same_as`` names it.
 
     The URL of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the header lines of the file,
-    with the keys in `HEADER`: source, version, date, licence, notes. `every_scope`: an operation needs all of its
+    with the keys in `HEADER_KEYS`: source, version, date, licence, notes. `every_scope`: an operation needs all of its
     scopes; else any one of them is enough.
     """
 
@@ -115,9 +115,9 @@ class OperationFile:
     lines: tuple[OperationLine, ...]
 
 
-def file_of(folder: Path, provider: str) -> Path:
+def operations_path(folder: Path, provider: str) -> Path:
     """Return the path of the file for the operations of `provider` in the catalog folder `folder`."""
-    return folder / FOLDER / f"{provider}{ENDING}"
+    return folder / FOLDER / f"{provider}{FILE_ENDING}"
 
 
 def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperations | None:
@@ -125,14 +125,14 @@ def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperation
 
     Raises UnreadableFile, also if ``same_as`` names an entry without operations of its own.
     """
-    found = next((path for folder in folders if (path := file_of(folder, provider)).is_file()), None)
+    found = next((path for folder in folders if (path := operations_path(folder, provider)).is_file()), None)
     if found is None:
         return None
     own = read_file(found)
     other = own.header.get("same_as")
     if other is None:
         return _provider_operations(provider, provider, own, own)
-    base = next((path for folder in folders if (path := file_of(folder, other)).is_file()), None)
+    base = next((path for folder in folders if (path := operations_path(folder, other)).is_file()), None)
     if base is None:
         raise unreadable(found, 1, f"same_as names {other!r}, which has no file of operations")
     listed = read_file(base)
@@ -169,7 +169,7 @@ def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> A
         summary=values["summary"],
         scopes=tuple(scopes),
         query=tuple(values["query"].split()),
-        body="body" in marks or ("bodiless" not in marks and (bool(graphql) or method in WITH_BODY)),
+        body="body" in marks or ("bodiless" not in marks and (bool(graphql) or method in METHODS_WITH_BODY)),
         starter="starter" in marks,
         deprecated="deprecated" in marks,
         origin=origin,
@@ -184,8 +184,8 @@ def read_file(path: Path) -> OperationFile:
     Raises UnreadableFile if the file is missing, not UTF-8, too large, or has an unknown header, column or risk.
     """
     try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise unreadable(path, 1, f"has more than {LARGEST_BYTES} bytes")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise unreadable(path, 1, f"has more than {MAX_FILE_BYTES} bytes")
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as wrong:
         raise unreadable(path, 1, f"cannot be read: {wrong.strerror}") from wrong
@@ -197,8 +197,8 @@ def read_file(path: Path) -> OperationFile:
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("# "):
             key, colon, value = line.removeprefix("# ").partition(": ")
-            if not colon or key not in HEADER or key in header or lines:
-                known = ", ".join(sorted(HEADER))
+            if not colon or key not in HEADER_KEYS or key in header or lines:
+                known = ", ".join(sorted(HEADER_KEYS))
                 raise unreadable(
                     path, number, f"must be '# key: value' above the operations, once per key; the keys are {known}"
                 )
@@ -208,13 +208,13 @@ def read_file(path: Path) -> OperationFile:
             if tuple(columns) != COLUMNS:
                 raise unreadable(path, number, f"must name the columns, with tabs between them: {' '.join(COLUMNS)}")
         elif line:
-            lines.append(OperationLine(number, _values(path, number, line)))
-    if len(lines) > MOST_OPERATIONS:
-        raise unreadable(path, lines[-1].number, f"has more than {MOST_OPERATIONS} operations")
+            lines.append(OperationLine(number, _parse_line(path, number, line)))
+    if len(lines) > MAX_OPERATIONS:
+        raise unreadable(path, lines[-1].number, f"has more than {MAX_OPERATIONS} operations")
     return OperationFile(path, header, tuple(lines))
 
 
-def _values(path: Path, number: int, line: str) -> dict[str, str]:
+def _parse_line(path: Path, number: int, line: str) -> dict[str, str]:
     fields = line.split("\t")
     if not 4 <= len(fields) <= len(COLUMNS):
         raise unreadable(
@@ -289,7 +289,7 @@ def provenance(provider: ProviderOperations) -> dict[str, str]:
     return {key: provider.header[key] for key in _PROVENANCE if key in provider.header}
 
 
-def shown_scopes(
+def scopes_json(
     provider: ProviderOperations, operations: Sequence[ApiOperation], granted: str | None = None
 ) -> dict[str, Any]:
     """Return `scopes_needed` in the form that the API and the CLI show.
@@ -309,29 +309,29 @@ def shown_scopes(
     return shown
 
 
-def shown_operation(one: ApiOperation, prefix: str) -> dict[str, Any]:
+def api_operation_json(operation: ApiOperation, prefix: str) -> dict[str, Any]:
     """Return an operation in the form that the API and the CLI show.
 
     `path`: below the entry's base URL, with the prefix.
     """
-    return dict(_shown(one, prefix))
+    return dict(_json_members(operation, prefix))
 
 
-def _shown(one: ApiOperation, prefix: str) -> Iterator[tuple[str, Any]]:
-    yield "id", one.id
-    yield "method", one.method
-    yield "path", one.path if one.origin else prefix + one.path
-    yield "risk", one.risk
-    if one.summary:
-        yield "summary", one.summary
-    if one.scopes:
-        yield "scopes", list(one.scopes)
-    if one.query:
-        yield "query", list(one.query)
-    yield "body", one.body
+def _json_members(operation: ApiOperation, prefix: str) -> Iterator[tuple[str, Any]]:
+    yield "id", operation.id
+    yield "method", operation.method
+    yield "path", operation.path if operation.origin else prefix + operation.path
+    yield "risk", operation.risk
+    if operation.summary:
+        yield "summary", operation.summary
+    if operation.scopes:
+        yield "scopes", list(operation.scopes)
+    if operation.query:
+        yield "query", list(operation.query)
+    yield "body", operation.body
     for key in ("starter", "deprecated"):
-        if getattr(one, key):
+        if getattr(operation, key):
             yield key, True
     for key in ("origin", "graphql", "field"):
-        if value := getattr(one, key):
+        if value := getattr(operation, key):
             yield key, value

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-CLIENT: Final = ("clientId", "clientSecret")
-TOKEN: Final = ("accessToken", "access_token")
-LOGIN: Final = ("username", "password")
-_OWN_CLIENT: Final = ("client_id", "client_secret")
-_OWN_APP: Final = ("app_id", "app_link", "private_key")
+CLIENT_PLACEHOLDERS: Final = ("clientId", "clientSecret")
+TOKEN_PLACEHOLDERS: Final = ("accessToken", "access_token")
+LOGIN_PLACEHOLDERS: Final = ("username", "password")
+_CLIENT_KEYS: Final = ("client_id", "client_secret")
+_APP_KEYS: Final = ("app_id", "app_link", "private_key")
 
 # Placeholders for parts of the final request, for header and query templates; each attempt fills them in again.
-REQUEST: Final = frozenset(
+REQUEST_PLACEHOLDERS: Final = frozenset(
     {"method", "endpoint", "host", "path", "params", "contentType", "urlCanonicalParams", "bodyCanonicalParams"}
 )
 
@@ -26,21 +26,21 @@ class ModeFormat:
 
     summary: str
     """What the mode does, in one sentence."""
-    fills: tuple[str, ...] = ()
+    placeholders: tuple[str, ...] = ()
     """Bare placeholders that the mode fills. Other members of the credential are written ``${credentials.name}``."""
     members: tuple[str, ...] = ()
     """Further members of the credential that a template may name (docs/compatibility.md#credentials)."""
-    needs: tuple[str, ...] = ()
+    required_fields: tuple[str, ...] = ()
     """Fields that an entry must have."""
-    reads: tuple[str, ...] = ()
+    optional_fields: tuple[str, ...] = ()
     """Optional fields that this mode reads, unlike most other modes."""
-    asks: tuple[str, ...] = ()
+    typed_fields: tuple[str, ...] = ()
     """Fields that the end user fills in if the entry declares no `credentials`."""
-    proofs: tuple[str, ...] = ("basic", "body", "custom", "none")
+    client_auth_methods: tuple[str, ...] = ("basic", "body", "custom", "none")
     """Values of `token_request_auth_method` that the mode supports."""
     integration: tuple[str, ...] = ()
     """Keys of the integration with the values of the operator's registration at the provider."""
-    also_used: tuple[str, ...] = ()
+    optional_integration_keys: tuple[str, ...] = ()
     """Further optional keys of the integration: for placeholders, to assume a role, or instead of dynamic
     registration."""
     needs_client: bool = False
@@ -66,7 +66,7 @@ _AUTHORIZATION: Final = (
 _CLIENT_AUTH: Final = ("token_request_auth_method", "require_client_certificate")
 _REFRESH: Final = ("refresh_url", "refresh_params", "refresh_param_renames", "refresh")
 _RESPONSE: Final = ("alternate_access_token_response_path", "token_response_metadata")
-_BY_ID_OR_SECRET: Final = ("basic", "body", "none")
+_ID_OR_SECRET_METHODS: Final = ("basic", "body", "none")
 _GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
 # An MCP server's metadata has its URLs, and PKCE is required.
 _DISCOVERED: Final = tuple(
@@ -79,65 +79,65 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
     {
         "OAUTH2": ModeFormat(
             "The end user consents at the provider; the code is exchanged for tokens, which are refreshed (RFC 6749).",
-            fills=(*TOKEN, *CLIENT),
-            needs=("authorization_url", "token_url"),
-            reads=(*_GRANT, *_RESPONSE, "additional_steps"),
-            integration=_OWN_CLIENT,
+            placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
+            required_fields=("authorization_url", "token_url"),
+            optional_fields=(*_GRANT, *_RESPONSE, "additional_steps"),
+            integration=_CLIENT_KEYS,
             redirects=True,
             needs_client=True,
             exchanges_code=True,
         ),
         "OAUTH2_CC": ModeFormat(
             "The end user's own client is exchanged for tokens, without a redirect (RFC 6749 §4.4).",
-            fills=(*TOKEN, *CLIENT),
+            placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
             members=("client_id", "client_secret"),
-            needs=("token_url",),
-            reads=(*_TOKEN_REQUEST, *_CLIENT_AUTH, "scope_separator", "default_scopes", "jwt"),
-            proofs=("basic", "body", "private_key_jwt", "custom", "none"),
-            asks=("client_id", "client_secret"),
-            also_used=_OWN_CLIENT,
+            required_fields=("token_url",),
+            optional_fields=(*_TOKEN_REQUEST, *_CLIENT_AUTH, "scope_separator", "default_scopes", "jwt"),
+            client_auth_methods=("basic", "body", "private_key_jwt", "custom", "none"),
+            typed_fields=("client_id", "client_secret"),
+            optional_integration_keys=_CLIENT_KEYS,
         ),
         "OAUTH1": ModeFormat(
             "The end user consents at the provider; every request is signed with the token's secret (RFC 5849).",
-            fills=CLIENT,
+            placeholders=CLIENT_PLACEHOLDERS,
             members=("oauth_token", "oauth_token_secret"),
-            needs=("request_url", "authorization_url", "token_url"),
-            reads=("request_params", "authorization_params", "signature_method", "token_response_metadata"),
-            integration=_OWN_CLIENT,
+            required_fields=("request_url", "authorization_url", "token_url"),
+            optional_fields=("request_params", "authorization_params", "signature_method", "token_response_metadata"),
+            integration=_CLIENT_KEYS,
             redirects=True,
             needs_client=True,
         ),
         "API_KEY": ModeFormat(
             "One long-lived key. The entry says where it goes: a header field, a query parameter or the URL.",
-            fills=("apiKey",),
-            asks=("apiKey",),
+            placeholders=("apiKey",),
+            typed_fields=("apiKey",),
         ),
         "BASIC": ModeFormat(
             "A user name and a password, sent in the Authorization header (RFC 7617) unless the entry says otherwise.",
-            fills=LOGIN,
-            asks=LOGIN,
+            placeholders=LOGIN_PLACEHOLDERS,
+            typed_fields=LOGIN_PLACEHOLDERS,
         ),
         "JWT": ModeFormat(
             "The gateway signs a JWT and sends it as access token; it signs a new one before the old one expires (RFC 7519).",
-            fills=TOKEN,
-            needs=("jwt",),
+            placeholders=TOKEN_PLACEHOLDERS,
+            required_fields=("jwt",),
         ),
         "APP": ModeFormat(
             "The end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.",
-            fills=(*TOKEN, *CLIENT),
-            needs=("authorization_url", "token_url"),
-            reads=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
-            integration=_OWN_APP,
+            placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
+            required_fields=("authorization_url", "token_url"),
+            optional_fields=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
+            integration=_APP_KEYS,
             redirects=True,
-            also_used=_OWN_CLIENT,
+            optional_integration_keys=_CLIENT_KEYS,
             needs_app=True,
         ),
         "CUSTOM": ModeFormat(
             "The end user installs the operator's app, and also grants access with OAuth 2.0.",
-            fills=(*TOKEN, *CLIENT),
-            needs=("authorization_url", "token_url", "installation_token_url"),
-            reads=("installation_access_url", *_GRANT, "jwt"),
-            integration=(*_OWN_CLIENT, *_OWN_APP),
+            placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
+            required_fields=("authorization_url", "token_url", "installation_token_url"),
+            optional_fields=("installation_access_url", *_GRANT, "jwt"),
+            integration=(*_CLIENT_KEYS, *_APP_KEYS),
             redirects=True,
             needs_client=True,
             needs_app=True,
@@ -145,32 +145,39 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
         ),
         "TBA": ModeFormat(
             "Token-based authentication: every request is signed with a token that an administrator created (RFC 5849 §3).",
-            fills=CLIENT,
+            placeholders=CLIENT_PLACEHOLDERS,
             members=("token_id", "token_secret"),
-            reads=("signature_method",),
-            asks=("token_id", "token_secret"),
-            integration=_OWN_CLIENT,
+            optional_fields=("signature_method",),
+            typed_fields=("token_id", "token_secret"),
+            integration=_CLIENT_KEYS,
         ),
         "TWO_STEP": ModeFormat(
             "What the end user enters is exchanged for a token, in one request or in several.",
-            fills=(*TOKEN, *CLIENT, *LOGIN, "apiKey", "jwt"),
-            needs=("token_url",),
-            reads=(*_TOKEN_REQUEST, "additional_steps", "assertion_option", "jwt", "refresh_url", "refresh_params"),
-            also_used=_OWN_CLIENT,
+            placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS, *LOGIN_PLACEHOLDERS, "apiKey", "jwt"),
+            required_fields=("token_url",),
+            optional_fields=(
+                *_TOKEN_REQUEST,
+                "additional_steps",
+                "assertion_option",
+                "jwt",
+                "refresh_url",
+                "refresh_params",
+            ),
+            optional_integration_keys=_CLIENT_KEYS,
         ),
         "SIGNATURE": ModeFormat(
             "The gateway builds a short-lived token from user name and password, and a new one when it has expired.",
-            fills=(*TOKEN, *LOGIN),
-            needs=("signature",),
-            asks=LOGIN,
+            placeholders=(*TOKEN_PLACEHOLDERS, *LOGIN_PLACEHOLDERS),
+            required_fields=("signature",),
+            typed_fields=LOGIN_PLACEHOLDERS,
         ),
         "BILL": ModeFormat(
             "A login with user name, password, organization and developer key opens a session.",
-            fills=(*TOKEN, *LOGIN),
+            placeholders=(*TOKEN_PLACEHOLDERS, *LOGIN_PLACEHOLDERS),
             members=("organization_id", "dev_key", "session_id", "user_id"),
-            needs=("token_url",),
-            reads=("token_params", "token_headers", "body_format", "token_response", "token_ttl"),
-            asks=(*LOGIN, "organization_id", "dev_key"),
+            required_fields=("token_url",),
+            optional_fields=("token_params", "token_headers", "body_format", "token_response", "token_ttl"),
+            typed_fields=(*LOGIN_PLACEHOLDERS, "organization_id", "dev_key"),
         ),
         "AWS_SIGV4": ModeFormat(
             "Every request is signed with an AWS access key, or with a temporary key of a role (AWS Signature Version 4).",
@@ -183,35 +190,35 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
                 "region",
                 "service",
             ),
-            needs=("request_signing",),
-            asks=("access_key_id", "secret_access_key"),
-            also_used=_OWN_CLIENT,
+            required_fields=("request_signing",),
+            typed_fields=("access_key_id", "secret_access_key"),
+            optional_integration_keys=_CLIENT_KEYS,
         ),
         "INSTALL_PLUGIN": ModeFormat(
             "The end user installs the operator's plugin at the provider; the plugin's own key works for every installation.",
-            fills=LOGIN,
-            reads=("redirect_uri_metadata",),
-            integration=("app_link", *_OWN_CLIENT),
+            placeholders=LOGIN_PLACEHOLDERS,
+            optional_fields=("redirect_uri_metadata",),
+            integration=("app_link", *_CLIENT_KEYS),
             redirects=True,
             needs_client=True,
         ),
         "MCP_OAUTH2": ModeFormat(
             "A known MCP server: OAuth 2.0 whose client may register itself (RFC 7591).",
-            fills=(*TOKEN, *CLIENT),
-            needs=("authorization_url", "token_url"),
-            reads=("registration_url", "client_registration", "issuer", *_DISCOVERED),
-            proofs=_BY_ID_OR_SECRET,
-            integration=_OWN_CLIENT,
+            placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
+            required_fields=("authorization_url", "token_url"),
+            optional_fields=("registration_url", "client_registration", "issuer", *_DISCOVERED),
+            client_auth_methods=_ID_OR_SECRET_METHODS,
+            integration=_CLIENT_KEYS,
             redirects=True,
             exchanges_code=True,
         ),
         "MCP_OAUTH2_GENERIC": ModeFormat(
             "Any MCP server: the end user enters its URL, and the server describes the rest (RFC 9728, RFC 8414, RFC 7591).",
-            fills=(*TOKEN, *CLIENT),
-            reads=("client_registration", *_DISCOVERED),
-            proofs=_BY_ID_OR_SECRET,
+            placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
+            optional_fields=("client_registration", *_DISCOVERED),
+            client_auth_methods=_ID_OR_SECRET_METHODS,
             redirects=True,
-            also_used=_OWN_CLIENT,
+            optional_integration_keys=_CLIENT_KEYS,
             exchanges_code=True,
         ),
         "NONE": ModeFormat("No credential at all: an open API, or one that only sends webhooks."),

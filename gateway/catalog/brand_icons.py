@@ -11,10 +11,10 @@ from typing import Final
 
 from gateway import resources
 
-FILE: Final = "_brand_icons.tsv"
-OWN_FOLDER: Final = "logos"
-OWN_KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png", ".webp": "image/webp", ".jpg": "image/jpeg"}
-OWN_BYTES: Final = 256 * 1024
+ICONS_FILE: Final = "_brand_icons.tsv"
+LOGO_FOLDER: Final = "logos"
+LOGO_MEDIA_TYPES: Final = {".svg": "image/svg+xml", ".png": "image/png", ".webp": "image/webp", ".jpg": "image/jpeg"}
+MAX_LOGO_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OwnLogo:
 @lru_cache(maxsize=64)
 def brand_icon(name: str) -> BrandIcon | None:
     """Return the icon of the shipped entry `name`, or None. The results for the last 64 names are cached."""
-    path = resources.folder("catalog") / FILE
+    path = resources.folder("catalog") / ICONS_FILE
     if not path.is_file():
         return None
     with path.open(encoding="utf-8") as lines:
@@ -51,16 +51,16 @@ def brand_icon(name: str) -> BrandIcon | None:
 def own_logo(folders: tuple[Path, ...], name: str) -> OwnLogo | None:
     """Return ``logos/NAME.svg`` (or .png, .webp, .jpg) from the operator's catalog folders; the last folder wins.
 
-    None if no folder has such a file of at most `OWN_BYTES` bytes.
+    None if no folder has such a file of at most `MAX_LOGO_BYTES` bytes.
     """
     for folder in reversed(folders):
-        for ending, media_type in OWN_KINDS.items():
-            path = folder / OWN_FOLDER / f"{name}{ending}"
+        for ending, media_type in LOGO_MEDIA_TYPES.items():
+            path = folder / LOGO_FOLDER / f"{name}{ending}"
             try:
                 with path.open("rb") as file:
-                    content = file.read(OWN_BYTES + 1)
+                    content = file.read(MAX_LOGO_BYTES + 1)
             except OSError:
                 continue
-            if len(content) <= OWN_BYTES:
+            if len(content) <= MAX_LOGO_BYTES:
                 return OwnLogo(media_type, content)
     return None

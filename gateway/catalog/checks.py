@@ -8,14 +8,21 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.catalog.address import AddressTemplate, parse_address
-from gateway.catalog.auth_modes import AUTH_MODES, REQUEST
+from gateway.catalog.auth_modes import AUTH_MODES, REQUEST_PLACEHOLDERS
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.render import spellings
 from gateway.catalog.template import TemplateError, placeholders
-from gateway.catalog.template_places import ADDRESSES, Place, addresses, header_maps, known_settings, texts
-from gateway.catalog.value import BadValue, check_value, compiled, is_web_address
+from gateway.catalog.template_places import (
+    URL_FIELDS,
+    Place,
+    header_maps,
+    known_settings,
+    text_templates,
+    url_templates,
+)
+from gateway.catalog.url_template import UrlTemplate, parse_url_template
+from gateway.catalog.value import BadValue, check_value, compile_pattern, is_web_url
 from gateway.documents.read_document import dotted
 
 # ── Checks of templates: whether they parse, whether a template is allowed in its place, and whether anything fills its
@@ -35,17 +42,17 @@ _NOT_FOR_ENTRIES: Final = frozenset(
 
 def template_faults(provider: Provider) -> Iterator[Finding]:
     """Yield the faults of an entry's templates and header names."""
-    yield from _addresses(provider)
-    yield from _installation_access(provider)
-    yield from _texts(provider)
+    yield from _url_faults(provider)
+    yield from _installation_access_faults(provider)
+    yield from _text_faults(provider)
     for place, fields in header_maps(provider):
-        yield from _field_names(place, fields)
+        yield from _header_name_faults(place, fields)
 
 
-def _addresses(provider: Provider) -> Iterator[Finding]:
-    for place, template in addresses(provider):
+def _url_faults(provider: Provider) -> Iterator[Finding]:
+    for place, template in url_templates(provider):
         try:
-            url = parse_address(template)
+            url = parse_url_template(template)
         except TemplateError as wrong:
             yield place, f"{dotted(place)}: {wrong}"
             continue
@@ -54,10 +61,10 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
         if place[:2] == ("proxy", "allowed_origins") and (url.query or url.path not in {(), ("/",)}):
             yield place, "an allowed origin is scheme, host and port only, such as https://uploads.example.com"
         if any(isinstance(piece, str) and "*" in piece for piece in url.host):
-            yield from _wildcard(place, template, url)
+            yield from _wildcard_faults(place, template, url)
         if place == ("proxy", "base_url") and url.query:
             yield place, "a base URL has no query; move the query to proxy.query"
-        yield from _unfilled(provider, place, template)
+        yield from _unfilled_placeholders(provider, place, template)
     for index, path in enumerate((provider.proxy.verification and provider.proxy.verification.endpoints) or ()):
         place = ("proxy", "verification", "endpoints", index)
         if not path.startswith("/"):
@@ -65,20 +72,20 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
         elif faults := list(_path_faults(place, path)):
             yield from faults
         else:
-            yield from _unfilled(provider, place, path)
+            yield from _unfilled_placeholders(provider, place, path)
     account = provider.account
     if account is not None and account.endpoint is not None and account.endpoint.startswith("/"):
         place = ("account", "endpoint")
         if faults := list(_path_faults(place, account.endpoint)):
             yield from faults
         else:
-            yield from _unfilled(provider, place, account.endpoint)
+            yield from _unfilled_placeholders(provider, place, account.endpoint)
 
 
 def _path_faults(place: Place, path: str) -> Iterator[Finding]:
     """Yield the faults of the template of a path below the base URL, without those of its placeholders."""
     try:
-        parse_address(f"https://host{path}")
+        parse_url_template(f"https://host{path}")
     except TemplateError as wrong:
         yield place, f"{dotted(place)}: {wrong}"
         return
@@ -86,13 +93,13 @@ def _path_faults(place: Place, path: str) -> Iterator[Finding]:
         yield place, f"{dotted(place)} has a segment '.' or '..'; write the path without it"
 
 
-def _installation_access(provider: Provider) -> Iterator[Finding]:
-    for place, template in addresses(provider):
+def _installation_access_faults(provider: Provider) -> Iterator[Finding]:
+    for place, template in url_templates(provider):
         if "installation_access_url" in place and _INSTALLATION not in template:
             yield place, f"{dotted(place)} must contain {_INSTALLATION}, or it confirms access to every installation"
 
 
-def _wildcard(place: Place, template: str, url: AddressTemplate) -> Iterator[Finding]:
+def _wildcard_faults(place: Place, template: str, url: UrlTemplate) -> Iterator[Finding]:
     if place[:2] != ("proxy", "allowed_origins"):
         yield place, f"{dotted(place)} has a '*' in its host, which only proxy.allowed_origins may have"
     elif "${" in template or len(str(url.host[0]).split(".")) < 3:
@@ -110,8 +117,8 @@ def _has_dot_segment(template: str) -> bool:
     return any(step.partition(";")[0] in {".", ".."} for step in steps)
 
 
-def _texts(provider: Provider) -> Iterator[Finding]:
-    for place, template in texts(provider):
+def _text_faults(provider: Provider) -> Iterator[Finding]:
+    for place, template in text_templates(provider):
         try:
             names = placeholders(template)
         except TemplateError as wrong:
@@ -121,10 +128,10 @@ def _texts(provider: Provider) -> Iterator[Finding]:
             yield place, "templates have no '||'; give the setting a default_value instead"
         if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", template):
             yield place, "contains a line break or another control character"
-        yield from _unfilled(provider, place, template)
+        yield from _unfilled_placeholders(provider, place, template)
 
 
-def _field_names(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
+def _header_name_faults(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
     seen: set[str] = set()
     for name in fields:
         folded = name.lower()
@@ -145,12 +152,12 @@ def _exchanges_code(provider: Provider) -> bool:
     return mode is not None and mode.exchanges_code
 
 
-def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
+def _unfilled_placeholders(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
     """Yield the placeholders that no setting, credential or request can fill."""
     settings = known_settings(provider)
     for name in sorted(placeholders(template)):
         namespace, _, rest = name.partition(".")
-        if name in REQUEST and place[:2] not in {("proxy", "headers"), ("proxy", "query")}:
+        if name in REQUEST_PLACEHOLDERS and place[:2] not in {("proxy", "headers"), ("proxy", "query")}:
             yield place, f"${{{name}}} is only available for proxied requests; use it in proxy.headers or proxy.query"
         elif namespace == "connectionConfig" and rest not in settings:
             yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
@@ -165,7 +172,7 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
             )
         elif not _is_filled(provider, name):
             mode = AUTH_MODES[provider.auth_mode]
-            known = sorted({*mode.fills, *mode.members, *provider.credentials})
+            known = sorted({*mode.placeholders, *mode.members, *provider.credentials})
             filled = ", ".join(f"${{{filled_name}}}" for filled_name in known) or "none"
             message = f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
             if name == "body" and place[0] == "proxy":
@@ -189,9 +196,9 @@ def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:
 def _is_filled(provider: Provider, name: str) -> bool:
     mode = AUTH_MODES.get(provider.auth_mode)
     namespace, dot, rest = name.partition(".")
-    if mode is None or name in REQUEST or (dot and namespace != "credentials"):
+    if mode is None or name in REQUEST_PLACEHOLDERS or (dot and namespace != "credentials"):
         return True
-    known = {*mode.fills, *provider.credentials}
+    known = {*mode.placeholders, *provider.credentials}
     if dot:
         return rest.startswith("raw.") or rest in mode.members or any(spelling in known for spelling in spellings(name))
     return any(spelling in known for spelling in spellings(name))
@@ -202,9 +209,9 @@ def _is_filled(provider: Provider, name: str) -> bool:
 PROVIDER_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,255}")
 _SETTING_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9_])?")
 _SCRIPT_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_STATUS = re.compile(r"[1-5](?:[0-9]{2}|xx)(?:-[1-5][0-9]{2})?")
+_STATUS_FORM = re.compile(r"[1-5](?:[0-9]{2}|xx)(?:-[1-5][0-9]{2})?")
 
-FORMS: Final = ("connection_config", "credentials", "assertion_option")
+FORM_FIELDS: Final = ("connection_config", "credentials", "assertion_option")
 SCRIPT_FIELDS: Final = (
     "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
 )  # fmt: skip
@@ -218,79 +225,82 @@ class ExternalNames:
     scripts: Collection[str] | None
 
 
-def check(provider: Provider, words: ExternalNames) -> Iterator[Finding]:
+def entry_faults(provider: Provider, external_names: ExternalNames) -> Iterator[Finding]:
     """Yield all faults of `provider`, as (path in the file, message)."""
     if not PROVIDER_NAME.fullmatch(provider.name):
         yield (), f"{provider.name!r} cannot name a provider; use only letters, digits, '_' and '-' in the file's name"
-    yield from _modes_and_scripts(provider, words)
-    yield from _pages(provider)
-    yield from _settings(provider)
-    yield from _alternatives(provider)
-    yield from _account(provider)
+    yield from _mode_and_script_faults(provider, external_names)
+    yield from _page_faults(provider)
+    yield from _settings_faults(provider)
+    yield from _alternative_faults(provider)
+    yield from _account_faults(provider)
     yield from template_faults(provider)
     for index, status in enumerate((provider.proxy.retry and provider.proxy.retry.error_code) or ()):
-        if not _STATUS.fullmatch(status):
+        if not _STATUS_FORM.fullmatch(status):
             yield ("proxy", "retry", "error_code", index), f"{status!r} is not a status; write 429, 5xx or 500-502"
 
 
-def _modes_and_scripts(provider: Provider, words: ExternalNames) -> Iterator[Finding]:
-    if provider.auth_mode not in words.modes:
+def _mode_and_script_faults(provider: Provider, external_names: ExternalNames) -> Iterator[Finding]:
+    if provider.auth_mode not in external_names.modes:
         yield (
             ("auth_mode",),
-            f"there is no auth mode {provider.auth_mode!r}; there are {', '.join(sorted(words.modes))}",
+            f"there is no auth mode {provider.auth_mode!r}; there are {', '.join(sorted(external_names.modes))}",
         )
     if (mode := AUTH_MODES.get(provider.auth_mode)) is not None:
-        for key in mode.needs:
+        for key in mode.required_fields:
             if getattr(provider, key) is None:
                 yield (), f"{key} is missing; auth_mode {provider.auth_mode} needs it"
-        proof = provider.token_request_auth_method
-        if proof is not None and proof not in mode.proofs:
-            known = ", ".join(mode.proofs)
+        client_auth = provider.token_request_auth_method
+        if client_auth is not None and client_auth not in mode.client_auth_methods:
+            known = ", ".join(mode.client_auth_methods)
             yield (
                 ("token_request_auth_method",),
-                f"auth_mode {provider.auth_mode} does not support {proof}; it supports {known}",
+                f"auth_mode {provider.auth_mode} does not support {client_auth}; it supports {known}",
             )
     for key in SCRIPT_FIELDS:
         script = getattr(provider, key)
         if script is None:
             continue
-        if words.scripts is not None and script not in words.scripts:
-            yield (key,), f"there is no script {script!r}; there are {', '.join(sorted(words.scripts)) or 'none'}"
+        if external_names.scripts is not None and script not in external_names.scripts:
+            yield (
+                (key,),
+                f"there is no script {script!r}; there are {', '.join(sorted(external_names.scripts)) or 'none'}",
+            )
         elif not _SCRIPT_NAME.fullmatch(script):
             yield (key,), f"{script!r} is not a script name; write it in snake_case"
 
 
-def _pages(provider: Provider) -> Iterator[Finding]:
+def _page_faults(provider: Provider) -> Iterator[Finding]:
     for key in ("docs", "docs_connect", "homepage", "setup_guide_url", "logo_url"):
         page = getattr(provider, key)
-        if page is not None and not is_web_address(page):
+        if page is not None and not is_web_url(page):
             yield (key,), f"{key} must be a URL such as https://docs.example.com"
-    if provider.issuer is not None and not is_web_address(provider.issuer):
+    if provider.issuer is not None and not is_web_url(provider.issuer):
         yield ("issuer",), "issuer must be the URL that the provider sends as `iss`"
     for index, category in enumerate(provider.categories):
         if not category.strip():
             yield ("categories", index), "a category must not be empty"
 
 
-def _settings(provider: Provider) -> Iterator[Finding]:
+def _settings_faults(provider: Provider) -> Iterator[Finding]:
     if "type" in provider.credentials:
         yield ("credentials", "type"), "'type' is reserved for the auth mode; give the field another name"
-    for key in FORMS:
+    for key in FORM_FIELDS:
         forms: Mapping[str, Setting] = getattr(provider, key)
         for name, setting in forms.items():
             if not _SETTING_NAME.fullmatch(name):
                 yield (key, name), f"{name!r} cannot name a setting; use only letters, digits, '_', '.' and '-'"
-            yield from (((key, name, *place), message) for place, message in _setting(name, setting))
+            yield from (((key, name, *place), message) for place, message in _setting_faults(name, setting))
     names = provider.connection_configuration or []
     for index, name in enumerate(names):
         if not _SETTING_NAME.fullmatch(name) or name in names[:index]:
             yield ("connection_configuration", index), f"{name!r} is given twice, or is not a name of a setting"
 
 
-def _setting(name: str, setting: Setting) -> Iterator[Finding]:
+def _setting_faults(name: str, setting: Setting) -> Iterator[Finding]:
     if setting.pattern is not None:
         try:
-            compiled(setting.pattern)
+            compile_pattern(setting.pattern)
         except (re.error, OverflowError, RecursionError) as wrong:
             yield ("pattern",), f"the pattern is not a regular expression: {wrong}"
             return
@@ -306,7 +316,7 @@ def _setting(name: str, setting: Setting) -> Iterator[Finding]:
                 yield (key,), f"{key} does not fit its own setting: it {wrong.why}"
 
 
-def _account(provider: Provider) -> Iterator[Finding]:
+def _account_faults(provider: Provider) -> Iterator[Finding]:
     if provider.account is None:
         return
     for name in provider.account.settings:
@@ -317,8 +327,8 @@ def _account(provider: Provider) -> Iterator[Finding]:
             )
 
 
-def _alternatives(provider: Provider) -> Iterator[Finding]:
-    known = (*ADDRESSES, "proxy.base_url")
+def _alternative_faults(provider: Provider) -> Iterator[Finding]:
+    known = (*URL_FIELDS, "proxy.base_url")
     for key in provider.alternatives:
         main = provider.proxy.base_url if key == "proxy.base_url" else getattr(provider, key, None)
         if key not in known:

@@ -1,9 +1,9 @@
 """A cache file with the checked entries of a large folder: it loads in milliseconds, a thousand YAML files in a second.
 
 The first line holds a digest of the sources: every YAML file, the folders before, and the code that checks entries. If
-one of them changes, the digest differs and the file is rebuilt; its age does not matter. The first line also names the
-auth modes and scripts that the entries use, and the reading process must have them. The file holds only JSON, nothing
-executable.
+one of them changes, the digest differs and the file is rebuilt. The file's age does not matter. The first line also
+names the auth modes and scripts that the entries use, and the reading process must have them. The file holds only JSON,
+nothing executable.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ import pydantic
 from gateway import catalog, documents
 from gateway.catalog.checks import SCRIPT_FIELDS, ExternalNames
 
-FEWEST: Final = 100  # fewer files load fast without a cache, and so no cache file appears in an operator's own folder
-_NAME: Final = ".compiled.jsonl"
+MIN_FILES: Final = 100  # fewer files load fast without a cache, so an operator's small folder gets no cache file
+_FILE_NAME: Final = ".compiled.jsonl"
 
 
-def key_of(files: Sequence[Path], before: Collection[str]) -> str:
+def cache_key(files: Sequence[Path], before: Collection[str]) -> str:
     """Return a digest of everything that the compiled form of `files` depends on.
 
     `before`: the keys of the folders before this one.
@@ -38,7 +38,7 @@ def key_of(files: Sequence[Path], before: Collection[str]) -> str:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the code that reads and checks entries, since other code may give another result."""
+    """Return a digest of the code that reads and checks entries, since other code may produce other entries."""
     digest = hashlib.sha256()
     for folder in (*catalog.__path__, *documents.__path__):
         for path in sorted(Path(folder).glob("*.py")):
@@ -46,19 +46,21 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def load(folder: Path, key: str, words: ExternalNames) -> dict[str, bytes] | None:
+def load(folder: Path, key: str, external_names: ExternalNames) -> dict[str, bytes] | None:
     """Return the entries by name, as `CatalogEntry.content`.
 
     None if no cache file matches `key`, it is incomplete or writable by others, or an entry uses an auth mode or script
-    that is not in `words`.
+    that is not in `external_names`.
     """
-    for place in _places(folder):
+    for place in _cache_paths(folder):
         try:
-            if not _trusted(place):
+            if not _is_trusted(place):
                 continue
             line, _, body = place.read_bytes().partition(b"\n")
             head = json.loads(line)
-            if (head["key"], head["sha256"]) != (key, hashlib.sha256(body).hexdigest()) or not _known(head, words):
+            if (head["key"], head["sha256"]) != (key, hashlib.sha256(body).hexdigest()) or not _are_known(
+                head, external_names
+            ):
                 continue
         except (OSError, ValueError, KeyError, TypeError):
             continue
@@ -73,9 +75,9 @@ def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
     Write errors are ignored.
     """
     body = b"".join(name.encode() + b"\t" + content + b"\n" for name, content in entries.items())
-    head = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used(entries)}
+    head = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used_names(entries)}
     text = json.dumps(head).encode() + b"\n" + body
-    for place in _places(folder):
+    for place in _cache_paths(folder):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             _write(place, text)
@@ -84,21 +86,21 @@ def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
         return
 
 
-def _used(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
+def _used_names(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return the auth modes and scripts that the entries use."""
     parsed = [json.loads(content) for content in entries.values()]
     scripts = {entry[field] for entry in parsed for field in SCRIPT_FIELDS if field in entry}
     return {"modes": sorted({entry["auth_mode"] for entry in parsed}), "scripts": sorted(scripts)}
 
 
-def _known(head: Mapping[str, Sequence[str]], words: ExternalNames) -> bool:
-    return set(head["modes"]) <= set(words.modes) and (
-        words.scripts is None or set(head["scripts"]) <= set(words.scripts)
+def _are_known(head: Mapping[str, Sequence[str]], external_names: ExternalNames) -> bool:
+    return set(head["modes"]) <= set(external_names.modes) and (
+        external_names.scripts is None or set(head["scripts"]) <= set(external_names.scripts)
     )
 
 
-def _places(folder: Path) -> Iterator[Path]:
-    yield folder / _NAME
+def _cache_paths(folder: Path) -> Iterator[Path]:
+    yield folder / _FILE_NAME
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # the user has no home directory
@@ -107,7 +109,7 @@ def _places(folder: Path) -> Iterator[Path]:
     yield home / "integration-gateway" / f"catalog-{digest}.jsonl"
 
 
-def _trusted(place: Path) -> bool:
+def _is_trusted(place: Path) -> bool:
     """Return whether only this user or root can have written `place`: the entries decide where credentials are sent."""
     status = place.stat()
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & 0o022
@@ -117,7 +119,7 @@ def _write(place: Path, text: bytes) -> None:
     """Write the file atomically, also while other processes read or write it."""
     import tempfile
 
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_NAME}-")
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_FILE_NAME}-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(text)

@@ -80,14 +80,14 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "paging": frozenset({"proxy.paginate", "proxy.paginate_alternatives"}),
     "webhooks": frozenset({"webhook_signature"}),
 }
-SENTENCES: Final[Mapping[str, str]] = {
+LEVEL_SENTENCES: Final[Mapping[str, str]] = {
     "confirmed": "confirmed by two independent sources or by the vendor's own document",
     "sourced": "stated by one source",
     "unconfirmed": "general knowledge without a source: check it before you rely on it",
     "assumed": "a default without a source: check it before you rely on it",
 }
 # The groups that decide whether a call works at all.
-_DECIDING: Final = ("addresses", "placement")
+_DECIDING_GROUPS: Final = ("addresses", "placement")
 
 
 def weakest(levels: Iterator[str]) -> str:
@@ -95,30 +95,30 @@ def weakest(levels: Iterator[str]) -> str:
     return max(levels, key=LEVELS.index)
 
 
-def provenance_of(said: Mapping[str, Any]) -> str | None:
-    """Return the provenance of an entry's values: the weakest level of the groups in `_DECIDING`.
+def provenance_of(values: Mapping[str, Any]) -> str | None:
+    """Return the provenance of an entry's values: the weakest level of the groups in `_DECIDING_GROUPS`.
 
     It is `confirmed`, `sourced` or `unconfirmed`. If the entry has no evidence for these groups, return its own
     `provenance`, or None. The older value `reviewed` becomes `unconfirmed`, since it comes without machine-readable
     evidence.
     """
-    evidence: Mapping[str, Any] = said.get("evidence", {})
-    levels = [evidence[name]["level"] for name in _DECIDING if name in evidence]
+    evidence: Mapping[str, Any] = values.get("evidence", {})
+    levels = [evidence[name]["level"] for name in _DECIDING_GROUPS if name in evidence]
     if levels:
         return {"assumed": "unconfirmed"}.get(least := weakest(iter(levels)), least)
-    stated: str | None = said.get("provenance")
+    stated: str | None = values.get("provenance")
     return "unconfirmed" if stated == "reviewed" else stated
 
 
-def sources_of(said: Mapping[str, Any]) -> list[str]:
+def sources_of(values: Mapping[str, Any]) -> list[str]:
     """Return all sources of an entry, sorted by name."""
-    of_groups = [source for group in said.get("evidence", {}).values() for source in group.get("sources", ())]
-    return sorted({*of_groups, *said.get("sources", ())})
+    of_groups = [source for group in values.get("evidence", {}).values() for source in group.get("sources", ())]
+    return sorted({*of_groups, *values.get("sources", ())})
 
 
-def inheritable_evidence(inherited: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inherited evidence without the groups that have a field in `said`, the heir's own values."""
-    own = {*said, *(f"proxy.{key}" for key in said.get("proxy") or {})}
+def inheritable_evidence(inherited: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inherited evidence without the groups that have a field in `values`, the heir's own values."""
+    own = {*values, *(f"proxy.{key}" for key in values.get("proxy") or {})}
     return {name: group for name, group in inherited.items() if not FIELDS.get(name, frozenset()) & own}
 
 
@@ -127,13 +127,13 @@ def is_old(group: GroupEvidence, today: dt.date) -> bool:
     return group.date is not None and dt.date.fromisoformat(group.date) < today - dt.timedelta(days=365)
 
 
-def in_words(evidence: EntryEvidence | None) -> list[tuple[str, str]]:
+def evidence_sentences(evidence: EntryEvidence | None) -> list[tuple[str, str]]:
     """Return the title and a sentence for each group of fields, as text for readers."""
     return [(GROUPS[name], _sentence(group)) for name, group in evidence.groups()] if evidence else []
 
 
 def _sentence(group: GroupEvidence) -> str:
-    text = SENTENCES[group.level]
+    text = LEVEL_SENTENCES[group.level]
     if weak := [field for field, level in group.fields.items() if level == group.level]:
         text = f"{', '.join(weak)}: {text}"
     if better := [f"{field} {level}" for field, level in group.fields.items() if level != group.level]:

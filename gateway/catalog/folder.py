@@ -1,4 +1,5 @@
-"""Reads one folder of YAML files into entries, with inherited values merged in, and collects all faults of the files."""
+"""Reads one folder of YAML files into entries, with inherited values merged in, and collects all faults of the
+files."""
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
@@ -9,20 +10,20 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.catalog.checks import ExternalNames, Finding, check
+from gateway.catalog.checks import ExternalNames, Finding, entry_faults
 from gateway.catalog.evidence import inheritable_evidence
 from gateway.catalog.provider import Provider
-from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, UnreadableFile, read, shown_path
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, UnreadableFile, read_yaml, shown_path
 from gateway.documents.pydantic_messages import keys_at, pydantic_message
 from gateway.documents.read_document import dotted
 from gateway.text import did_you_mean
 
 # ── ``alias: base``: an entry inherits the values of another entry, merged recursively, before any check.
 
-KEY: Final = "alias"
+ALIAS_KEY: Final = "alias"
 EVIDENCE: Final = "evidence"
 # Keys that are never inherited.
-_OWN: Final = frozenset({"name", KEY})
+_NOT_INHERITED: Final = frozenset({"name", ALIAS_KEY})
 
 Values = Mapping[str, Any]
 
@@ -41,54 +42,58 @@ class InheritedEntries:
     def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
         self._own = own
         self._earlier = earlier
-        self._whole: dict[str, Values] = {}
+        self._merged: dict[str, Values] = {}
 
-    def whole(self, name: str) -> Values:
+    def merged_values(self, name: str) -> Values:
         """Return the values of the entry called `name`, with what it inherits from its bases. Raises CannotInherit."""
-        return self._found(name, ())
+        return self._resolve(name, ())
 
-    def _found(self, name: str, heirs: tuple[str, ...]) -> Values:
+    def _resolve(self, name: str, heirs: tuple[str, ...]) -> Values:
         if name in heirs:
             circle = " ▸ ".join((*heirs[heirs.index(name) :], name))
             raise CannotInherit(f"{circle} is a cycle of aliases; remove the alias from one of them")
-        if name not in self._whole:
-            said = self._own[name]
-            base = said.get(KEY)
-            self._whole[name] = said if base is None else _override_base(self._base(name, base, (*heirs, name)), said)
-        return self._whole[name]
+        if name not in self._merged:
+            own_values = self._own[name]
+            base = own_values.get(ALIAS_KEY)
+            self._merged[name] = (
+                own_values
+                if base is None
+                else _override_base(self._base_values(name, base, (*heirs, name)), own_values)
+            )
+        return self._merged[name]
 
-    def _base(self, name: str, base: Any, heirs: tuple[str, ...]) -> Values:
+    def _base_values(self, name: str, base: Any, heirs: tuple[str, ...]) -> Values:
         if not isinstance(base, str):
             raise CannotInherit("must be the name of another entry")
         if base != name and base in self._own:
-            found = self._found(base, heirs)
+            found = self._resolve(base, heirs)
         elif base in self._earlier:
             found = self._earlier[base]
         else:
             known = sorted({*self._own, *self._earlier} - {name})
             hint = did_you_mean(base, known) or "; `gateway catalog list` shows what there is"
             raise CannotInherit(f"there is no entry {base!r} to inherit from{hint}")
-        return {key: value for key, value in found.items() if key not in _OWN}
+        return {key: value for key, value in found.items() if key not in _NOT_INHERITED}
 
 
-def _override_base(base: Values, said: Values) -> dict[str, Any]:
-    """Return `base` overridden by the heir's values `said`.
+def _override_base(base: Values, own_values: Values) -> dict[str, Any]:
+    """Return `base` overridden by the heir's values `own_values`.
 
     A group of evidence is inherited unchanged, and only if the heir sets none of the fields that belong to it.
     """
-    whole = merged(base, {key: value for key, value in said.items() if key != EVIDENCE})
-    own = said.get(EVIDENCE)
+    inherited_group = merge(base, {key: value for key, value in own_values.items() if key != EVIDENCE})
+    own = own_values.get(EVIDENCE)
     if isinstance(inherited := base.get(EVIDENCE), Mapping):
-        whole[EVIDENCE] = inheritable_evidence(inherited, said)
+        inherited_group[EVIDENCE] = inheritable_evidence(inherited, own_values)
     if isinstance(own, Mapping):
-        groups = {**whole.get(EVIDENCE, {}), **own}
-        whole[EVIDENCE] = {name: group for name, group in groups.items() if group is not None}
+        groups = {**inherited_group.get(EVIDENCE, {}), **own}
+        inherited_group[EVIDENCE] = {name: group for name, group in groups.items() if group is not None}
     elif own is not None:
-        whole[EVIDENCE] = own
-    return whole
+        inherited_group[EVIDENCE] = own
+    return inherited_group
 
 
-def merged(base: Values, heir: Values) -> dict[str, Any]:
+def merge(base: Values, heir: Values) -> dict[str, Any]:
     """Return `base` overridden by `heir`: mappings are merged, other values replaced, and ``null`` removes a key."""
     result = dict(base)
     for key, value in heir.items():
@@ -96,13 +101,14 @@ def merged(base: Values, heir: Values) -> dict[str, Any]:
             result.pop(key, None)
         elif isinstance(value, Mapping):
             inherited = result.get(key)
-            result[key] = merged(inherited if isinstance(inherited, Mapping) else {}, value)
+            result[key] = merge(inherited if isinstance(inherited, Mapping) else {}, value)
         else:
             result[key] = value
     return result
 
 
-# ── One entry's values ▸ a provider: pydantic checks the shape, then `checks` does the rest. A fault is (place, message).
+# ── One entry's values ▸ a provider: pydantic checks the shape, then `checks` does the rest. A fault is (place,
+# message).
 
 # A fault in one of these fields, or a misspelt name, would make the later checks report correct placeholders as faults.
 _READ_BY_CHECKS: Final = frozenset(
@@ -110,10 +116,10 @@ _READ_BY_CHECKS: Final = frozenset(
     | {"token_response_metadata", "redirect_uri_metadata", "assertion_option", "additional_steps", "jwt", "signature"}
     | {"request_signing", "request_url", "installation_token_url"}
 )
-_STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"]}
+_REQUIRED_DEFAULTS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"]}
 
 
-def provider_in(name: str, values: Any, words: ExternalNames) -> tuple[Provider | None, list[Finding]]:
+def parse_provider(name: str, values: Any, external_names: ExternalNames) -> tuple[Provider | None, list[Finding]]:
     """Return the provider that `values` describe, and all faults; the provider is None if there is any fault."""
     if not isinstance(values, Mapping):
         return None, [((), "an entry must be a mapping: `key: value` lines")]
@@ -126,30 +132,30 @@ def provider_in(name: str, values: Any, words: ExternalNames) -> tuple[Provider 
     except ValidationError as wrong:
         errors = wrong.errors(include_url=False, include_context=True)
         faults += map(_fault, errors)
-        provider = _sound_part(given, errors)
+        provider = _valid_part(given, errors)
     if provider is not None:
-        faults += check(provider, words)
+        faults += entry_faults(provider, external_names)
     return None if faults else provider, faults
 
 
-def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
+def _valid_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
     """Return the valid part of a faulty entry, so that the later checks can run too.
 
-    Faulty fields are left out, and required ones get stand-ins. None if the later checks would report false faults, or
-    if the rest is not valid either.
+    Faulty fields are left out, and missing required fields get default values. Returns None if the later checks would
+    report false faults, or if the rest is not valid either.
     """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
-    part = _STAND_INS | copy.deepcopy(dict(given))
+    part = _REQUIRED_DEFAULTS | copy.deepcopy(dict(given))
     for error in errors:
-        _drop(part, error["loc"])
+        _remove(part, error["loc"])
     try:
-        return Provider.model_validate(_STAND_INS | part)
+        return Provider.model_validate(_REQUIRED_DEFAULTS | part)
     except ValidationError:
         return None
 
 
-def _drop(value: Any, place: Sequence[int | str]) -> None:
+def _remove(value: Any, place: Sequence[int | str]) -> None:
     """Remove `place` from `value`; if it is inside a list, remove the list. Does nothing if `place` is absent."""
     for step in place[:-1]:
         inner = value.get(step) if isinstance(value, dict) else None
@@ -163,18 +169,18 @@ def _drop(value: Any, place: Sequence[int | str]) -> None:
 def _fault(error: ErrorDetails) -> Finding:
     path = error["loc"]
     if error["type"] == "missing":
-        return path[:-1], f"{_dotted(path)} is missing" + _why_missing(path)
-    return path, _in_words(error, path)
+        return path[:-1], f"{_dotted(path)} is missing" + _missing_hint(path)
+    return path, _fault_text(error, path)
 
 
-def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
+def _fault_text(error: ErrorDetails, path: Sequence[int | str]) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), keys_at(Provider, path[:-1]))
     colon = ":" if error["type"] == "value_error" else ""
     return f"{_dotted(path)}{colon} {pydantic_message(error, 'yaml')}"
 
 
-def _why_missing(path: Sequence[int | str]) -> str:
+def _missing_hint(path: Sequence[int | str]) -> str:
     required = "every entry needs display_name, categories, auth_mode and proxy.base_url"
     return f"; {required}" if len(path) == 1 or path == ("proxy", "base_url") else ""
 
@@ -204,7 +210,9 @@ class CatalogEntry:
     faults: tuple[CatalogFault, ...]
 
 
-def read_entries(files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, Values]) -> list[CatalogEntry]:
+def read_entries(
+    files: Sequence[Path], external_names: ExternalNames, earlier: Mapping[str, Values]
+) -> list[CatalogEntry]:
     """Return the entry of each of `files`, in their order. `earlier`: the entries of the folders before this one.
 
     Only the values of a file are kept in memory; to find the line of a fault, the file is read again.
@@ -213,7 +221,7 @@ def read_entries(files: Sequence[Path], words: ExternalNames, earlier: Mapping[s
     faults: dict[Path, tuple[CatalogFault, ...]] = {}
     for path in files:
         try:
-            document = read(path)
+            document = read_yaml(path)
         except UnreadableFile as wrong:
             faults[path] = (wrong.fault,)
             continue
@@ -221,16 +229,16 @@ def read_entries(files: Sequence[Path], words: ExternalNames, earlier: Mapping[s
         if document.faults:
             faults[path] = tuple(document.faults)
     own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
-    reading = _FolderReading(InheritedEntries(own, earlier), words, {path.stem for path in faults})
+    reading = _FolderReading(InheritedEntries(own, earlier), external_names, {path.stem for path in faults})
     made = {
         path: reading.entry(path, values[path.stem], faults.get(path, ()))
-        for path in sorted(files, key=lambda path: _generation(path.stem, own))
+        for path in sorted(files, key=lambda path: _inheritance_depth(path.stem, own))
         if path.stem in values
     }
     return [made.get(path) or CatalogEntry(path.stem, path, None, faults[path]) for path in files]
 
 
-def _generation(name: str, own: Mapping[str, Values]) -> int:
+def _inheritance_depth(name: str, own: Mapping[str, Values]) -> int:
     """Return the number of entries in an entry's chain of bases in its folder, itself included.
 
     Sorting by it puts bases before their heirs.
@@ -238,55 +246,59 @@ def _generation(name: str, own: Mapping[str, Values]) -> int:
     chain: list[str] = []
     while name in own and name not in chain:
         chain.append(name)
-        name = str(own[name].get(KEY))
+        name = str(own[name].get(ALIAS_KEY))
     return len(chain)
 
 
 @dataclass(frozen=True, slots=True)
 class _FolderReading:
     heirs: InheritedEntries
-    words: ExternalNames
-    broken: set[str]
+    external_names: ExternalNames
+    faulty_names: set[str]
 
     def entry(self, path: Path, value: Any, known: tuple[CatalogFault, ...]) -> CatalogEntry:
-        provider, found = self._whole(path.stem, value)
+        provider, found = self._checked_provider(path.stem, value)
         if provider is not None and not known:
-            return CatalogEntry(path.stem, path, content_of(provider), ())
-        self.broken.add(path.stem)
+            return CatalogEntry(path.stem, path, provider_json(provider), ())
+        self.faulty_names.add(path.stem)
         try:
-            document = read(path) if found else None
+            document = read_yaml(path) if found else None
         except UnreadableFile as wrong:  # the file was changed or removed since its values were read
             return CatalogEntry(path.stem, path, None, (wrong.fault,))
-        faults = {CatalogFault(_where(document, place), message) for place, message in found if document is not None}
+        faults = {
+            CatalogFault(_fault_location(document, place), message) for place, message in found if document is not None
+        }
         in_order = sorted({*faults, *known}, key=lambda fault: (fault.line, fault.message))
         return CatalogEntry(path.stem, path, None, tuple(in_order))
 
-    def _whole(self, name: str, value: Any) -> tuple[Provider | None, Sequence[Finding]]:
-        if not isinstance(value, Mapping) or value.get(KEY) is None:
-            return provider_in(name, value, self.words)
+    def _checked_provider(self, name: str, value: Any) -> tuple[Provider | None, Sequence[Finding]]:
+        if not isinstance(value, Mapping) or value.get(ALIAS_KEY) is None:
+            return parse_provider(name, value, self.external_names)
         try:
-            whole = self.heirs.whole(name)
+            whole = self.heirs.merged_values(name)
         except CannotInherit as wrong:
-            return None, [((KEY,), f"{KEY}: {wrong}")]
-        provider, found = provider_in(name, whole, self.words)
-        if found and value[KEY] in self.broken:
-            return None, [((KEY,), f"the entry {value[KEY]!r}, from which this one inherits, has faults of its own")]
+            return None, [((ALIAS_KEY,), f"{ALIAS_KEY}: {wrong}")]
+        provider, found = parse_provider(name, whole, self.external_names)
+        if found and value[ALIAS_KEY] in self.faulty_names:
+            return None, [
+                ((ALIAS_KEY,), f"the entry {value[ALIAS_KEY]!r}, from which this one inherits, has faults of its own")
+            ]
         return provider, found
 
 
-def content_of(provider: Provider) -> bytes:
+def provider_json(provider: Provider) -> bytes:
     """Return a provider as JSON bytes, with only the fields that were set."""
     return provider.model_dump_json(exclude_unset=True, exclude_none=True).encode()
 
 
-def _where(document: CatalogDocument, place: Sequence[str | int]) -> str:
+def _fault_location(document: CatalogDocument, place: Sequence[str | int]) -> str:
     """Return ``file:line`` of `place`; for an inherited value, the line of ``alias``."""
-    if place and isinstance(document.value, Mapping) and place[0] not in document.value and KEY in document.value:
-        return document.where(KEY)
+    if place and isinstance(document.value, Mapping) and place[0] not in document.value and ALIAS_KEY in document.value:
+        return document.where(ALIAS_KEY)
     return document.where(*place)
 
 
-def state_of(folders: Sequence[Path]) -> int:
+def folders_state(folders: Sequence[Path]) -> int:
     """Return a number that changes when an entry file in `folders` is written, added, removed or replaced.
 
     File contents are not read. Symbolic links are followed: a mounted ConfigMap changes by switching a link. Compare
@@ -294,7 +306,7 @@ def state_of(folders: Sequence[Path]) -> int:
     """
     seen: list[tuple[object, ...]] = []
     for folder in folders:
-        files, _ = files_in(folder)
+        files, _ = entry_files(folder)
         seen.append((str(folder), folder.exists()))
         for path in files:
             try:
@@ -307,7 +319,7 @@ def state_of(folders: Sequence[Path]) -> int:
     return hash(tuple(seen))
 
 
-def files_in(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
+def entry_files(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
     """Return the entry files of a folder, sorted by name, and the faults of the folder.
 
     Files that begin with ``.`` or ``_`` or do not end in .yaml or .yml are not entries. If `folder` is a file, it is

@@ -13,18 +13,18 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gateway.authority import DEFAULT_PORTS, is_registered
-from gateway.catalog.address import Piece, parse_address
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import Name
-from gateway.catalog.template_places import addresses, texts
-from gateway.catalog.value import compiled
+from gateway.catalog.template_places import text_templates, url_templates
+from gateway.catalog.url_template import Piece, parse_url_template
+from gateway.catalog.value import compile_pattern
 from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
 # Modes that sign proxied requests with a secret of the integration, or whose base URL's server names the token URL.
-_PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
-_MOST: Final = 512  # maximum number of endings of one pattern; a pattern with more counts as open
+_MODES_WITH_SECRET_IN_CALLS: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
+_MAX_ENDINGS: Final = 512  # maximum number of endings of one pattern; a pattern with more counts as open
 
 _CHAR: Final = r"[A-Za-z0-9_:/-]|\\[^A-Za-z0-9|]"
 _PART: Final = re.compile(
@@ -65,32 +65,32 @@ def parse_pattern(text: str) -> HostPattern:
     return HostPattern(host.lower(), text.startswith("*."), parts.port)
 
 
-def named(provider: Provider, scheme: str, host: str, port: int) -> bool:
+def fixes_host(provider: Provider, scheme: str, host: str, port: int) -> bool:
     """Return whether one of the entry's URLs fixes this host."""
     return any(
         pattern.fits(host, port, scheme)
-        for _, template in addresses(provider)
+        for _, template in url_templates(provider)
         for pattern in _fixed_hosts_and_setting(provider, template)[0]
     )
 
 
-def open_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
+def open_urls(provider: Provider) -> Iterator[tuple[str, str]]:
     """Yield the URLs with a host that a setting chooses, as (field, setting): ``("token_url", "domain")``."""
-    for place, template in addresses(provider):
+    for place, template in url_templates(provider):
         if (setting := open_setting(provider, template)) is not None:
             yield dotted(place), setting
 
 
-def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
+def open_secret_urls(provider: Provider) -> Iterator[tuple[str, str]]:
     """Yield the open URLs to which a secret of the integration would be sent, as (field, setting).
 
-    These are all open URLs but `authorization_url`; those below `proxy` only if API calls carry the client secret or
-    are signed with it, or if the server at the base URL names the token URL.
+    These are all open URLs except `authorization_url`. URLs below `proxy` count only if API calls carry the client
+    secret or are signed with it, or if the server at the base URL names the token URL.
     """
-    proxied = provider.auth_mode in _PROXIED or any(
-        "clientSecret" in text for at, text in texts(provider) if at[0] == "proxy"
+    proxied = provider.auth_mode in _MODES_WITH_SECRET_IN_CALLS or any(
+        "clientSecret" in text for at, text in text_templates(provider) if at[0] == "proxy"
     )
-    for place, setting in open_addresses(provider):
+    for place, setting in open_urls(provider):
         key = place.removeprefix("alternatives.").partition("[")[0]
         if key != "authorization_url" and (proxied or not key.startswith("proxy.")):
             yield place, setting
@@ -104,12 +104,12 @@ def open_setting(provider: Provider, template: str) -> str | None:
 def _fixed_hosts_and_setting(provider: Provider, template: str) -> tuple[tuple[HostPattern, ...], str | None]:
     if "${" not in template:
         return _patterns(template, ())
-    url = parse_address(template)
-    names = [piece.name for piece in (url.whole, *url.host) if isinstance(piece, Name)]
-    return _patterns(template, tuple((name, *_rule(provider.connection_config, name)) for name in names))
+    url = parse_url_template(template)
+    names = [piece.name for piece in (url.whole_base_url, *url.host) if isinstance(piece, Name)]
+    return _patterns(template, tuple((name, *_setting_rule(provider.connection_config, name)) for name in names))
 
 
-def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
+def _setting_rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
     """Return pattern, enum and default value of the setting that a placeholder names; None if there is none."""
     setting = settings.get(name.removeprefix("connectionConfig.")) if name.startswith("connectionConfig.") else None
     if setting is None:
@@ -124,11 +124,11 @@ def _patterns(
 ) -> tuple[tuple[HostPattern, ...], str | None]:
     """Return the fixed hosts that `template` can lead to, and the setting that chooses the host; None if all are fixed.
 
-    `rules`: for each placeholder in the host, its name and the result of `_rule`.
+    `rules`: for each placeholder in the host, its name and the result of `_setting_rule`.
     """
-    url = parse_address(template)
-    known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
-    if url.whole is not None and any(
+    url = parse_url_template(template)
+    known = {name: _setting_endings(pattern, enum) for name, pattern, enum, _ in rules}
+    if url.whole_base_url is not None and any(
         pattern and not enum and _may_leave_host(pattern) for _, pattern, enum, _ in rules
     ):
         known = {}
@@ -136,11 +136,11 @@ def _patterns(
     found: list[HostPattern] = []
     is_open = False
     port = ANY_PORT if isinstance(url.port, Name) else int(url.port) if url.port else None
-    pieces: tuple[Piece, ...] = (url.whole,) if url.whole is not None else url.host
-    with_defaults = [ending for ending in _joined(pieces, {**known, **defaults}) if ending[1]]
-    for end, whole in (*_joined(pieces, known), *with_defaults):
+    pieces: tuple[Piece, ...] = (url.whole_base_url,) if url.whole_base_url is not None else url.host
+    with_defaults = [ending for ending in _joined_endings(pieces, {**known, **defaults}) if ending[1]]
+    for end, whole in (*_joined_endings(pieces, known), *with_defaults):
         text = end
-        if url.whole is not None:
+        if url.whole_base_url is not None:
             text, port = _authority(end)
         if text.startswith("*."):
             found.append(HostPattern(text[1:], True, port))
@@ -158,11 +158,11 @@ def _authority(text: str) -> tuple[str, int | None]:
     return (host, int(port)) if colon and port.isdigit() else (authority, None)
 
 
-def _joined(pieces: Sequence[Piece], known: Mapping[str, Sequence[Ending]]) -> list[Ending]:
+def _joined_endings(pieces: Sequence[Piece], known: Mapping[str, Sequence[Ending]]) -> list[Ending]:
     parts: list[Sequence[Ending]] = [
         ((piece.lower(), True),) if isinstance(piece, str) else known.get(piece.name, _UNKNOWN) for piece in pieces
     ]
-    return _sequence(parts)
+    return _concatenated_endings(parts)
 
 
 def _fixes_domain(end: str) -> bool:
@@ -170,7 +170,7 @@ def _fixes_domain(end: str) -> bool:
     return is_registered(end.partition(".")[2])
 
 
-def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Ending]:
+def _setting_endings(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Ending]:
     if enum is not None:
         return tuple((value.lower(), True) for value in enum)
     return _UNKNOWN if pattern is None else _endings(pattern)
@@ -193,7 +193,7 @@ def _endings(pattern: str) -> Sequence[Ending]:
             continue
         texts = plain.replace("\\", "").lower().split("|")
         parts.append([(text, True) for text in (*texts, *([""] if found["times"] else []))])
-    return tuple(_sequence(parts))
+    return tuple(_concatenated_endings(parts))
 
 
 @lru_cache(maxsize=1024)
@@ -217,17 +217,17 @@ def _may_leave_host(pattern: str) -> bool:
 
 def _matches_slash(part: str) -> bool:
     try:
-        return compiled(part).fullmatch("/") is not None
+        return compile_pattern(part).fullmatch("/") is not None
     except re.error:
         return True
 
 
-def _sequence(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
+def _concatenated_endings(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
     """Return the possible endings of the concatenated `parts`, built from the last part backwards."""
     found: list[Ending] = [("", True)]
     for part in reversed(parts):
         further = [(text + end, whole) for end, done in found if done for text, whole in part]
         found = list(dict.fromkeys([*(ending for ending in found if not ending[1]), *further]))
-        if len(found) > _MOST:
+        if len(found) > _MAX_ENDINGS:
             return list(_UNKNOWN)
     return found

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Final
 
 from gateway import resources
-from gateway.catalog.address import AddressTemplate, parse_address
 from gateway.catalog.api_operations import FOLDER
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.checks import FORMS, Finding
+from gateway.catalog.checks import FORM_FIELDS, Finding
 from gateway.catalog.evidence import GROUPS, is_old
 from gateway.catalog.load_catalog import read_folders
 from gateway.catalog.operation_checks import operation_faults
-from gateway.catalog.pagination import in_body, misplaced
+from gateway.catalog.pagination import in_body, misplaced_fields
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import CATEGORIES, Paginate, Setting, title_from
 from gateway.catalog.render import Unresolved, carries_credential, render_url
-from gateway.catalog.template import Name, parse, placeholders, unknown_letters
-from gateway.catalog.template_places import addresses, texts
+from gateway.catalog.template import Name, parse_template, placeholders, unknown_letters
+from gateway.catalog.template_places import text_templates, url_templates
+from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.catalog.value import BadValue
-from gateway.catalog.yaml_file import CatalogFault, read
+from gateway.catalog.yaml_file import CatalogFault, read_yaml
 
 # Secrets with a common name; any other secret needs its own title or description.
 _COMMON_NAMES: Final = frozenset(
@@ -34,12 +34,12 @@ _EXPONENTIAL = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
 # Requests to these hosts stay on this machine, so plain http is allowed.
 _LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
 
-_FOR_SOME_MODES = {key for mode in AUTH_MODES.values() for key in (*mode.needs, *mode.reads)}
+_FOR_SOME_MODES = {key for mode in AUTH_MODES.values() for key in (*mode.required_fields, *mode.optional_fields)}
 
 # Modes with alternative credentials (a role instead of a key, a certificate instead of a secret); the form decides.
 _EITHER_OR = frozenset({"AWS_SIGV4", "OAUTH2_CC"})
 
-_NEEDED = {
+_REQUIRED_PAGING_KEYS = {
     "cursor": ("cursor_name_in_request", "cursor_path_in_response"),
     "link": (),
     "offset": ("offset_name_in_request",),
@@ -52,28 +52,30 @@ def lint(
     *,
     scripts: Collection[str] | None = None,
     modes: Collection[str] | None = None,
-    below: Sequence[Path] = (),
+    base_folders: Sequence[Path] = (),
 ) -> list[CatalogFault]:
     """Return the faults of every entry in `folders`, then the warnings, then the faults of the files of API operations.
 
     The level of a finding is ``fault`` if the gateway would not start with the entry, and for files of API operations;
-    else ``warning``. `below`: folders from which entries may inherit. `scripts`, `modes`: see `load_catalog`.
+    else ``warning``. `base_folders`: folders from which entries may inherit. `scripts`, `modes`: see `load_catalog`.
     """
-    entries, faults = read_folders(folders, scripts=scripts, modes=modes, below=below)
+    entries, faults = read_folders(folders, scripts=scripts, modes=modes, base_folders=base_folders)
     for entry in entries:
         if entry.content is None:
             continue
         findings = list(warnings(Provider.model_validate_json(entry.content)))
         if not findings:
             continue
-        document = read(entry.path)
+        document = read_yaml(entry.path)
         found = [CatalogFault(document.where(*place), message, "warning") for place, message in findings]
         faults += sorted(found, key=lambda fault: (fault.line, fault.message))
     with_operations = [folder for folder in folders if (folder / FOLDER).is_dir()]
     if with_operations:
-        every = [*(read_folders(below, scripts=scripts, modes=modes)[0] if below else ()), *entries]
+        all_entries = [*(read_folders(base_folders, scripts=scripts, modes=modes)[0] if base_folders else ()), *entries]
         providers = {
-            entry.name: Provider.model_validate_json(entry.content) for entry in every if entry.content is not None
+            entry.name: Provider.model_validate_json(entry.content)
+            for entry in all_entries
+            if entry.content is not None
         }
         for folder in with_operations:
             faults += operation_faults(folder, providers, resources.folder("catalog"))
@@ -82,26 +84,26 @@ def lint(
 
 def warnings(provider: Provider) -> Iterator[Finding]:
     """Yield the warnings for an entry that loads."""
-    yield from _words(provider)
-    yield from _without_effect(provider)
-    yield from _own_fields(provider)
-    yield from _plain_http(provider)
-    yield from _time_formats(provider)
-    yield from _credential(provider)
-    yield from _open_hosts(provider)
-    yield from _unchecked_installation(provider)
-    yield from _examples(provider)
-    yield from _calls(provider)
-    yield from _paging(provider)
-    yield from _evidence(provider, dt.datetime.now(dt.UTC).date())
+    yield from _vocabulary_warnings(provider)
+    yield from _fields_without_effect(provider)
+    yield from _missing_fields_of_the_mode(provider)
+    yield from _plain_http_warnings(provider)
+    yield from _time_format_warnings(provider)
+    yield from _credential_warnings(provider)
+    yield from _open_host_warnings(provider)
+    yield from _installation_warnings(provider)
+    yield from _example_warnings(provider)
+    yield from _call_warnings(provider)
+    yield from _paging_warnings(provider)
+    yield from _evidence_warnings(provider, dt.datetime.now(dt.UTC).date())
     if provider.sunset is not None:
         yield ("sunset",), provider.sunset.sentence()
-    for key in FORMS:
+    for key in FORM_FIELDS:
         for name, setting in getattr(provider, key).items():
-            yield from (((key, name, *place), message) for place, message in _setting(name, setting))
+            yield from (((key, name, *place), message) for place, message in _setting_warnings(name, setting))
 
 
-def _words(provider: Provider) -> Iterator[Finding]:
+def _vocabulary_warnings(provider: Provider) -> Iterator[Finding]:
     for index, category in enumerate(provider.categories):
         if category not in CATEGORIES:
             yield ("categories", index), f"{category!r} is not a category of the vocabulary in docs/catalog.md"
@@ -112,7 +114,7 @@ def _words(provider: Provider) -> Iterator[Finding]:
         yield (), "names no sources, so nobody knows how far to trust it"
 
 
-def _evidence(provider: Provider, today: dt.date) -> Iterator[Finding]:
+def _evidence_warnings(provider: Provider, today: dt.date) -> Iterator[Finding]:
     if provider.provenance == "reviewed":
         yield (
             ("provenance",),
@@ -126,31 +128,31 @@ def _evidence(provider: Provider, today: dt.date) -> Iterator[Finding]:
             yield place, f"{title}: its sources were read more than 12 months ago, on {group.date}; read them again"
 
 
-def _without_effect(provider: Provider) -> Iterator[Finding]:
+def _fields_without_effect(provider: Provider) -> Iterator[Finding]:
     """Yield the fields that only other auth modes read."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
     silent = {"credentials"} if mode.redirects or provider.auth_mode == "NONE" else set()
-    for key in sorted((_FOR_SOME_MODES | silent) - {*mode.needs, *mode.reads}):
+    for key in sorted((_FOR_SOME_MODES | silent) - {*mode.required_fields, *mode.optional_fields}):
         if key in provider.model_fields_set and getattr(provider, key) not in (None, {}, []):
             yield (key,), f"auth_mode {provider.auth_mode} does not read {key}, so it has no effect; remove it"
 
 
-def _own_fields(provider: Provider) -> Iterator[Finding]:
+def _missing_fields_of_the_mode(provider: Provider) -> Iterator[Finding]:
     """Yield the auth mode's own fields that are missing in `credentials`: the form shows only declared fields."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None or not provider.credentials or provider.auth_mode in _EITHER_OR:
         return
-    for name in mode.asks:
+    for name in mode.typed_fields:
         if name not in provider.credentials:
             needed = f"which auth_mode {provider.auth_mode} needs, so nobody can connect; add it"
             yield ("credentials",), f"has no {name!r}, {needed}"
 
 
-def _plain_http(provider: Provider) -> Iterator[Finding]:
-    for place, template in addresses(provider):
-        url = parse_address(template)
+def _plain_http_warnings(provider: Provider) -> Iterator[Finding]:
+    for place, template in url_templates(provider):
+        url = parse_url_template(template)
         if url.scheme == "http" and url.host not in _LOOPBACK:
             yield place, "is plain http, which only networks in egress.allow may use"
     for key in ("docs", "docs_connect", "homepage", "setup_guide_url"):
@@ -158,30 +160,32 @@ def _plain_http(provider: Provider) -> Iterator[Finding]:
             yield (key,), "is plain http; use the page's https URL"
 
 
-def _time_formats(provider: Provider) -> Iterator[Finding]:
-    for place, template in (*texts(provider), *addresses(provider)):
-        for time in parse(template).times():
+def _time_format_warnings(provider: Provider) -> Iterator[Finding]:
+    for place, template in (*text_templates(provider), *url_templates(provider)):
+        for time in parse_template(template).times():
             for letters in unknown_letters(time.format or ""):
                 yield place, f"{letters!r} in ${{now:…}} is not a token of a time format; put literal text in [ ]"
 
 
-def _credential(provider: Provider) -> Iterator[Finding]:
+def _credential_warnings(provider: Provider) -> Iterator[Finding]:
     if provider.auth_mode not in {"API_KEY", "BASIC"}:
         return
     if provider.proxy.verification is None:
         yield ("proxy",), "has no verification, so a wrong credential is found only when it is used"
-    templates = [template for place, template in (*texts(provider), *addresses(provider)) if place[0] == "proxy"]
+    templates = [
+        template for place, template in (*text_templates(provider), *url_templates(provider)) if place[0] == "proxy"
+    ]
     # BASIC has a default place, the Authorization header; an API key has none.
     if provider.auth_mode == "API_KEY" and not any(map(carries_credential, templates)):
         yield ("proxy",), "does not send the key; add a field with ${apiKey} to proxy.headers or proxy.query"
 
 
-def _open_hosts(provider: Provider) -> Iterator[Finding]:
+def _open_host_warnings(provider: Provider) -> Iterator[Finding]:
     """Yield the URLs with a host that ends in a setting without a rule: the person who enters it chooses the host
     that gets the credential."""
-    for place, template in addresses(provider):
-        url: AddressTemplate = parse_address(template)
-        last = url.whole or (url.host[-1] if url.host else None)
+    for place, template in url_templates(provider):
+        url: UrlTemplate = parse_url_template(template)
+        last = url.whole_base_url or (url.host[-1] if url.host else None)
         if not isinstance(last, Name):
             continue
         setting = provider.connection_config.get(last.name.removeprefix("connectionConfig."))
@@ -190,19 +194,20 @@ def _open_hosts(provider: Provider) -> Iterator[Finding]:
             yield place, f"${{{last.name}}} decides the end of the host; {remedy}"
 
 
-def _unchecked_installation(provider: Provider) -> Iterator[Finding]:
+def _installation_warnings(provider: Provider) -> Iterator[Finding]:
     if provider.auth_mode == "CUSTOM" and provider.installation_access_url is None:
         unchecked = "so an end user can connect another customer's installation"
         yield ("installation_token_url",), f"is used without installation_access_url, {unchecked}; add it"
 
 
-def _examples(provider: Provider) -> Iterator[Finding]:
-    """Yield the URLs that cannot be built from the settings' own examples: the values of a user would not fit either."""
+def _example_warnings(provider: Provider) -> Iterator[Finding]:
+    """Yield the URLs that cannot be built from the settings' own examples: the values of a user would not fit
+    either."""
     forms = provider.connection_config
     config = {
         name: form.example or form.default_value or next(iter(form.enum or ()), "") for name, form in forms.items()
     }
-    for place, template in addresses(provider):
+    for place, template in url_templates(provider):
         names = placeholders(template)
         others = {name: "x" for name in names if not name.startswith("connectionConfig.")}
         try:
@@ -213,7 +218,7 @@ def _examples(provider: Provider) -> Iterator[Finding]:
             yield place, f"cannot be built from the example of {wrong.name!r}: it {wrong.why}"
 
 
-def _calls(provider: Provider) -> Iterator[Finding]:
+def _call_warnings(provider: Provider) -> Iterator[Finding]:
     """Check the calls that verify a credential and that read its account."""
     proof, account = provider.proxy.verification, provider.account
     if proof is not None and proof.expect is not None:
@@ -230,26 +235,30 @@ def _calls(provider: Provider) -> Iterator[Finding]:
         yield ("account", "method"), "has no effect without endpoint"
 
 
-def _paging(provider: Provider) -> Iterator[Finding]:
+def _paging_warnings(provider: Provider) -> Iterator[Finding]:
     alternatives = enumerate(provider.proxy.paginate_alternatives or ())
-    ways: list[tuple[tuple[str | int, ...], Paginate]] = [
-        (("proxy", "paginate_alternatives", index), way) for index, way in alternatives
+    schemes: list[tuple[tuple[str | int, ...], Paginate]] = [
+        (("proxy", "paginate_alternatives", index), scheme) for index, scheme in alternatives
     ]
     if provider.proxy.paginate is not None:
-        ways.append((("proxy", "paginate"), provider.proxy.paginate))
-    for place, way in ways:
-        for key in _NEEDED[way.type]:
-            if getattr(way, key) is None:
-                yield place, f"pagination of type {way.type} needs {key}"
-        if way.type == "link" and way.link_rel_in_response_header is None and way.link_path_in_response_body is None:
+        schemes.append((("proxy", "paginate"), provider.proxy.paginate))
+    for place, scheme in schemes:
+        for key in _REQUIRED_PAGING_KEYS[scheme.type]:
+            if getattr(scheme, key) is None:
+                yield place, f"pagination of type {scheme.type} needs {key}"
+        if (
+            scheme.type == "link"
+            and scheme.link_rel_in_response_header is None
+            and scheme.link_path_in_response_body is None
+        ):
             yield place, "pagination of type link needs link_rel_in_response_header or link_path_in_response_body"
-        if (fault := misplaced(way)) is not None:
+        if (fault := misplaced_fields(scheme)) is not None:
             yield place, f"has {fault}"
-        if in_body(way.type, way.in_body) and not (way.applies_to or "").startswith("/"):
+        if in_body(scheme.type, scheme.in_body) and not (scheme.applies_to or "").startswith("/"):
             yield place, "is requested by POST, so applies_to must be the path of these lists"
 
 
-def _setting(name: str, setting: Setting) -> Iterator[Finding]:
+def _setting_warnings(name: str, setting: Setting) -> Iterator[Finding]:
     if setting.pattern is not None and _EXPONENTIAL.search(setting.pattern):
         yield ("pattern",), "repeats a repetition, which can take forever to match; write it without nesting"
     has_own_name = name in _COMMON_NAMES or setting.title != title_from(name)

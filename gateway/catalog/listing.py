@@ -1,4 +1,4 @@
-"""The list behind ``GET /providers``: each provider's JSON is built once per catalog, and pages are joined from it."""
+"""The list of ``GET /providers``. The JSON of each provider is built once per catalog, and pages are joined from it."""
 
 import base64
 import binascii
@@ -39,7 +39,7 @@ class Query:
 class _Row:
     name: str
     content: bytes
-    words: str
+    search_text: str
     categories: frozenset[str]
     auth_mode: str
 
@@ -48,7 +48,7 @@ class _Row:
             self.name > query.after
             and (query.category is None or query.category.casefold() in self.categories)
             and (query.auth_mode is None or query.auth_mode.upper() == self.auth_mode)
-            and all(word in self.words for word in query.search.casefold().split())
+            and all(word in self.search_text for word in query.search.casefold().split())
         )
 
 
@@ -56,7 +56,7 @@ class Listing:
     """The providers of one catalog as JSON; the gateway's own URLs in it begin with `public_url`."""
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:
-        self._rows = [_row(catalog.provider_json(name, public_url)) for name in catalog.providers]
+        self._rows = [_build_row(catalog.provider_json(name, public_url)) for name in catalog.providers]
         self._by_name = {row.name: row for row in self._rows}
         self._all = self._page(self._rows, None)
 
@@ -70,10 +70,10 @@ class Listing:
         """The auth modes of all entries."""
         return frozenset(row.auth_mode for row in self._rows)
 
-    def one(self, name: str) -> ListingBody | None:
+    def provider_body(self, name: str) -> ListingBody | None:
         """Return the body of ``GET /providers/{name}``; None if the provider does not exist."""
         row = self._by_name.get(name)
-        return None if row is None else _body(b'{"data":' + row.content + b"}")
+        return None if row is None else _with_etag(b'{"data":' + row.content + b"}")
 
     def page(self, query: Query) -> ListingBody:
         """Return the body of ``GET /providers``. It has `next_cursor` if more providers follow."""
@@ -88,7 +88,7 @@ class Listing:
     def _page(self, rows: list[_Row], next_cursor: str | None) -> ListingBody:
         data = b'{"data":[' + b",".join(row.content for row in rows) + b"]"
         following = b"" if next_cursor is None else b',"next_cursor":' + _json(next_cursor)
-        return _body(data + following + b"}")
+        return _with_etag(data + following + b"}")
 
 
 def cursor_after(name: str) -> str:
@@ -119,13 +119,13 @@ def listing_of(catalog: Catalog, public_url: str) -> Listing:
 _LISTINGS: WeakKeyDictionary[Catalog, dict[str, Listing]] = WeakKeyDictionary()
 
 
-def _row(shown: dict[str, Any]) -> _Row:
-    categories = frozenset(category.casefold() for category in shown["categories"])
-    words = "\n".join((shown["name"], shown["display_name"], *shown["categories"])).casefold()
-    return _Row(shown["name"], _json(shown), words, categories, shown["auth_mode"])
+def _build_row(provider: dict[str, Any]) -> _Row:
+    categories = frozenset(category.casefold() for category in provider["categories"])
+    words = "\n".join((provider["name"], provider["display_name"], *provider["categories"])).casefold()
+    return _Row(provider["name"], _json(provider), words, categories, provider["auth_mode"])
 
 
-def _body(content: bytes) -> ListingBody:
+def _with_etag(content: bytes) -> ListingBody:
     return ListingBody(content, hashlib.sha256(content).hexdigest()[:32])
 
 

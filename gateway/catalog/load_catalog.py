@@ -11,40 +11,40 @@ from gateway.catalog.api_operations import ProviderOperations, read_operations
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import ExternalNames
 from gateway.catalog.evidence import provenance_of, sources_of
-from gateway.catalog.folder import CatalogEntry, files_in, read_entries
+from gateway.catalog.folder import CatalogEntry, entry_files, read_entries
 from gateway.catalog.provider import Provider
-from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read
+from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read_yaml
 
 # ── An entry as `/providers` shows it: the file's fields, and two fields that the gateway fills in
 # (docs/catalog.md#fields).
 
-LOGOS = "/images/template-logos"
+LOGO_PATH = "/images/template-logos"
 _FORMS = ("connection_config", "credentials", "assertion_option")
-_OUR_OWN = frozenset({"alias"})  # not shown: the inherited values are merged in already
+_HIDDEN_FIELDS = frozenset({"alias"})  # not shown: the inherited values are merged in already
 
 
-def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
+def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     """Return an entry (parsed `CatalogEntry.content`) as the JSON that the API shows.
 
     A field that the file leaves out is absent, never null. Without `logo_url` or `docs` in the entry, the gateway's own
     URLs are shown. `connection_configuration` is an array of names: the entry's own, or the keys of
     `connection_config`.
     """
-    shown = dict(said)
-    shown.setdefault("logo_url", f"{public_url}{LOGOS}/{said['name']}.svg")
-    shown.setdefault("docs", f"{public_url}/providers/{said['name']}/guide")
-    if names := said.get("connection_configuration", list(said.get("connection_config", ()))):
-        shown["connection_configuration"] = names
-    derived = {"provenance": provenance_of(said), "sources": sources_of(said)}
-    shown |= {key: value for key, value in derived.items() if value}
+    entry = dict(values)
+    entry.setdefault("logo_url", f"{public_url}{LOGO_PATH}/{values['name']}.svg")
+    entry.setdefault("docs", f"{public_url}/providers/{values['name']}/guide")
+    if names := values.get("connection_configuration", list(values.get("connection_config", ()))):
+        entry["connection_configuration"] = names
+    derived = {"provenance": provenance_of(values), "sources": sources_of(values)}
+    entry |= {key: value for key, value in derived.items() if value}
     for key in _FORMS:
-        if key in said:
+        if key in values:
             # Clients that build forms read `type`.
-            shown[key] = {name: {"type": "string", **form} for name, form in said[key].items()}
-    return {key: shown[key] for key in Provider.model_fields if key in shown and key not in _OUR_OWN}
+            entry[key] = {name: {"type": "string", **form} for name, form in values[key].items()}
+    return {key: entry[key] for key in Provider.model_fields if key in entry and key not in _HIDDEN_FIELDS}
 
 
-MOST_BUILT: Final = 200  # a gateway uses few providers; an iteration over all of them must not keep all in memory
+MAX_PARSED: Final = 200  # a gateway uses few providers, and an iteration over all of them must not keep all in memory
 
 
 class Providers(Mapping[str, Provider]):
@@ -61,7 +61,7 @@ class Providers(Mapping[str, Provider]):
         found = self._built.get(name)
         if found is None:
             found = Provider.model_validate_json(self.contents[name])
-            if len(self._built) >= MOST_BUILT:
+            if len(self._built) >= MAX_PARSED:
                 self._built.clear()
             self._built[name] = found
         return found
@@ -76,7 +76,7 @@ class Providers(Mapping[str, Provider]):
         return name in self.contents
 
 
-class Values(Mapping[str, Mapping[str, Any]]):
+class EntryValues(Mapping[str, Mapping[str, Any]]):
     """The catalog's entries as plain values, parsed at each access."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
@@ -102,20 +102,22 @@ class Catalog:
         """Create the catalog.
 
         `contents`: each entry as JSON. `paths`: the file of each entry. `faulty`: names of existing entries that cannot
-        be used. `seen`: the result of `folder.state_of` for the operator's folders, from just before they were read.
+        be used. `seen`: the result of `folder.folders_state` for the operator's folders, from just before they were
+        read.
         """
         self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
         self.seen = seen
         self._paths = dict(paths)
 
-    def keeping(self, names: Collection[str], of: "Catalog") -> "Catalog":
-        """Return this catalog, with the entries called `names` taken from the catalog `of`, as far as `of` has them."""
-        kept = {name: of.providers.contents[name] for name in names if name in of.providers}
-        paths = {name: of._paths[name] for name in kept}
+    def with_entries_from(self, names: Collection[str], other: "Catalog") -> "Catalog":
+        """Return this catalog, with the entries called `names` taken from the catalog `other`, as far as `other` has
+        them."""
+        kept = {name: other.providers.contents[name] for name in names if name in other.providers}
+        paths = {name: other._paths[name] for name in kept}
         return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
 
-    def of_folders(self, folders: Sequence[Path]) -> frozenset[str]:
+    def names_in_folders(self, folders: Sequence[Path]) -> frozenset[str]:
         """Return the names of the entries with a file in one of `folders`."""
         return frozenset(name for name, path in self._paths.items() if Path(path).parent in folders)
 
@@ -129,7 +131,7 @@ class Catalog:
         The file is read again.
         """
         try:
-            return read(Path(self._paths[name])).where(*path)
+            return read_yaml(Path(self._paths[name])).where(*path)
         except UnreadableFile as wrong:
             return wrong.fault.where
 
@@ -147,7 +149,7 @@ class Catalog:
 
     def provider_json(self, name: str, public_url: str) -> dict[str, Any]:
         """Return the provider's JSON in ``GET /providers/{name}``. Raises KeyError."""
-        return show(json.loads(self.providers.contents[name]), public_url)
+        return entry_json(json.loads(self.providers.contents[name]), public_url)
 
 
 def load_catalog(
@@ -162,16 +164,16 @@ def load_catalog(
     `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are
     allowed. `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
     """
-    words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
+    external_names = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
     paths: dict[str, str] = {}
     keys: list[str] = []
     faulty: set[str] = set()
     faults: list[CatalogFault] = []
     for folder in folders:
-        files, wrong = files_in(folder)
+        files, wrong = entry_files(folder)
         faults += wrong
-        for name, path, content, found in rows_of_folder(folder, files, words, contents, keys):
+        for name, path, content, found in rows_of_folder(folder, files, external_names, contents, keys):
             paths[name] = path
             faults += found
             if content is None:
@@ -191,19 +193,19 @@ def read_folders(
     *,
     scripts: Collection[str] | None = None,
     modes: Collection[str] | None = None,
-    below: Sequence[Path] = (),
+    base_folders: Sequence[Path] = (),
 ) -> tuple[list[CatalogEntry], list[CatalogFault]]:
     """Return every entry of `folders` in reading order, and all their faults.
 
-    Entries may inherit from entries in the folders `below`, whose own faults are not reported.
+    Entries may inherit from entries in the folders `base_folders`, whose own faults are not reported.
     """
-    words = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
+    external_names = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     whole: dict[str, bytes] = {}
     entries: list[CatalogEntry] = []
     faults: list[CatalogFault] = []
-    for folder in (*below, *folders):
-        files, wrong = files_in(folder)
-        read_here = read_entries(files, words, Values(whole))
+    for folder in (*base_folders, *folders):
+        files, wrong = entry_files(folder)
+        read_here = read_entries(files, external_names, EntryValues(whole))
         whole |= {entry.name: entry.content for entry in read_here if entry.content is not None}
         if folder in folders:
             faults += wrong
@@ -212,27 +214,27 @@ def read_folders(
     return entries, faults
 
 
-Row = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
+EntryRow = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
 
 
 def rows_of_folder(
-    folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
-) -> Iterator[Row]:
+    folder: Path, files: Sequence[Path], external_names: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
+) -> Iterator[EntryRow]:
     """Yield name, path, content and faults of every entry, from the compiled file if it is up to date.
 
-    `earlier`: the content of the entries of the folders before. `keys`: `compiled.key_of` of these folders; this
+    `earlier`: the content of the entries of the folders before. `keys`: `compiled.cache_key` of these folders; this
     folder's key is appended.
     """
-    large = len(files) >= compiled.FEWEST
+    large = len(files) >= compiled.MIN_FILES
     try:
-        keys.append(compiled.key_of(files, tuple(keys)))
+        keys.append(compiled.cache_key(files, tuple(keys)))
     except OSError:
         large = False  # a file cannot be read; `read_entries` reports it
-    known = compiled.load(folder, keys[-1], words) if large else None
+    known = compiled.load(folder, keys[-1], external_names) if large else None
     if known is not None and set(known) == {path.stem for path in files}:
         yield from ((path.stem, str(path), known[path.stem], ()) for path in files)
         return
-    entries = read_entries(files, words, Values(dict(earlier)))
+    entries = read_entries(files, external_names, EntryValues(dict(earlier)))
     if large and not any(entry.faults for entry in entries):
         compiled.save(folder, keys[-1], {entry.name: entry.content or b"" for entry in entries})
     yield from ((entry.name, str(entry.path), entry.content, entry.faults) for entry in entries)

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gateway.catalog.api_operations import (
-    ENDING,
+    FILE_ENDING,
     FOLDER,
     GRAPHQL,
     MARKS,
@@ -21,17 +21,17 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogFault, UnreadableFile, shown_path
 
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-MOST_STARTERS: Final = 12
-LONGEST_SUMMARY: Final = 90
+MAX_STARTERS: Final = 12
+MAX_SUMMARY_LENGTH: Final = 90
 RESERVED_IDS: Final = frozenset({*RISKS, "starter"})  # keywords in access rules: ``operations jira read``
-OTHER_HOST: Final = {"twitter-v2": "api.twitter.com"}  # the source has the host's old name
+HOST_EXCEPTIONS: Final = {"twitter-v2": "api.twitter.com"}  # the source has the host's old name
 _ID: Final = re.compile(r"[a-z][a-z0-9_]{1,59}")
 _PATH: Final = re.compile(r"/[!$&-.0-9:=@A-Z_a-z~{}/+*,]*")
-_PLACE: Final = re.compile(r"\{[A-Za-z0-9_.$@:+~-]+\}")
+_PLACEHOLDER: Final = re.compile(r"\{[A-Za-z0-9_.$@:+~-]+\}")
 _FIELD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ORIGIN: Final = re.compile(r"https://[a-z0-9.-]+")
 _SETTING: Final = re.compile(r"\$\{[^}]*\}|\{[^}]*\}")
-_ANY: Final = "{}"
+_ANY_TEXT: Final = "{}"
 
 
 def operation_faults(
@@ -49,8 +49,10 @@ def operation_faults(
     for path in sorted(place.iterdir()):
         if path.name.startswith("."):
             continue
-        if path.suffix != ENDING:
-            faults.append(CatalogFault(shown_path(path), f"is not a file of operations; their names end in {ENDING}"))
+        if path.suffix != FILE_ENDING:
+            faults.append(
+                CatalogFault(shown_path(path), f"is not a file of operations; their names end in {FILE_ENDING}")
+            )
             continue
         try:
             files[path.stem] = read_file(path)
@@ -58,19 +60,21 @@ def operation_faults(
             faults.append(wrong.fault)
     known = set(files)
     if shipped is not None and (shipped / FOLDER).is_dir():
-        known |= {path.stem for path in (shipped / FOLDER).glob(f"*{ENDING}")}
+        known |= {path.stem for path in (shipped / FOLDER).glob(f"*{FILE_ENDING}")}
     for name, file in files.items():
-        found = [*_of_header(name, file, providers.get(name), known), *_of_lines(file)]
+        found = [*_header_faults(name, file, providers.get(name), known), *_lines_faults(file)]
         faults += [CatalogFault(f"{shown_path(file.path)}:{number}", message) for number, message in found]
     return faults
 
 
-def _of_header(name: str, file: OperationFile, provider: Provider | None, known: set[str]) -> Iterator[tuple[int, str]]:
+def _header_faults(
+    name: str, file: OperationFile, provider: Provider | None, known: set[str]
+) -> Iterator[tuple[int, str]]:
     header = file.header
     if provider is None:
         yield 1, f"the catalog has no entry {name!r}"
     else:
-        yield from ((1, fault) for fault in _join(name, provider, header))
+        yield from ((1, fault) for fault in _base_url_faults(name, provider, header))
     if other := header.get("same_as"):
         if other not in known:
             yield 1, f"same_as names {other!r}, which has no file of operations"
@@ -87,11 +91,11 @@ def _of_header(name: str, file: OperationFile, provider: Provider | None, known:
         yield 1, "scopes_mode must be any or all"
     if not file.lines:
         yield 1, "has no operations"
-    if sum("starter" in line.values["marks"].split() for line in file.lines) > MOST_STARTERS:
-        yield 1, f"has more than {MOST_STARTERS} starters"
+    if sum("starter" in line.values["marks"].split() for line in file.lines) > MAX_STARTERS:
+        yield 1, f"has more than {MAX_STARTERS} starters"
 
 
-def _join(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
+def _base_url_faults(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
     """Check that the entry's base URL plus the prefix equals the base URL of the source."""
     stated = header.get("base_url")
     if not stated:
@@ -99,28 +103,28 @@ def _join(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[
         return
     host, path = _host_and_path(provider.proxy.base_url)
     their_host, their_path = _host_and_path(stated)
-    if not (_matches(host, their_host) or _matches(their_host, host) or OTHER_HOST.get(name) == their_host):
+    if not (_matches(host, their_host) or _matches(their_host, host) or HOST_EXCEPTIONS.get(name) == their_host):
         yield f"base_url has the host {their_host}, the entry has {host}"
-    joined = (path + _SETTING.sub(_ANY, header.get("prefix", ""))).rstrip("/")
+    joined = (path + _SETTING.sub(_ANY_TEXT, header.get("prefix", ""))).rstrip("/")
     if joined != their_path:
         yield f"the entry's base URL and the prefix make the path {joined or '/'}, base_url has {their_path or '/'}"
 
 
 def _host_and_path(url: str) -> tuple[str, str]:
     """Return host and path of a URL, with ``{}`` for each placeholder."""
-    text = _SETTING.sub(_ANY, url)
-    if text.startswith(_ANY):
-        return _ANY, text.removeprefix(_ANY).rstrip("/")
-    parts = urlsplit(text.replace(_ANY, "__any__"))
-    return parts.netloc.replace("__any__", _ANY), parts.path.replace("__any__", _ANY).rstrip("/")
+    text = _SETTING.sub(_ANY_TEXT, url)
+    if text.startswith(_ANY_TEXT):
+        return _ANY_TEXT, text.removeprefix(_ANY_TEXT).rstrip("/")
+    parts = urlsplit(text.replace(_ANY_TEXT, "__any__"))
+    return parts.netloc.replace("__any__", _ANY_TEXT), parts.path.replace("__any__", _ANY_TEXT).rstrip("/")
 
 
 def _matches(pattern: str, host: str) -> bool:
     """Return whether `host` equals `pattern`, in which ``{}`` stands for any text."""
-    return fnmatchcase(host, pattern.replace(_ANY, "?*"))
+    return fnmatchcase(host, pattern.replace(_ANY_TEXT, "?*"))
 
 
-def _of_lines(file: OperationFile) -> Iterator[tuple[int, str]]:
+def _lines_faults(file: OperationFile) -> Iterator[tuple[int, str]]:
     ids: set[str] = set()
     requests: set[tuple[str, str]] = set()
     for line in file.lines:
@@ -134,14 +138,14 @@ def _of_lines(file: OperationFile) -> Iterator[tuple[int, str]]:
         if values["id"] in ids:
             yield line.number, f"there are two operations {values['id']!r}"
         ids.add(values["id"])
-        request = values["method"], _PLACE.sub(_ANY, values["path"])
+        request = values["method"], _PLACEHOLDER.sub(_ANY_TEXT, values["path"])
         if request in requests:
             yield line.number, f"there are two operations {' '.join(request)}"
         requests.add(request)
-        yield from ((line.number, fault) for fault in _of_line(line, file.header))
+        yield from ((line.number, fault) for fault in _line_faults(line, file.header))
 
 
-def _of_line(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
+def _line_faults(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
     values = line.values
     method, path, risk = values["method"], values["path"], values["risk"]
     if method in GRAPHQL:
@@ -152,7 +156,7 @@ def _of_line(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
     elif method not in METHODS:
         yield f"the method {method!r} is none of {', '.join(sorted(METHODS))}"
     else:
-        yield from _of_path(path)
+        yield from _path_faults(path)
     if method in ("GET", "query") and risk != "read":
         yield f"a {method} must have the risk read, not {risk}"
     if (method == "DELETE" and risk in ("read", "write")) or (method == "mutation" and risk == "read"):
@@ -160,16 +164,16 @@ def _of_line(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
     marks = values["marks"].split()
     if unknown := sorted(set(marks).difference(MARKS)):
         yield f"the mark {unknown[0]!r} is none of {', '.join(MARKS)}"
-    if values["summary"] != values["summary"].strip() or len(values["summary"]) > LONGEST_SUMMARY:
-        yield f"the summary has more than {LONGEST_SUMMARY} characters, or begins or ends with a space"
+    if values["summary"] != values["summary"].strip() or len(values["summary"]) > MAX_SUMMARY_LENGTH:
+        yield f"the summary has more than {MAX_SUMMARY_LENGTH} characters, or begins or ends with a space"
 
 
-def _of_path(path: str) -> Iterator[str]:
+def _path_faults(path: str) -> Iterator[str]:
     origin, rest = "", path
     if "://" in path:
         found = _ORIGIN.match(path)
         origin, rest = (found[0], path[found.end() :]) if found else ("", "")
-    bare = _PLACE.sub("x", rest)
+    bare = _PLACEHOLDER.sub("x", rest)
     if not _PATH.fullmatch(bare) or "{" in bare or "}" in bare or "//" in rest or "}{" in rest:
         yield f"{path!r} is not a path template, such as /users/{{id}} or https://upload.example.com/files"
     elif any(segment.strip(".") == "" and segment for segment in bare.split("/")):

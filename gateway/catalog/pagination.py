@@ -15,7 +15,7 @@ from gateway.http.url import has_dot_segment
 from gateway.records.proxied_call import PagingScheme
 from gateway.text import close_matches
 
-MOST_FAULTS: Final = 10
+MAX_FAULTS: Final = 10
 FIELDS: Final = tuple(field.name for field in fields_of(PagingScheme))
 _SPELLINGS: Final = {
     "_".join(field.split("_")[:count]): field for field in FIELDS for count in range(2, field.count("_") + 2)
@@ -25,7 +25,7 @@ _NEEDS: Final = {
     "link": (("link_rel_in_response_header", "link_path_in_response_body"),),
     "offset": (("offset_name_in_request",),),
 }
-AFTER: Final = "variables.after"
+DEFAULT_CURSOR_PATH: Final = "variables.after"
 """The default path of the cursor in a GraphQL request."""
 _NO_PATH: Final = re.compile(r"[?#\\\s{}]")
 
@@ -51,7 +51,7 @@ class PaginationOptions:
     posted: bool = False
 
 
-def ways_of(
+def paging_schemes(
     paginate: Paginate | None, alternatives: Sequence[Paginate], options: PaginationOptions
 ) -> list[PagingScheme]:
     """Return the possible pagination methods of the list, best first; at least one. Raises InvalidPagination.
@@ -69,10 +69,14 @@ def ways_of(
     by_post = in_body(kind, fields.get("in_body"))
     if by_post and not options.posted:
         raise InvalidPagination("says that the list is requested by POST, but this request has another method")
-    known = [way for way in (paginate, *alternatives) if way is not None and _may_apply(way, options, by_post=by_post)]
-    fitting = [way for way in known if kind is None or way.type == kind]
+    known = [
+        scheme
+        for scheme in (paginate, *alternatives)
+        if scheme is not None and _may_apply(scheme, options, by_post=by_post)
+    ]
+    fitting = [scheme for scheme in known if kind is None or scheme.type == kind]
     if kind is not None and not _missing(kind, fields) and by_post == options.posted:
-        return [_way(fields)]
+        return [_parse_scheme(fields)]
     if not fitting:
         if options.posted and not by_post:
             raise InvalidPagination(
@@ -86,13 +90,19 @@ def ways_of(
                 "the header, as in "
                 "'all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=cursor; response_path=items'"
             )
-        return [_way(fields)]
+        return [_parse_scheme(fields)]
     chosen = (
-        [way for way in fitting if way.applies_to is not None and applies(way.applies_to, options.path or "/")]
-        or [way for way in fitting if _page_parameters(way) & set(options.query_names)]
+        [
+            scheme
+            for scheme in fitting
+            if scheme.applies_to is not None and applies_to_path(scheme.applies_to, options.path or "/")
+        ]
+        or [scheme for scheme in fitting if _page_parameters(scheme) & set(options.query_names)]
         or fitting
     )
-    return _complete([{**way.model_dump(include=set(FIELDS), exclude_none=True), **fields} for way in chosen])
+    return _complete_schemes(
+        [{**scheme.model_dump(include=set(FIELDS), exclude_none=True), **fields} for scheme in chosen]
+    )
 
 
 def in_body(kind: str | None, declared: str | bool | None) -> bool:
@@ -103,22 +113,22 @@ def in_body(kind: str | None, declared: str | bool | None) -> bool:
     return kind == "graphql" or declared in (True, "true")
 
 
-def _may_apply(way: Paginate, options: PaginationOptions, *, by_post: bool) -> bool:
-    """Return whether `way` paginates requests of this method and, for a POST, is known to paginate this list."""
-    if in_body(way.type, way.in_body) != options.posted:
+def _may_apply(scheme: Paginate, options: PaginationOptions, *, by_post: bool) -> bool:
+    """Return whether `scheme` paginates requests of this method and, for a POST, is known to paginate this list."""
+    if in_body(scheme.type, scheme.in_body) != options.posted:
         return False
     if not options.posted or by_post:
         return True
-    return way.applies_to is not None and applies(way.applies_to, options.path or "/")
+    return scheme.applies_to is not None and applies_to_path(scheme.applies_to, options.path or "/")
 
 
-def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
+def _complete_schemes(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
     """Return the complete candidates and skip incomplete ones. Raises InvalidPagination if none is complete."""
     ways: list[PagingScheme] = []
     faults: list[str] = []
     for given in candidates:
         try:
-            ways.append(_way(given))
+            ways.append(_parse_scheme(given))
         except InvalidPagination as wrong:
             faults += wrong.faults
     if not ways:
@@ -126,7 +136,7 @@ def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
     return ways
 
 
-def applies(applies_to: str, path: str) -> bool:
+def applies_to_path(applies_to: str, path: str) -> bool:
     """Return whether an `applies_to` that is a path covers `path`.
 
     ``/search/…`` covers everything below it, ``{id}`` any one segment.
@@ -139,15 +149,15 @@ def applies(applies_to: str, path: str) -> bool:
     return re.fullmatch(pattern + (".*" if exact != text else "/?"), path, re.DOTALL) is not None
 
 
-def _page_parameters(way: Paginate) -> set[str]:
+def _page_parameters(scheme: Paginate) -> set[str]:
     """Return the names of the parameters that differ from page to page."""
-    return {name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name}
+    return {name for name in (scheme.cursor_name_in_request, scheme.offset_name_in_request) if name}
 
 
-def _way(fields: Mapping[str, Any]) -> PagingScheme:
+def _parse_scheme(fields: Mapping[str, Any]) -> PagingScheme:
     given = {name: value for name, value in fields.items() if value != ""}
     if given.get("type") == "graphql":
-        given = {"cursor_name_in_request": AFTER, **given, "in_body": True}
+        given = {"cursor_name_in_request": DEFAULT_CURSOR_PATH, **given, "in_body": True}
     if "type" not in given:
         raise InvalidPagination("has fields but no type; add type=cursor, link, offset or graphql")
     try:
@@ -158,21 +168,21 @@ def _way(fields: Mapping[str, Any]) -> PagingScheme:
     missing = _missing(model.type, model.model_dump(exclude_none=True))
     if missing:
         raise InvalidPagination(*(f"has type={model.type} but no {name}" for name in missing))
-    fault = misplaced(model)
+    fault = misplaced_fields(model)
     if fault is not None:
         raise InvalidPagination(f"has {fault}")
     return PagingScheme(**model.model_dump(include=set(FIELDS)))
 
 
-def misplaced(way: Paginate) -> str | None:
-    """Return which fields of `way` cannot be combined, as text; None if all can."""
-    if way.type == "link" and way.in_body:
+def misplaced_fields(scheme: Paginate) -> str | None:
+    """Return which fields of `scheme` cannot be combined, as text; None if all can."""
+    if scheme.type == "link" and scheme.in_body:
         return "in_body with type=link, whose next page is a URL"
-    if way.next_path_in_request is None:
+    if scheme.next_path_in_request is None:
         return None
-    if way.type != "cursor" or not way.in_body:
+    if scheme.type != "cursor" or not scheme.in_body:
         return "next_path_in_request, which goes with in_body and type=cursor only"
-    path = way.next_path_in_request.replace("{path}", "/x")
+    path = scheme.next_path_in_request.replace("{path}", "/x")
     if not path.startswith("/") or _NO_PATH.search(path) or has_dot_segment(path):
         return "a next_path_in_request that is not a path, such as '/files/continue' or '{path}/continue'"
     return None
@@ -190,7 +200,7 @@ def _full_names(given: Mapping[str, str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     faults: list[str] = []
     for name, value in given.items():
-        if len(faults) >= MOST_FAULTS:
+        if len(faults) >= MAX_FAULTS:
             break
         meant = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
         if len(meant) == 1 and meant[0] not in fields:

@@ -262,9 +262,9 @@ def json_schema() -> dict[str, Any]:
     fields["categories"]["items"] = {"anyOf": [{"enum": sorted(CATEGORIES)}, {"type": "string"}]}
     schema["required"] = [key for key in schema["required"] if key != "name"]
     schema["allOf"] = [
-        {"if": {"properties": {"auth_mode": {"const": name}}}, "then": {"required": sorted(mode.needs)}}
+        {"if": {"properties": {"auth_mode": {"const": name}}}, "then": {"required": sorted(mode.required_fields)}}
         for name, mode in sorted(AUTH_MODES.items())
-        if mode.needs
+        if mode.required_fields
     ]
     # An entry that inherits may leave out required fields.
     required, rules = schema.pop("required"), schema.pop("allOf")

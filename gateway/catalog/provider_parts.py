@@ -27,7 +27,7 @@ def _number_as_text(value: Any) -> Any:
 Status = Annotated[str, BeforeValidator(_number_as_text)]
 
 
-def _is_date(text: str) -> str:
+def _checked_date(text: str) -> str:
     try:
         dt.date.fromisoformat(text)
     except ValueError:
@@ -36,7 +36,7 @@ def _is_date(text: str) -> str:
 
 
 # A day of the calendar, as ``2026-08-31``.
-Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_is_date)]
+Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_checked_date)]
 
 
 # ── The fixed vocabularies of the catalog: categories, and aliases of script names. Auth modes: `auth_modes`.
@@ -350,8 +350,8 @@ class Retry(Shape):
     """Statuses to retry on: `429`, `5xx`, `500-502`. They replace the defaults, 429 and 502 to 504."""
 
 
-ANYTHING: Final = "*"  # a value of `expect`
-NOTHING: Final = "-"
+ANY_VALUE: Final = "*"  # a value of `expect`
+NO_VALUE: Final = "-"
 
 
 class Verification(Shape):

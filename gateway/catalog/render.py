@@ -19,8 +19,7 @@ from urllib.parse import quote
 
 from gateway import clock
 from gateway.authority import not_ascii
-from gateway.catalog.address import Piece, is_port, parse_address
-from gateway.catalog.auth_modes import REQUEST
+from gateway.catalog.auth_modes import REQUEST_PLACEHOLDERS
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import (
     FUNCTIONS,
@@ -31,20 +30,21 @@ from gateway.catalog.template import (
     Random,
     Template,
     TemplateError,
-    parse,
+    parse_template,
     placeholders,
-    write,
+    write_time,
 )
+from gateway.catalog.url_template import Piece, is_port, parse_url_template
 from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
 from gateway.http.url import has_dot_segment
 
 # ── Names of values in templates: synonyms, and which names are a credential.
 
 # Published entries write accessToken, the credential's JSON says access_token; templates use both.
-_SAME: Final = {"accessToken": "access_token", "access_token": "accessToken"}
+_SYNONYMS: Final = {"accessToken": "access_token", "access_token": "accessToken"}
 
 
-def find(values: Mapping[str, str], name: str) -> str | None:
+def find_value(values: Mapping[str, str], name: str) -> str | None:
     """Return the value called `name` or one of its synonyms; None if absent."""
     for known in spellings(name):
         if known in values:
@@ -55,7 +55,7 @@ def find(values: Mapping[str, str], name: str) -> str | None:
 def spellings(name: str) -> tuple[str, ...]:
     """Return `name` and its synonyms: ``credentials.apiKey`` and ``apiKey`` name the same value."""
     bare = name.removeprefix("credentials.")
-    other = (_SAME[bare],) if bare in _SAME else ()
+    other = (_SYNONYMS[bare],) if bare in _SYNONYMS else ()
     return (name, *((bare,) if bare != name else ()), *other)
 
 
@@ -76,11 +76,11 @@ def _is_credential(name: str, secret_settings: Collection[str]) -> bool:
     namespace, dot, rest = name.partition(".")
     if dot and namespace == "connectionConfig":
         return rest in secret_settings
-    return namespace != "metadata" and name not in REQUEST
+    return namespace != "metadata" and name not in REQUEST_PLACEHOLDERS
 
 
 NO_VALUES: Final[Mapping[str, str]] = {}
-LONGEST_SEGMENT: Final = 4096
+MAX_SEGMENT_LENGTH: Final = 4096
 
 
 class Unresolved(LookupError):
@@ -102,15 +102,15 @@ def render_url(
     Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position,
     and TemplateError for an invalid template.
     """
-    url = parse_address(template)
+    url = parse_url_template(template)
     known = _Known(flat_values(config), settings, values)
-    known.require(parse(template).names())
-    if url.whole is not None:
-        base = _whole(url.whole, known)
+    known.require(parse_template(template).names())
+    if url.whole_base_url is not None:
+        base = _whole_base_url(url.whole_base_url, known)
     else:
-        port = "" if url.port is None else f":{_port(url.port, known)}"
-        base = f"{url.scheme}://{_host(url.host, known)}{port}"
-    return base + _path(url.path, known) + _query(url.query, known)
+        port = "" if url.port is None else f":{_render_port(url.port, known)}"
+        base = f"{url.scheme}://{_render_host(url.host, known)}{port}"
+    return base + _render_path(url.path, known) + _render_query(url.query, known)
 
 
 class _Known:
@@ -135,7 +135,7 @@ class _Known:
         self._check(name, value)
         return value
 
-    def folded(self, name: str) -> str:
+    def lower_case_value(self, name: str) -> str:
         """Return the value in lower case, for use in a host; the setting's rules may match either case.
 
         Raises BadValue.
@@ -155,12 +155,12 @@ class _Known:
         setting = self.setting(name)
         if setting is not None:
             check_value(_bare(name), value, setting)
-        elif len(value) > LONGEST_SEGMENT:
-            raise BadValue(_bare(name), f"is longer than {LONGEST_SEGMENT} characters")
+        elif len(value) > MAX_SEGMENT_LENGTH:
+            raise BadValue(_bare(name), f"is longer than {MAX_SEGMENT_LENGTH} characters")
 
     def _find(self, name: str) -> str | None:
         if not name.startswith("connectionConfig."):
-            return find(self._values, name)
+            return find_value(self._values, name)
         bare = _bare(name)
         setting = self._settings.get(bare)
         return self._config.get(bare) or (setting.default_value if setting else None)
@@ -170,13 +170,13 @@ def _bare(name: str) -> str:
     return name.removeprefix("connectionConfig.")
 
 
-def _whole(piece: Name, known: _Known) -> str:
+def _whole_base_url(piece: Name, known: _Known) -> str:
     setting = known.setting(piece.name)
     value = known.value(piece.name)
     if setting is None or setting.format != "uri":
         raise BadValue(_bare(piece.name), "can be the whole base URL only if the entry gives it `format: uri`")
     try:
-        url = parse_address(value) if "${" not in value else None
+        url = parse_url_template(value) if "${" not in value else None
     except TemplateError as wrong:
         raise BadValue(_bare(piece.name), str(wrong)) from None
     if url is None or url.query:
@@ -188,17 +188,19 @@ def _whole(piece: Name, known: _Known) -> str:
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
 
 
-def _host(pieces: tuple[Piece, ...], known: _Known) -> str:
-    host = "".join(piece if isinstance(piece, str) else _host_value(piece.name, known) for piece in pieces).lower()
+def _render_host(pieces: tuple[Piece, ...], known: _Known) -> str:
+    host = "".join(
+        piece if isinstance(piece, str) else _render_host_value(piece.name, known) for piece in pieces
+    ).lower()
     names = [piece.name for piece in pieces if isinstance(piece, Name)]
     if names and not is_hostname(host):
         raise BadValue(_bare(names[-1]), "does not make a valid host name here")
     return host
 
 
-def _host_value(name: str, known: _Known) -> str:
+def _render_host_value(name: str, known: _Known) -> str:
     setting = known.setting(name)
-    folded = known.folded(name)
+    folded = known.lower_case_value(name)
     several = setting is not None and (setting.format == "hostname" or setting.enum is not None)
     if not (is_hostname(folded) if several else is_label(folded)):
         what = (
@@ -208,7 +210,7 @@ def _host_value(name: str, known: _Known) -> str:
     return folded
 
 
-def _port(piece: Piece, known: _Known) -> str:
+def _render_port(piece: Piece, known: _Known) -> str:
     if isinstance(piece, str):
         return piece
     value = known.value(piece.name)
@@ -217,7 +219,7 @@ def _port(piece: Piece, known: _Known) -> str:
     return str(int(value))
 
 
-def _path(pieces: tuple[Piece, ...], known: _Known) -> str:
+def _render_path(pieces: tuple[Piece, ...], known: _Known) -> str:
     path = ""
     for piece in pieces:
         if isinstance(piece, str):
@@ -232,7 +234,7 @@ def _path(pieces: tuple[Piece, ...], known: _Known) -> str:
     return path
 
 
-def _query(pieces: tuple[Piece, ...], known: _Known) -> str:
+def _render_query(pieces: tuple[Piece, ...], known: _Known) -> str:
     return "".join(
         piece if isinstance(piece, str) else _encoded(piece.name, known.value(piece.name)) for piece in pieces
     )
@@ -276,8 +278,8 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     LF or NUL, or a function does not accept a value; TemplateError. `breaks` allows control characters: a PEM key has
     several lines, and a body is not a header.
     """
-    parsed = parse(template)
-    missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]
+    parsed = parse_template(template)
+    missing = [name for name in dict.fromkeys(parsed.names()) if find_value(values, name) is None]
     if missing:
         raise Unresolved(tuple(missing))
     rendered = _fill(parsed, values, moment or Moment())
@@ -287,8 +289,9 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
 
 
 def differs_each_time(template: str) -> bool:
-    """Return whether `template` has ``${now}`` or ``${random}``: the rendered text is then valid for one request only."""
-    return _is_momentary(parse(template))
+    """Return whether `template` has ``${now}`` or ``${random}``: the rendered text is then valid for one request
+    only."""
+    return _is_momentary(parse_template(template))
 
 
 def needs_request(template: str) -> bool:
@@ -296,7 +299,7 @@ def needs_request(template: str) -> bool:
 
     `auth.request_templates` then renders it again for each attempt.
     """
-    return not REQUEST.isdisjoint(placeholders(template))
+    return not REQUEST_PLACEHOLDERS.isdisjoint(placeholders(template))
 
 
 def _is_momentary(template: Template) -> bool:
@@ -313,9 +316,9 @@ def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
             case str():
                 filled.append(part)
             case Name(name):
-                filled.append(find(values, name) or "")
+                filled.append(find_value(values, name) or "")
             case Now():
-                filled.append(write(part.shifted(moment.at), part.format))
+                filled.append(write_time(part.shifted(moment.at), part.format))
             case Random():
                 filled.append(moment.random)
             case FunctionCall(function, arguments):
@@ -333,5 +336,5 @@ def _call(function: str, arguments: tuple[Template, ...], values: Mapping[str, s
 
 def _name_with_control(template: Template, values: Mapping[str, str]) -> str:
     """Return the name of the first value with a control character."""
-    names = (name for name in template.names() if _FORBIDDEN.search(find(values, name) or ""))
+    names = (name for name in template.names() if _FORBIDDEN.search(find_value(values, name) or ""))
     return next(names, "the template itself")

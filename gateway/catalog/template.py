@@ -124,12 +124,12 @@ MONTHS: Final = (
 # Units of ${now+7:days}, in seconds. Months and years are left out: their length depends on the date.
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 UNITS: Final = _SECONDS | {f"{unit}s": seconds for unit, seconds in _SECONDS.items()}
-LONGEST_SHIFT_S: Final = 100 * 365 * 86400  # a `datetime` ends with the year 9999
+MAX_SHIFT_S: Final = 100 * 365 * 86400  # a `datetime` ends with the year 9999
 
 _TOKEN = re.compile(r"\[([^\]]*)\]|YYYY|YY|M{1,4}|D{1,2}|d{1,4}|H{1,2}|h{1,2}|a|A|m{1,2}|s{1,2}|SSS|ZZ|Z|X|x")
 
 # The names are English in every locale, since a provider parses them.
-_WRITE: Final[dict[str, Callable[[datetime], str]]] = {
+_WRITERS: Final[dict[str, Callable[[datetime], str]]] = {
     "YYYY": lambda at: f"{at.year:04}",
     "YY": lambda at: f"{at.year % 100:02}",
     "MMMM": lambda at: MONTHS[at.month - 1],
@@ -160,7 +160,7 @@ _WRITE: Final[dict[str, Callable[[datetime], str]]] = {
 }
 
 
-def write(at: datetime, format_: str | None) -> str:
+def write_time(at: datetime, format_: str | None) -> str:
     """Return the aware time `at` in UTC, formatted by `format_`; ``[text]`` is literal.
 
     None: ISO 8601 with milliseconds.
@@ -179,11 +179,11 @@ def unknown_letters(format_: str) -> list[str]:
 def _token(found: re.Match[str], at: datetime) -> str:
     if found[1] is not None:
         return found[1]
-    return _WRITE[found[0]](at) if found[0] in _WRITE else found[0]
+    return _WRITERS[found[0]](at) if found[0] in _WRITERS else found[0]
 
 
 NAMESPACES: Final = ("connectionConfig", "metadata", "credentials", "assertionOption", "callback", "stepN")
-DEEPEST: Final = 8
+MAX_DEPTH: Final = 8
 
 _CALL = re.compile(r"([A-Za-z][A-Za-z0-9]*)\(")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
@@ -258,9 +258,9 @@ class Template:
 
 
 @lru_cache(maxsize=8192)
-def parse(text: str) -> Template:
+def parse_template(text: str) -> Template:
     """Parse `text`. Raises TemplateError."""
-    parts, _ = _parts(text, 0, call=None, depth=0)
+    parts, _ = _parse_parts(text, 0, call=None, depth=0)
     return Template(parts)
 
 
@@ -269,14 +269,14 @@ def placeholders(template: str) -> frozenset[str]:
 
     Raises TemplateError.
     """
-    return frozenset(parse(template).names())
+    return frozenset(parse_template(template).names())
 
 
-def _parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
+def _parse_parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
     """Parse from `at` to the end or, inside `call`, to its closing ``)}``; return the parts and the position after
     them."""
-    if depth > DEEPEST:
-        raise TemplateError(f"functions are nested more than {DEEPEST} levels deep")
+    if depth > MAX_DEPTH:
+        raise TemplateError(f"functions are nested more than {MAX_DEPTH} levels deep")
     parts: list[Part] = []
     start = at
     while at < len(text):
@@ -288,7 +288,7 @@ def _parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[P
             parts.append(text[start:at])
         if closes:
             return tuple(parts), at + 2
-        part, at = _placeholder(text, at + 2, depth)
+        part, at = _parse_placeholder(text, at + 2, depth)
         parts.append(part)
         start = at
     if call is not None:
@@ -298,21 +298,21 @@ def _parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[P
     return tuple(parts), at
 
 
-def _placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
+def _parse_placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
     """Parse the placeholder whose content starts at `at`; return it and the position after it."""
     if opened := _CALL.match(text, at):
         function = opened[1]
         if function not in ARITY:
             raise TemplateError(f"there is no function {function!r}; there are {', '.join(sorted(ARITY))}")
-        parts, at = _parts(text, opened.end(), call=function, depth=depth + 1)
+        parts, at = _parse_parts(text, opened.end(), call=function, depth=depth + 1)
         return FunctionCall(function, _arguments(function, parts)), at
     end = text.find("}", at)
     if end < 0:
         raise TemplateError("'${' is not closed; end it with '}'")
-    return _value(text[at:end]), end + 1
+    return _parse_value(text[at:end]), end + 1
 
 
-def _value(inside: str) -> Part:
+def _parse_value(inside: str) -> Part:
     if inside == "random":
         return Random()
     if moment := _NOW.fullmatch(inside):
@@ -320,7 +320,7 @@ def _value(inside: str) -> Part:
         if unit not in UNITS:
             raise TemplateError(f"'${{{inside}}}': {unit!r} is not a unit; there are {', '.join(UNITS)}")
         shift_s = int(moment["shift"] or 0) * UNITS[unit]
-        if abs(shift_s) > LONGEST_SHIFT_S:
+        if abs(shift_s) > MAX_SHIFT_S:
             raise TemplateError(f"'${{{inside}}}' shifts the time by more than 100 years")
         return Now(shift_s, moment["format"])
     if not _NAME.fullmatch(inside):

@@ -10,7 +10,7 @@ from gateway.catalog.provider import Provider
 
 Place = tuple[str | int, ...]
 
-ADDRESSES: Final = (
+URL_FIELDS: Final = (
     "authorization_url", "token_url", "refresh_url", "revocation_url", "introspection_url",
     "request_url", "registration_url", "installation_token_url", "installation_access_url",
 )  # fmt: skip
@@ -19,9 +19,9 @@ _PARAMETERS: Final = (
 )  # fmt: skip
 
 
-def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
+def url_templates(provider: Provider) -> Iterator[tuple[Place, str]]:
     """Yield every URL template of an entry with its place."""
-    for key in ADDRESSES:
+    for key in URL_FIELDS:
         if (template := getattr(provider, key)) is not None:
             yield (key,), template
     for index, step in enumerate(provider.additional_steps or ()):
@@ -39,7 +39,7 @@ def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
         yield ("account", "endpoint"), provider.account.endpoint
 
 
-def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
+def text_templates(provider: Provider) -> Iterator[tuple[Place, str]]:
     """Yield the templates of parameters, header fields, bodies and JWTs of an entry, each with its place."""
     proxy = provider.proxy
     values: list[tuple[Place, Any]] = [((key,), getattr(provider, key)) for key in _PARAMETERS]

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
 
-LONGEST: Final = 255  # maximum characters of a value, and so of the text that a pattern is matched against
-LONGEST_SECRET: Final = 8192
-_OF_HOSTS: Final = frozenset({"hostname", "uri"})
-_FORMATS: Final = {"hostname": "a host name", "uri": "a URL", "uuid": "a UUID", "email": "an e-mail address"}
+MAX_LENGTH: Final = 255  # maximum length of a value; it also bounds the time to match a pattern
+MAX_SECRET_LENGTH: Final = 8192
+_HOST_FORMATS: Final = frozenset({"hostname", "uri"})
+_FORMAT_TEXTS: Final = {"hostname": "a host name", "uri": "a URL", "uuid": "a UUID", "email": "an e-mail address"}
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
@@ -39,23 +39,23 @@ def check_value(name: str, value: str, setting: Setting) -> None:
 
     Allowed are 255 characters, 8192 for a secret setting without pattern, and no control characters.
     """
-    limit = LONGEST_SECRET if setting.secret and not setting.pattern else LONGEST
+    limit = MAX_SECRET_LENGTH if setting.secret and not setting.pattern else MAX_LENGTH
     if len(value) > limit:
         raise BadValue(name, f"is longer than {limit} characters")
     if _CONTROL.search(value):
         raise BadValue(name, "contains a control character")
-    if setting.format in _OF_HOSTS and not setting.secret and (wrong := not_ascii(value)):
+    if setting.format in _HOST_FORMATS and not setting.secret and (wrong := not_ascii(value)):
         raise BadValue(name, wrong)
     if setting.enum is not None and value not in setting.enum:
         raise BadValue(name, f"must be one of {', '.join(setting.enum)}")
-    if setting.pattern is not None and not compiled(setting.pattern).fullmatch(value):
-        raise BadValue(name, f"must match the pattern {setting.pattern}" + _such_as(setting))
+    if setting.pattern is not None and not compile_pattern(setting.pattern).fullmatch(value):
+        raise BadValue(name, f"must match the pattern {setting.pattern}" + _example_text(setting))
     if setting.format is not None and not _has_format(value, setting.format):
-        raise BadValue(name, f"must be {_FORMATS[setting.format]}" + _such_as(setting))
+        raise BadValue(name, f"must be {_FORMAT_TEXTS[setting.format]}" + _example_text(setting))
 
 
 @lru_cache(maxsize=4096)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile `pattern`, for use with ``fullmatch``. Raises re.error."""
     return re.compile(pattern, re.ASCII)
 
@@ -103,8 +103,8 @@ def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -
 
 
 def flat_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts and numbers of `values` by dotted path; of ``{"a.b": …}`` and ``{"a": {"b": …}}``, the latter
-    wins."""
+    """Return the texts and numbers of `values` by dotted path; if both ``{"a.b": …}`` and ``{"a": {"b": …}}``
+    are given, the nested value wins."""
     flat: dict[str, str] = {}
     nested: dict[str, str] = {}
     for name, value in values.items():
@@ -120,7 +120,7 @@ def flat_values(values: Mapping[str, Any]) -> dict[str, str]:
     return flat | nested
 
 
-def _such_as(setting: Setting) -> str:
+def _example_text(setting: Setting) -> str:
     return f", for example {setting.example}" if setting.example else ""
 
 
@@ -133,10 +133,10 @@ def _has_format(value: str, format_: str) -> bool:
         case "email":
             return EMAIL.fullmatch(value) is not None
         case _:
-            return is_web_address(value)
+            return is_web_url(value)
 
 
-def is_web_address(text: str) -> bool:
+def is_web_url(text: str) -> bool:
     """Return whether `text` is an absolute http or https URL of visible ASCII, without user information."""
     if not text.isascii() or any(c <= " " or c in '\\"<>^`{|}\x7f' for c in text):
         return False

@@ -44,8 +44,8 @@ class CatalogFaults(config_faults.Faults):
         self.catalog = catalog
 
 
-LARGEST_BYTES: Final = 256 * 1024
-MOST_VALUES: Final = 20_000  # each use of a YAML alias counts, which stops a "billion laughs" attack
+MAX_FILE_BYTES: Final = 256 * 1024
+MAX_VALUES: Final = 20_000  # each use of a YAML alias counts, which stops a "billion laughs" attack
 
 
 class UnreadableFile(Exception):
@@ -70,7 +70,7 @@ class CatalogDocument:
         return f"{self._path}:{self._document.line(tuple(map(str, path)))}"
 
 
-def read(path: Path, *, largest_bytes: int = LARGEST_BYTES, most_values: int = MOST_VALUES) -> CatalogDocument:
+def read_yaml(path: Path, *, largest_bytes: int = MAX_FILE_BYTES, most_values: int = MAX_VALUES) -> CatalogDocument:
     """Read the YAML file at `path`. The default limits are those of one catalog entry.
 
     Raises UnreadableFile if the file is missing, not UTF-8, not YAML, too large or empty.

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from gateway.cli.options import as_json, config_file
-from gateway.cli.run_command import as_operator
+from gateway.cli.run_command import run_as_operator
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
             raise StoreRefused(f"{source} does not exist. Start the gateway once, or correct store.url.")
         check_file(source, keyring)
         with progress("copying") as step:
-            made = as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
+            made = run_as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
     if as_json:
         report = {
             "file": str(target),
@@ -104,8 +104,8 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
 def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     """Replace the database with the backup FILE. Stop every gateway first.
 
-    The replaced database is kept beside the new one. If it can be read, tokens refreshed since the backup are copied from
-    it: the backup's older tokens are used up, and a provider may revoke the whole grant if one is used again.
+    The replaced database is kept beside the new one. If it can be read, tokens refreshed since the backup are copied
+    from it: the backup's older tokens are used up, and a provider may revoke the whole grant if one is used again.
     """
     from gateway.cli.terminal import exit_on_faults, progress
 
@@ -115,7 +115,7 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
         from gateway.store.sqlite.sqlite_restore import restore as put_back
 
         with progress("copying") as step:
-            done = as_operator(partial(put_back, source.absolute(), path, keyring, exactly=exactly, step=step))
+            done = run_as_operator(partial(put_back, source.absolute(), path, keyring, exactly=exactly, step=step))
     if as_json:
         print(json.dumps({"ok": True, **_report(done)}))
         return

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from gateway.catalog.address import AddressTemplate, parse_address
+from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.cli.options import as_json, config_file
-from gateway.cli.terminal import ReportedFault, hint_at_init, placed
+from gateway.cli.terminal import ReportedFault, fault_json, hint_at_init
 from gateway.config import Fault
 from gateway.egress.guard import literal
 from gateway.text import counted
@@ -30,12 +30,12 @@ _PORTS: Final = {"http": 80, "https": 443}
 _URL_FIELDS: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
 
 
-RENAMED: Final = (
+RENAMED_WARNING: Final = (
     "request_log is renamed to call_log, and max_rows is replaced by max_bytes; the old settings still work"
 )
 
 
-def unusable(config: "Config") -> Iterator[Fault]:
+def start_faults(config: "Config") -> Iterator[Fault]:
     """Yield the faults for which `gateway serve` would refuse to start, with its messages."""
     from gateway.store.preflight import check_url
     from gateway.store.preflight_checks import StoreRefused
@@ -46,7 +46,7 @@ def unusable(config: "Config") -> Iterator[Fault]:
         yield Fault(config.where("store", "url"), str(refusal))
 
 
-def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
+def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     """Yield a warning for each setting that is allowed but probably a mistake, or has no effect."""
     from gateway.config.exposed import open_to_network
     from gateway.config.store_url import is_unverified_remote
@@ -66,16 +66,16 @@ def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
         where = config.where("store", "encryption_keys", str(number))
         yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE}")
     for environment in config.environments.values():
-        yield from _environment(config, environment, guard)
+        yield from _environment_warnings(config, environment, guard)
         for key, integration in environment.integrations.items():
             place = ("environments", environment.name, "integrations", key)
-            yield from _integration(config, place, integration, guard)
-            yield from _provider_urls(config, place, integration, catalog, guard)
-            yield from _sunset(config, place, integration, catalog)
+            yield from _integration_warnings(config, place, integration, guard)
+            yield from _provider_url_warnings(config, place, integration, catalog, guard)
+            yield from _sunset_warnings(config, place, integration, catalog)
             if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
-                yield from _webhooks(config, place, integration, catalog)
+                yield from _webhook_warnings(config, place, integration, catalog)
     if "request_log" in config.document.tree:
-        yield Fault(config.where("request_log"), RENAMED)
+        yield Fault(config.where("request_log"), RENAMED_WARNING)
     if not config.environments:
         yield Fault(
             config.where("environments"),
@@ -90,7 +90,7 @@ def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
             )
 
 
-def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Guard") -> Iterator[Fault]:
+def _environment_warnings(config: "Config", environment: "EnvironmentConfig", guard: "Guard") -> Iterator[Fault]:
     place = ("environments", environment.name)
     if not environment.secret_keys:
         yield Fault(
@@ -99,7 +99,7 @@ def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Gua
     for key in ("webhook_url", "webhook_url_secondary"):
         url = getattr(environment, key)
         parts = urlsplit(url or "")
-        if url and (refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port)):
+        if url and (refused := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port)):
             yield Fault(config.where(*place, key), f"events cannot be sent there: {refused}")
         elif parts.scheme == "http" and _may_be_public(parts.hostname or ""):
             yield Fault(
@@ -108,17 +108,17 @@ def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Gua
             )
 
 
-def _integration(
+def _integration_warnings(
     config: "Config", place: tuple[str, ...], integration: "Integration", guard: "Guard"
 ) -> Iterator[Fault]:
     for index, origin in enumerate(integration.allowed_origins):
         parts = urlsplit(origin)
-        if refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port):
+        if refused := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port):
             where = config.where(*place, "allowed_origins", str(index))
             yield Fault(where, f"{origin} cannot be called: {refused}")
 
 
-def _webhooks(
+def _webhook_warnings(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog"
 ) -> Iterator[Fault]:
     from gateway.events.receive import takes_webhooks, verification_secrets
@@ -141,7 +141,7 @@ def _webhooks(
         )
 
 
-def _sunset(
+def _sunset_warnings(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog"
 ) -> Iterator[Fault]:
     provider = catalog.get(integration.provider)
@@ -149,7 +149,7 @@ def _sunset(
         yield Fault(config.where(*place), f"provider '{provider.name}' {provider.sunset.sentence()}")
 
 
-def _provider_urls(
+def _provider_url_warnings(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog", guard: "Guard"
 ) -> Iterator[Fault]:
     """Yield a warning for each literal URL of the provider's entry that egress would refuse.
@@ -163,27 +163,28 @@ def _provider_urls(
         template = provider.proxy.base_url if key == "base_url" else getattr(provider, key)
         if template is None:
             continue
-        address = parse_address(template)
-        if not _is_literal(address):
+        url = parse_url_template(template)
+        if not _is_literal(url):
             continue
-        host = "".join(map(str, address.host))
-        port = int(str(address.port)) if address.port else None
-        if refused := _refused(guard, address.scheme, host.strip("[]"), port):
+        host = "".join(map(str, url.host))
+        port = int(str(url.port)) if url.port else None
+        if refused := _egress_refusal(guard, url.scheme, host.strip("[]"), port):
             yield Fault(config.where(*place), f"the {key} of provider '{provider.name}' cannot be called: {refused}")
 
 
-def _is_literal(address: AddressTemplate) -> bool:
-    return address.whole is None and all(isinstance(piece, str) for piece in (*address.host, address.port or ""))
+def _is_literal(url: UrlTemplate) -> bool:
+    return url.whole_base_url is None and all(isinstance(piece, str) for piece in (*url.host, url.port or ""))
 
 
 def _may_be_public(host: str) -> bool:
-    """Return whether `host` is a name that DNS may resolve to a public address; other names are for private networks."""
+    """Return whether `host` is a name that DNS may resolve to a public address; other names are for private
+    networks."""
     if literal(host) is not None or "." not in host:
         return False
     return not host.endswith((".internal", ".local", ".localhost", ".lan", ".home.arpa", ".svc", ".test"))
 
 
-def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
+def _egress_refusal(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
     """Return why egress would refuse to connect to `host`, or None; no name is resolved."""
     from gateway.egress.egress_errors import EgressError
 
@@ -237,10 +238,10 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
             return None, known, ()
         config, left_out = error.readable.config, error.readable.left_out
     found = examined(config, left_out)
-    faults = [*known, *unusable(config), *found.faults]
+    faults = [*known, *start_faults(config), *found.faults]
     if faults:
         return None, faults, found.warnings
-    return config, (), [*found.warnings, *warnings_of(config, found.catalog)]
+    return config, (), [*found.warnings, *configuration_warnings(config, found.catalog)]
 
 
 def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
@@ -262,8 +263,8 @@ def _report(
 ) -> dict[str, Any]:
     report: dict[str, Any] = {
         "ok": not faults,
-        "faults": [placed(fault) for fault in faults],
-        "warnings": [placed(warning) for warning in warnings],
+        "faults": [fault_json(fault) for fault in faults],
+        "warnings": [fault_json(warning) for warning in warnings],
     }
     if config and not faults:
         report |= {

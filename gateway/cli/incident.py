@@ -16,7 +16,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
 
-MOST: Final = 10_000
+MAX_ROWS: Final = 10_000
 
 
 @click.command()
@@ -81,7 +81,7 @@ def incident(
             since=moments.get("since"),
             until=moments.get("until"),
         )
-        found = await report(runtime, wanted, most=MOST, most_keys=MOST_KEYS)
+        found = await report(runtime, wanted, most=MAX_ROWS, most_keys=MOST_KEYS)
         done: list[str] = []
         if revoke_keys or delete_connections:
             done = await revoke_all(

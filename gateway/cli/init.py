@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from gateway.cli.init_answers import DEFAULT_STORE, Answers, listening_on
+from gateway.cli.init_answers import DEFAULT_STORE, Answers, host_and_port
 from gateway.cli.options import as_json
 from gateway.cli.terminal import program
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # ── Writing files that only their owner can read, from the first byte, without replacing another file.
 
 
-class Existing(Exception):
+class FilesExist(Exception):
     """Raised if some of the files exist already; nothing was written."""
 
     def __init__(self, paths: list[Path]) -> None:
@@ -35,29 +35,29 @@ class Existing(Exception):
         self.paths = paths
 
 
-def write_private(contents: Mapping[Path, str], *, over: Path | Literal[False] = False) -> None:
-    """Write all files of `contents`, each with mode 0600, or none. `over` may exist and is replaced atomically.
+def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[False] = False) -> None:
+    """Write all files of `contents`, each with mode 0600, or none. `replaceable` may exist and is replaced atomically.
 
     Raises Existing with every other file that exists already, and OSError. After an error, the files already written
     are deleted.
     """
-    there = [path for path in contents if os.path.lexists(path) and path != over]
+    there = [path for path in contents if os.path.lexists(path) and path != replaceable]
     if there:
-        raise Existing(there)
+        raise FilesExist(there)
     written: list[Path] = []
     try:
         for path, content in contents.items():
-            target = path.with_name(f".{path.name}.new") if path == over else path
-            if path == over:
+            target = path.with_name(f".{path.name}.new") if path == replaceable else path
+            if path == replaceable:
                 target.unlink(missing_ok=True)
             _create(target, content)
             written.append(target)
-            if path == over:
+            if path == replaceable:
                 target.replace(path)
                 written.pop()
     except FileExistsError as error:
         _delete_written(written)
-        raise Existing([Path(error.filename)]) from None
+        raise FilesExist([Path(error.filename)]) from None
     except OSError:
         _delete_written(written)
         raise
@@ -87,8 +87,8 @@ def _delete_written(paths: list[Path]) -> None:
 # ── The text of the configuration file, with comments for its reader.
 
 CONFIGURATION: Final = """\
-# The configuration of an integration gateway. Every key and its default: docs/configuration.md.
-# ${{NAME}} is read from the environment, ${{file:name}} from a file beside this one. To check this file: `gateway check`.
+# The configuration of an integration gateway. Every key and its default: docs/configuration.md. ${{NAME}} is read from
+# the environment, ${{file:name}} from a file beside this one. To check this file: `gateway check`.
 server:
   host: "{host}"                      # 0.0.0.0 listens on all addresses, as in a container
   port: {port}
@@ -117,16 +117,16 @@ _PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 def configuration(answers: Answers, provider: "Provider | None") -> str:
-    host, port = listening_on(answers)
+    host, port = host_and_port(answers)
     url = answers.public_url
     return CONFIGURATION.format(
         host=host,
         port=port,
         public_url=url,
         callback_url=f"{url}/oauth/callback",
-        store_url=_store(answers),
+        store_url=_store_line(answers),
         webhook="" if answers.webhook_url is None else f"    webhook_url: {json.dumps(answers.webhook_url)}\n",
-        integrations=_integrations(provider),
+        integrations=_integrations_text(provider),
     )
 
 
@@ -135,7 +135,7 @@ def hides_password(answers: Answers) -> bool:
     return bool(answers.store_url and "${" not in answers.store_url and _PASSWORD.search(answers.store_url))
 
 
-def _store(answers: Answers) -> str:
+def _store_line(answers: Answers) -> str:
     if hides_password(answers):
         return f'"${{file:{DATABASE_URL}}}"'
     url = answers.store_url or DEFAULT_STORE
@@ -143,7 +143,7 @@ def _store(answers: Answers) -> str:
     return f"{url if relative else json.dumps(url)}{relative}"
 
 
-def _integrations(provider: "Provider | None") -> str:
+def _integrations_text(provider: "Provider | None") -> str:
     if provider is None:
         return NO_INTEGRATION
     from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
@@ -193,28 +193,28 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     from gateway.cli.init_answers import (
         DEFAULT_HOST,
         Answers,
-        about_port,
-        asked,
-        checked,
+        check_answers,
         default_url,
-        entry_of,
+        find_entry,
         free_port,
-        unreached,
+        loopback_warning,
+        port_warning,
+        prompt_for_answers,
     )
 
     usual_port = free_port(str(given["host"] or DEFAULT_HOST))
-    answers = checked(Answers(**given, usual_port=usual_port), _catalog)  # type: ignore[arg-type]
+    answers = check_answers(Answers(**given, usual_port=usual_port), _catalog)  # type: ignore[arg-type]
     file = folder / "gateway.yaml"
-    if not (yes or as_json) and answers_are_piped():
+    if not (yes or as_json) and has_piped_answers():
         raise click.UsageError(
             "Standard input is not read. Pass the answers as options (see `gateway init --help`), or use --yes for the "
             "defaults."
         )
     if not (yes or as_json) and at_a_terminal():
-        _refuse_existing([file, *(folder / name for name in KEYS)], force)  # before the user answers the prompts
-        answers = asked(answers, _catalog)
+        _refuse_existing([file, *(folder / name for name in KEYS)], force)  # checked before the user answers prompts
+        answers = prompt_for_answers(answers, _catalog)
     answers = replace(answers, public_url=answers.public_url or default_url(answers))
-    provider = entry_of(answers, _catalog)
+    provider = find_entry(answers, _catalog)
     text = configuration(answers, provider)
     contents = {"encryption_key": _encryption_key(), "secret_key": _secret_key()}
     if hides_password(answers):
@@ -223,7 +223,7 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     if force:
         contents = {name: content for name, content in contents.items() if not (folder / name).exists()}
     _write(folder, file, text, contents, force=force)
-    warnings = [warning for warning in (about_port(answers), unreached(answers)) if warning]
+    warnings = [warning for warning in (port_warning(answers), loopback_warning(answers)) if warning]
     for warning in warnings:
         print(f"gateway: warning: {warning}", file=sys.stderr)
     if as_json:
@@ -241,7 +241,7 @@ def at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def answers_are_piped() -> bool:
+def has_piped_answers() -> bool:
     """Return whether standard input is a pipe or a file that holds data."""
     try:
         descriptor = sys.stdin.fileno()
@@ -270,9 +270,9 @@ def _write(folder: Path, file: Path, text: str, contents: dict[str, str], *, for
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(
-            {folder / name: content for name, content in contents.items()} | {file: text}, over=force and file
+            {folder / name: content for name, content in contents.items()} | {file: text}, replaceable=force and file
         )
-    except Existing as error:
+    except FilesExist as error:
         raise click.ClickException(_refusal(error.paths)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or folder} cannot be written: {error.strerror}") from None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 3003
-PORTS: Final = 20  # number of ports tried, from DEFAULT_PORT on
+PORTS_TRIED: Final = 20  # number of ports tried, from DEFAULT_PORT on
 DEFAULT_STORE: Final = "sqlite:///gateway.db"
 
 
@@ -35,18 +35,18 @@ class Answers:
     usual_port: int = DEFAULT_PORT
 
 
-def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
+def check_answers(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
     """Return the answers, validated and normalized. Raises click.BadParameter, which names the flag."""
     return replace(
         answers,
-        public_url=_by_flag("--public-url", answers.public_url, _public_url),
-        store_url=_by_flag("--store-url", answers.store_url, _store_url),
-        provider=_by_flag("--provider", answers.provider, lambda name: _provider(name, catalog())),
-        webhook_url=_by_flag("--webhook-url", answers.webhook_url, _webhook_url),
+        public_url=_checked_flag("--public-url", answers.public_url, _public_url),
+        store_url=_checked_flag("--store-url", answers.store_url, _store_url),
+        provider=_checked_flag("--provider", answers.provider, lambda name: _provider(name, catalog())),
+        webhook_url=_checked_flag("--webhook-url", answers.webhook_url, _webhook_url),
     )
 
 
-def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
+def prompt_for_answers(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
     """Prompt on stderr for each setting that no flag sets. After an invalid answer, print why and prompt again."""
     if answers.public_url is None:
         click.echo(
@@ -78,8 +78,8 @@ def default_url(answers: Answers) -> str:
 
 
 def free_port(host: str) -> int:
-    """Return the first free port from `DEFAULT_PORT` on; `DEFAULT_PORT` if all `PORTS` ports are taken."""
-    tried = range(DEFAULT_PORT, DEFAULT_PORT + PORTS)
+    """Return the first free port from `DEFAULT_PORT` on; `DEFAULT_PORT` if all `PORTS_TRIED` ports are taken."""
+    tried = range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TRIED)
     return next((port for port in tried if not is_taken(host, port)), DEFAULT_PORT)
 
 
@@ -90,16 +90,18 @@ def is_taken(host: str, port: int) -> bool:
     """
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # only a listening socket then blocks the bind
+            one.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # with this option, only a listening socket blocks the bind
             one.bind((host, port))
             return False
     except OSError as fault:
         return fault.errno == errno.EADDRINUSE
 
 
-def about_port(answers: Answers) -> str | None:
+def port_warning(answers: Answers) -> str | None:
     """Return a warning if the default port, or the port that was given, is in use; else None."""
-    host, port = listening_on(answers)
+    host, port = host_and_port(answers)
     if port == answers.usual_port != DEFAULT_PORT:
         return (
             f"port {DEFAULT_PORT} is in use, so server.port is {port}; Ctrl-C stops a demo (`gateway demo`, `make run`)"
@@ -109,11 +111,12 @@ def about_port(answers: Answers) -> str | None:
     return None
 
 
-def unreached(answers: Answers) -> str | None:
-    """Return a warning if the gateway listens for other machines but its public URL is a loopback address; else None."""
+def loopback_warning(answers: Answers) -> str | None:
+    """Return a warning if the gateway listens for other machines but its public URL is a loopback address; else
+    None."""
     from gateway.config.values import is_loopback
 
-    host, _ = listening_on(answers)
+    host, _ = host_and_port(answers)
     if is_loopback(host) or not is_loopback(urlsplit(answers.public_url or "").hostname or ""):
         return None
     return (
@@ -122,7 +125,7 @@ def unreached(answers: Answers) -> str | None:
     )
 
 
-def listening_on(answers: Answers) -> tuple[str, int]:
+def host_and_port(answers: Answers) -> tuple[str, int]:
     """Return the host and port to listen on: as given, else those of an http public URL, else the defaults.
 
     With an https public URL the defaults apply, since another server terminates TLS.
@@ -134,11 +137,11 @@ def listening_on(answers: Answers) -> tuple[str, int]:
     return answers.host or host, answers.port if answers.port is not None else port
 
 
-def _by_flag(flag: str, given: str | None, check: Callable[[str], str]) -> str | None:
-    if given is None:
+def _checked_flag(flag: str, value: str | None, check: Callable[[str], str]) -> str | None:
+    if value is None:
         return None
     try:
-        return check(given)
+        return check(value)
     except ValueError as fault:
         raise click.BadParameter(str(fault), param_hint=flag) from None
 
@@ -199,5 +202,5 @@ def _provider(name: str, catalog: "Catalog") -> str:
     return name
 
 
-def entry_of(answers: Answers, catalog: "Callable[[], Catalog]") -> "Provider | None":
+def find_entry(answers: Answers, catalog: "Callable[[], Catalog]") -> "Provider | None":
     return catalog().providers[answers.provider] if answers.provider else None

@@ -12,7 +12,7 @@ from gateway.text import did_you_mean
 class Command(NamedTuple):
     """A command's place, ``package.module:attribute``, and its one-line help."""
 
-    at: str
+    location: str
     short_help: str
 
 
@@ -30,7 +30,7 @@ class LazyGroup(click.Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        module, _, attribute = entry.at.partition(":")
+        module, _, attribute = entry.location.partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command

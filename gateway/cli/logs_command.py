@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
 
 POLL_S: Final = 1.0
-BEHIND: Final = 1000  # another node may commit a row late, with an id lower than the newest by at most this
-REMEMBERED: Final = 10_000
+MAX_ID_LAG: Final = 1000  # maximum distance of the id of a row that another node commits late from the newest id
+MAX_REMEMBERED: Final = 10_000
 COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "STATUS", "MS", "ERROR", "REQUEST")
 
 
@@ -55,7 +55,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
     """
 
     async def work(runtime: "Runtime") -> int:
-        wanted = await _wanted(runtime, environment_of(runtime, environment), given)
+        wanted = await _build_filter(runtime, environment_of(runtime, environment), given)
         if follow:
             await follow_log(runtime, wanted, as_json=as_json)
             return 0
@@ -64,7 +64,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
     run(file, work, as_json=as_json)
 
 
-async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]) -> "OperationFilter":
+async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str, Any]) -> "OperationFilter":
     """Return the filter for the options in `given`, by option name. Raises UsageError."""
     from dataclasses import replace
 
@@ -108,10 +108,10 @@ async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]
     return replace(wanted, connections=reached)
 
 
-async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> int:
+async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> int:
     from gateway.api.logs_endpoints import operation_json
 
-    page = await runtime.store.call_log.find(wanted)
+    page = await runtime.store.call_log.find(operation_filter)
     if as_json:
         body = {"data": [operation_json(one) for one in page.operations], "next_cursor": page.following}
         print(json.dumps(body, indent=2, ensure_ascii=False))
@@ -124,7 +124,7 @@ async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool
     return 0
 
 
-async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> None:
+async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> None:
     """Print the newest rows, then new rows as they are stored: one search per second, over recent ids only."""
     from dataclasses import replace
 
@@ -133,8 +133,8 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
 
     seen: dict[int, None] = {}
     after = 0
-    page = await runtime.store.call_log.find(wanted)
-    # Rows below the first page are older than what is followed.
+    page = await runtime.store.call_log.find(operation_filter)
+    # Rows below the first page are older than the rows to follow.
     floor = 0 if page.following is None else page.following - 1
     while True:
         for one in reversed(page.operations):
@@ -146,16 +146,16 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
                 json.dumps(operation_json(one), ensure_ascii=False) if as_json else one_line("  ".join(_cells(one))),
                 flush=True,
             )
-        for old in list(seen)[:-REMEMBERED]:
+        for old in list(seen)[:-MAX_REMEMBERED]:
             del seen[old]
         await clock.sleep(POLL_S)
         page = await runtime.store.call_log.find(
-            replace(wanted, after=max(floor, after - BEHIND), before=None, limit=REMEMBERED)
+            replace(operation_filter, after=max(floor, after - MAX_ID_LAG), before=None, limit=MAX_REMEMBERED)
         )
 
 
-def _cells(one: "StoredOperation") -> Sequence[str]:
-    it = one.operation
+def _cells(stored: "StoredOperation") -> Sequence[str]:
+    it = stored.operation
     whose = f"{it.integration_id}/{it.connection_id}" if it.connection_id else it.integration_id
     key = "" if it.key_id is None else str(it.key_id)
     ms = f"{it.duration_ms:.0f}"

@@ -32,7 +32,8 @@ class Span(click.ParamType[timedelta]):
 
 
 class RowId(click.ParamType[int]):
-    """The id of a row in the database, `least` or more. A number of more digits does not fit into the database's column."""
+    """The id of a row in the database, `least` or more. A number with more digits does not fit into the
+    database's column."""
 
     name = "number"
 
@@ -49,7 +50,8 @@ class RowId(click.ParamType[int]):
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:
-    """Print a hint if `gateway demo` has run here and no file is named: the default file is not the demo's."""
+    """Print a hint if `gateway demo` has run here and the user names no file: the default file is not that of the
+    demo."""
     chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
         state = "is the reference of all settings" if file.exists() else "does not exist"
@@ -75,7 +77,7 @@ config_file = click.option(
     help="The configuration file.",
 )
 
-catalog_of = click.option(
+catalog_config_file = click.option(
     "-c",
     "--config",
     "file",
@@ -93,10 +95,10 @@ environment = click.option(
     "--environment", metavar="NAME", help="The environment, if the configuration has more than one."
 )
 integration = click.option("--integration", required=True, metavar="ID", help="The integration of the connections.")
-perhaps_integration = click.option(
+optional_integration = click.option(
     "--integration", metavar="ID", help="The integration, if several have a connection with this ID."
 )
-every = click.option("--all", "every", is_flag=True, help="All connections of the integration.")
+all_connections = click.option("--all", "every", is_flag=True, help="All connections of the integration.")
 connection_ids = click.argument("connection_ids", nargs=-1, metavar="[CONNECTION]...")
 
 

@@ -25,21 +25,21 @@ def run_on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", 
     the wrong store.
     """
     with exit_on_faults(as_json, file):
-        code = asyncio.run(on_opened_store(file, work))
+        code = asyncio.run(run_on_opened_store(file, work))
     sys.exit(code)
 
 
-def _ready(file: Path, begins: bool = False) -> "Config":
+def _load_and_check(file: Path, may_create_store: bool = False) -> "Config":
     """Load the configuration and check its store, so that a wrong key is reported before heavy imports.
 
-    `begins`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
+    `may_create_store`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
     """
     from gateway.config import load
     from gateway.store.preflight import POSTGRES, check_database, place_of
     from gateway.store.preflight_checks import StoreRefused
 
     config = load(file)
-    if check_database(config.store) is None and not begins:
+    if check_database(config.store) is None and not may_create_store:
         place = place_of(config.store)
         if not config.store.url.startswith(POSTGRES) and not Path(place).exists():
             raise StoreRefused(
@@ -53,12 +53,12 @@ def _ready(file: Path, begins: bool = False) -> "Config":
     return config
 
 
-async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
+async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
     """Open the store and return the result of `work`, for a command that runs its own event loop.
 
     Raises Faults and StartRefused.
     """
-    config = await asyncio.to_thread(_ready, file)  # the check of PostgreSQL runs its own event loop
+    config = await asyncio.to_thread(_load_and_check, file)  # the check of PostgreSQL runs its own event loop
     import os
 
     from gateway.errors import GatewayError
@@ -67,7 +67,7 @@ async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable
     from gateway.vault import Keyring
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
-    _by_operator()
+    _set_operator()
     keyring = Keyring(config.store.encryption_keys)
     store = await open_store(config.store.url, keyring, environments=(), pool=config.store.pool)
     try:
@@ -82,17 +82,17 @@ async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable
 T = TypeVar("T")
 
 
-def as_operator(work: Callable[[], T]) -> T:
+def run_as_operator(work: Callable[[], T]) -> T:
     """Run `work` and return its result. The audit trail names the operator as the actor of its changes."""
 
     def done() -> T:
-        _by_operator()
+        _set_operator()
         return work()
 
     return copy_context().run(done)
 
 
-def _by_operator() -> None:
+def _set_operator() -> None:
     """Set the audit trail's actor for the current context: the operating system's user, and the command."""
     import getpass
     import os
@@ -112,53 +112,53 @@ def _by_operator() -> None:
 
 
 PAGE: Final = 500
-AT_ONCE: Final = 8
+MAX_PARALLEL: Final = 8
 
 Item = TypeVar("Item")
 
 
 def run(
-    file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False, begins: bool = False
+    file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False, may_create_store: bool = False
 ) -> None:
     """Open the runtime that `file` configures, run `work`, close the runtime and exit with the code from `work`.
 
-    A fault is printed in one line, with exit code 1. `begins`: the command may be the first that writes to the store;
-    without it, an empty store is refused.
+    A fault is printed in one line, with exit code 1. `may_create_store`: the command may be the first that writes to
+    the store; without it, an empty store is refused.
     """
     with exit_on_faults(as_json, file):
-        code = asyncio.run(_on_runtime(file, work, begins))
+        code = asyncio.run(_on_runtime(file, work, may_create_store))
     sys.exit(code)
 
 
-async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", begins: bool) -> int:
+async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", may_create_store: bool) -> int:
     import os
 
-    from gateway.app.generations import checked
-    from gateway.app.lifetime import opened
+    from gateway.app.generations import check_configuration
+    from gateway.app.lifetime import open_runtime
     from gateway.errors import GatewayError
     from gateway.observe import logs
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
-    _by_operator()
-    given = checked(await asyncio.to_thread(_ready, file, begins))
+    _set_operator()
+    given = check_configuration(await asyncio.to_thread(_load_and_check, file, may_create_store))
     try:
-        async with opened(given) as runtime:
+        async with open_runtime(given) as runtime:
             return await work(runtime)
     except GatewayError as fault:
         print(f"gateway: {fault.message}", file=sys.stderr)
         return 1
 
 
-def environment_of(runtime: "Runtime", named: str | None) -> str:
-    """Return the `named` environment, or the only one. Raises UsageError if it is unknown or several exist."""
+def environment_of(runtime: "Runtime", name: str | None) -> str:
+    """Return the `name` environment, or the only one. Raises UsageError if it is unknown or several exist."""
     import click
 
     there = list(runtime.generation.config.environments)
-    if named is None and len(there) == 1:
+    if name is None and len(there) == 1:
         return there[0]
-    if named not in there:
+    if name not in there:
         raise click.UsageError(f"Name the environment: --environment {'|'.join(there) or '(gateway.yaml has none)'}.")
-    return named
+    return name
 
 
 async def check_integration(runtime: "Runtime", environment: str, integration: str) -> None:
@@ -177,7 +177,7 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
     raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
 
 
-async def refs_of(runtime: "Runtime", environment: str, integration: str) -> "list[ConnectionRef]":
+async def connection_refs(runtime: "Runtime", environment: str, integration: str) -> "list[ConnectionRef]":
     """Return all connections of an integration, newest first."""
     return [one.ref async for one in pages(runtime, environment, integration_ids=(integration,))]
 
@@ -197,8 +197,8 @@ async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncI
         cursor = cursor_after(found[-1])
 
 
-async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], what: str) -> None:
-    """Run `do` for all `items`, `AT_ONCE` at a time, with a progress bar if stderr is a terminal.
+async def run_for_each(items: Sequence[Item], action: Callable[[Item], Awaitable[None]], label: str) -> None:
+    """Run `action` for all `items`, `MAX_PARALLEL` at a time, with a progress bar if stderr is a terminal.
 
     The first exception cancels all tasks and is raised.
     """
@@ -209,13 +209,13 @@ async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], wha
 
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal or len(items) < 2, transient=True) as progress:
-        bar = progress.add_task(what, total=len(items))
+        bar = progress.add_task(label, total=len(items))
 
         async def one(item: Item) -> None:
-            await do(item)
+            await action(item)
             progress.advance(bar)
 
-        await bounded(items, one, at_once=AT_ONCE)  # without a task for each item: there may be 100,000
+        await bounded(items, one, at_once=MAX_PARALLEL)  # no task for each item, since there may be 100,000 items
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:

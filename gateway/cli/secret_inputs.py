@@ -1,5 +1,5 @@
-"""Read a command's secrets from an environment variable, a file or a prompt; never from an argument, which every
-process of the machine can read."""
+"""Read a command's secrets from an environment variable, a file or a prompt; never from an argument, since
+every process of the machine can read arguments."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from gateway.secret import Secret
 
-SHORTEST_PASSPHRASE = 12
+MIN_PASSPHRASE_LENGTH = 12
 
 passphrase_env = click.option("--passphrase-env", metavar="NAME", help="The environment variable with the passphrase.")
 passphrase_file = click.option(
@@ -25,10 +25,10 @@ key_file = click.option(
 )
 
 
-def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
+def read_secret(name: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
     """Return the secret from the variable `env` or from `file`; None if neither is given. Raises UsageError.
 
-    `what`: the secret's name in messages. `option`: the common prefix of both options, such as ``--key``.
+    `name`: the secret's name in messages. `option`: the common prefix of both options, such as ``--key``.
     """
     from gateway.secret import Secret
 
@@ -38,7 +38,7 @@ def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Se
         text = os.environ.get(env, "").strip()
         if not text:
             raise click.UsageError(
-                f"The variable {env[:64]} has no {what}. Set it with `read -rs {env[:64]}; export {env[:64]}`."
+                f"The variable {env[:64]} has no {name}. Set it with `read -rs {env[:64]}; export {env[:64]}`."
             )
         return Secret(text)
     if file is not None:
@@ -47,22 +47,23 @@ def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Se
         except (OSError, UnicodeDecodeError) as fault:
             raise click.UsageError(f"{file} cannot be read: {fault}.") from None
         if not text:
-            raise click.UsageError(f"{file} has no {what}.")
+            raise click.UsageError(f"{file} has no {name}.")
         return Secret(text)
     return None
 
 
-def passphrase_of(env: str | None, file: Path | None, *, new: bool) -> "Secret":
-    """Return the passphrase; prompt on a terminal if no option names it. Raises UsageError, also if a `new` one is short."""
+def read_passphrase(env: str | None, file: Path | None, *, new: bool) -> "Secret":
+    """Return the passphrase; prompt on a terminal if no option names it. Raises UsageError, also if a `new`
+    passphrase is too short."""
     from gateway.secret import Secret
 
-    found = secret_of("passphrase", "--passphrase", env, file)
+    found = read_secret("passphrase", "--passphrase", env, file)
     if found is None:
         if not sys.stdin.isatty():
             raise click.UsageError("Give the passphrase with --passphrase-env NAME or --passphrase-file FILE.")
         found = Secret(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
-    if new and len(found.reveal()) < SHORTEST_PASSPHRASE:
+    if new and len(found.reveal()) < MIN_PASSPHRASE_LENGTH:
         raise click.UsageError(
-            f"The passphrase needs at least {SHORTEST_PASSPHRASE} characters: only it protects the tokens in the file."
+            f"The passphrase needs at least {MIN_PASSPHRASE_LENGTH} characters: only it protects the tokens in the file."
         )
     return found

@@ -10,8 +10,10 @@ from gateway.cli.options import config_file
 
 
 class ServeCommand(click.Command):
-    """A command that names the setting of gateway.yaml if it is given as an option. Workers and other commands read it too,
-    so it is no option."""
+    """A command that names the setting of gateway.yaml if a user passes the setting as an option.
+
+    Such settings are not options, since workers and other commands read them too.
+    """
 
     SETTINGS: Final = {"--port": "server.port", "--host": "server.host", "--workers": "server.workers"}
 

@@ -33,39 +33,39 @@ def program() -> str:
     return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
 
 
-# ── Progress of long work on stderr: a bar on a terminal, else a line every `EVERY_S` seconds.
+# ── Progress of long work on stderr: a bar on a terminal, else a line every `PROGRESS_INTERVAL_S` seconds.
 
-EVERY_S: Final = 5.0
+PROGRESS_INTERVAL_S: Final = 5.0
 
 Step = Callable[[int, int], None]  # number done, total; 0 for an unknown total
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Step]:
-    """Show the progress of `what`, such as ``sealing again``; yield the function to call after each piece."""
+def progress(label: str) -> Iterator[Step]:
+    """Show the progress of `label`, such as ``sealing again``; yield the function to call after each piece."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(what)
+        yield _lines(label)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as shown:
-        bar = shown.add_task(what, total=None)
+        bar = shown.add_task(label, total=None)
         yield lambda done, total: shown.update(bar, completed=done, total=total or None)
 
 
-def _lines(what: str) -> Step:
+def _lines(label: str) -> Step:
     printed_at = time.monotonic()
 
     def step(done: int, total: int) -> None:
         nonlocal printed_at
         now = time.monotonic()
-        if now - printed_at >= EVERY_S:
+        if now - printed_at >= PROGRESS_INTERVAL_S:
             printed_at = now
-            print(f"{what}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
+            print(f"{label}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
 
     return step
 
@@ -106,7 +106,7 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
         yield
     except Faults as error:
         if as_json:
-            print(json.dumps({"ok": False, "faults": [placed(fault) for fault in error.faults]}), flush=True)
+            print(json.dumps({"ok": False, "faults": [fault_json(fault) for fault in error.faults]}), flush=True)
         print(error, file=sys.stderr)
         if file is not None:
             hint_at_init(file)
@@ -128,7 +128,7 @@ def hint_at_init(file: Path) -> None:
         )
 
 
-def placed(fault: ReportedFault) -> dict[str, Any]:
+def fault_json(fault: ReportedFault) -> dict[str, Any]:
     """Return a fault as JSON: `where`, `message` and, if the fault has a place in a file, `file` and `line`."""
     file, _, line = fault.where.rpartition(":")
     shown = {"where": fault.where, "message": fault.message}

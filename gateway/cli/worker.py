@@ -35,7 +35,7 @@ def main(descriptor: int) -> int:
 
     file = Path(start["file"])
     with exit_on_faults(start["as_json"], file):
-        config = _loaded(file, start)
+        config = _load_configuration(file, start)
         from gateway.startup.imports import leave_out_the_unused
 
         leave_out_the_unused()
@@ -44,7 +44,7 @@ def main(descriptor: int) -> int:
         return serve(config, sock, start)
 
 
-def _loaded(file: Path, start: "Message") -> "Config | None":
+def _load_configuration(file: Path, start: "Message") -> "Config | None":
     """Return the configuration in `file`; None if the worker gets that of the other workers. Raises Faults."""
     if start["start_from"] is not None:
         return None

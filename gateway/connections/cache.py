@@ -74,7 +74,7 @@ class SingleFlightRows:
             raise NotFound(
                 "unknown_connection",
                 f"Integration '{ref.integration_id}' in environment '{ref.environment}' has no connection "
-                f"'{ref.connection_id}'. Check the id, or {refusals.CONNECT}.",
+                f"'{ref.connection_id}'. Check the id, or {refusals.CONNECT_STEP}.",
                 payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
             )
         return row
@@ -284,7 +284,7 @@ class ConnectionCache:
                 "reconnect_needed",
                 f"Connection '{connection.ref.connection_id}' was made with provider '{connection.provider}', but "
                 f"integration '{integration.integration_id}' now uses '{integration.provider}'. "
-                + refusals.sentence(refusals.RECONNECT),
+                + refusals.sentence(refusals.RECONNECT_STEP),
                 payload={
                     "provider_config_key": connection.ref.integration_id,
                     "connection_id": connection.ref.connection_id,

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
-from gateway.auth.oauth2 import fit_for_settings
-from gateway.auth.provider_responses import short
+from gateway.auth.oauth2 import valid_setting_values
+from gateway.auth.provider_responses import safe_text
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import base_url, placement
 from gateway.egress.client import Egress
@@ -59,7 +59,7 @@ class NewCredential:
         self.config.update(settings)
 
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
-        self.account = Account(id, short(label) if label else None)
+        self.account = Account(id, safe_text(label) if label else None)
 
     async def account_response(self) -> Any:
         """Return the document that contains the entry's `account`; it is requested once. Raises ProviderUnreadable, and
@@ -72,7 +72,7 @@ class NewCredential:
             root = self._root() if form.endpoint.startswith("/") else ""
             try:
                 fields = context.texts(form.headers, self._mode.values(self._held))
-                url = context.address(root + form.endpoint)
+                url = context.fill_url(root + form.endpoint)
             except InvalidRequest as fault:  # a setting that this connection does not have
                 raise ProviderUnreadable(fault.message) from fault
             body = None if form.data is None else json.dumps(form.data).encode()
@@ -83,7 +83,7 @@ class NewCredential:
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
         """GET `path` below the base URL, or a full URL of the entry. `fields` replace the entry's header fields."""
         below_base = path.startswith("/")
-        url = self._root() + path if below_base else self._context.address(path)
+        url = self._root() + path if below_base else self._context.fill_url(path)
         return await self._json("GET", url, path if below_base else parse_address(url).path, fields, None)
 
     def _root(self) -> str:
@@ -167,7 +167,7 @@ async def completed(
         except ProviderUnreadable as fault:
             raise _unreadable(provider, fault, "whose account this credential belongs to") from fault
         lacking = {name: path for name, path in form.settings.items() if not context.config.get(name)}
-        context.set_config(**fit_for_settings({name: dig(response, path) for name, path in lacking.items()}))
+        context.set_config(**valid_setting_values({name: dig(response, path) for name, path in lacking.items()}))
     return context
 
 

@@ -12,9 +12,9 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthMode
-from gateway.auth.provider_responses import short
+from gateway.auth.provider_responses import safe_text
 from gateway.catalog.provider import Provider
-from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.template_places import URL_FIELDS
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.completing import NewCredential, completed
 from gateway.connections.opened import base_url, placement
@@ -195,11 +195,11 @@ class Creator:
             return await self._dialogues.hold(mode.complete(held, context))
         except TokenRefused as fault:
             raise InvalidRequest(
-                "connection_test_failed", f"{name} rejected this credential: {short(str(fault))}."
+                "connection_test_failed", f"{name} rejected this credential: {safe_text(str(fault))}."
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(
-                "upstream_unreachable", f"{name} gave no token: {short(str(fault))}. Nothing was stored; try again."
+                "upstream_unreachable", f"{name} gave no token: {safe_text(str(fault))}. Nothing was stored; try again."
             ) from fault
 
     async def completed(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> NewCredential:
@@ -228,10 +228,10 @@ class Creator:
 def _places(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
     """Return every URL of the entry, filled with these settings; None for a URL with a missing setting."""
     found: list[str | None] = []
-    for key in (*ADDRESSES, "proxy.base_url"):
+    for key in (*URL_FIELDS, "proxy.base_url"):
         template = context.template(key)
         try:
-            found.append(context.address(template, mode.values(held)) if template else None)
+            found.append(context.fill_url(template, mode.values(held)) if template else None)
         except InvalidRequest:
             found.append(None)
     return found

@@ -16,7 +16,7 @@ import structlog
 from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
-from gateway.auth.provider_responses import short
+from gateway.auth.provider_responses import safe_text
 from gateway.auth.revocation import RevocationOutcome, revocable, revoke
 from gateway.connections.cache import ConnectionCache
 from gateway.errors import GatewayError
@@ -66,7 +66,7 @@ class Revoker:
     def failed(self, ref: ConnectionRef, reason: str) -> RevocationOutcome:
         """Log and return the outcome of a credential for which no revocation could be tried."""
         log.warning("revocation_failed", connection_id=ref.connection_id, detail=reason)
-        return RevocationOutcome("credential", "failed", short(reason))
+        return RevocationOutcome("credential", "failed", safe_text(reason))
 
     async def _ended(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> list[RevocationOutcome]:
         tokens = revocable(context, mode.revocable(held))
@@ -102,7 +102,7 @@ class Deleted:
     @property
     def at_provider(self) -> bool:
         """Whether the connection was also revoked at the provider: it had a token, and no token may still work."""
-        return bool(self.revocation) and not any(one.lives_on for one in self.revocation)
+        return bool(self.revocation) and not any(one.may_still_work for one in self.revocation)
 
 
 class Deleter:

@@ -310,22 +310,22 @@ def _action(
         return SuggestedAction(
             "fix_integration",
             f"Compare client_id, client_secret and scopes of integration '{ref.integration_id}' with the provider's "
-            f"console; then: {refresh}. If they are right, {refusals.RECONNECT}.",
+            f"console; then: {refresh}. If they are right, {refusals.RECONNECT_STEP}.",
         )
     if first == "setting_missing":
         return SuggestedAction("fix_settings", "Connect or import it again with that setting under connection_config.")
     if first == "credential_rejected":
         return SuggestedAction(
             "reconnect",
-            f"Check at the provider whether the credential is still valid. If it is not, {refusals.RECONNECT}, or import a "
+            f"Check at the provider whether the credential is still valid. If it is not, {refusals.RECONNECT_STEP}, or import a "
             "new one under the same connection_id. A call that succeeds makes the connection active again.",
         )
     if first == "credential_changed":
         return SuggestedAction(
-            "import", f"Import the new password or key under the same connection_id, or {refusals.RECONNECT}."
+            "import", f"Import the new password or key under the same connection_id, or {refusals.RECONNECT_STEP}."
         )
     return (
-        SuggestedAction("reconnect", refusals.sentence(refusals.RECONNECT))
+        SuggestedAction("reconnect", refusals.sentence(refusals.RECONNECT_STEP))
         if first
         else SuggestedAction("none", "Nothing needs to be done.")
     )

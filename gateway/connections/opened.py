@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from gateway.auth.context import AuthContext, chosen, filled, filled_json, revealed
+from gateway.auth.context import AuthContext, chosen_alternative, fill_json, fill_url, plain_values
 from gateway.auth.mode import AuthMode, Signer
 from gateway.auth.request_templates import RequestTemplates, Signers
 from gateway.catalog.provider import Provider
@@ -16,7 +16,7 @@ from gateway.catalog.render import (
     carries_credential,
     credential_names,
     differs_each_time,
-    find,
+    find_value,
     needs_request,
     render_text,
 )
@@ -140,7 +140,7 @@ def ready(
         placement=placed,
         identity=mode.identity(held),
         secret_base=secret_base,
-        url_secrets=tuple(_url_secrets(provider, secret_base, placed, revealed(context.values(mode.values(held))))),
+        url_secrets=tuple(_url_secrets(provider, secret_base, placed, plain_values(context.values(mode.values(held))))),
         for_one_request=mode.momentary
         or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
@@ -149,11 +149,13 @@ def ready(
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
     """Return the base URL of requests; settings are checked again at every use. Some entries put the credential in its
     path."""
-    return _parsed(provider, filled(provider, _base_template(provider, config), config, revealed(mode.values(held))))
+    return _parsed(
+        provider, fill_url(provider, _base_template(provider, config), config, plain_values(mode.values(held)))
+    )
 
 
 def _base_template(provider: Provider, config: Mapping[str, Any]) -> str:
-    return chosen(provider, "proxy.base_url", provider.proxy.base_url, config) or provider.proxy.base_url
+    return chosen_alternative(provider, "proxy.base_url", provider.proxy.base_url, config) or provider.proxy.base_url
 
 
 def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
@@ -172,7 +174,7 @@ def _url_secrets(
     if secret_base is not None:
         secret = {name for name, setting in provider.connection_config.items() if setting.secret}
         names = credential_names(secret_base, secret_settings=secret)
-        found += [text for name in names if (text := find(values, name)) is not None]
+        found += [text for name in names if (text := find_value(values, name)) is not None]
     yield from (text for text in dict.fromkeys(found) if len(text) >= SHORTEST)
 
 
@@ -193,7 +195,7 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> 
     value are left for it too, so that all templates of a request use the same values.
     """
     provider = context.provider
-    everything = revealed(context.values(mode.values(held)))
+    everything = plain_values(context.values(mode.values(held)))
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
 
@@ -250,7 +252,7 @@ def _members(
         )
         return value if carries is slots else None
 
-    slots, defaults = (filled_json(parted(templates, slots=one), everything, moment) for one in (True, False))
+    slots, defaults = (fill_json(parted(templates, slots=one), everything, moment) for one in (True, False))
     return BodyMembers(slots, defaults)
 
 
@@ -290,4 +292,4 @@ def _origins(base: Address, integration: Integration, provider: Provider, config
         if "://*." in template:
             yield _parsed(provider, template.replace("*", "any", 1)).origin.replace("any", "*", 1)
         else:
-            yield _parsed(provider, filled(provider, template, config) if "${" in template else template).origin
+            yield _parsed(provider, fill_url(provider, template, config) if "${" in template else template).origin

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 from multidict import CIMultiDict
 
 from gateway import clock
-from gateway.auth.context import AuthContext, revealed
+from gateway.auth.context import AuthContext, plain_values
 from gateway.auth.mode import AuthMode, GrantingMode
-from gateway.auth.provider_responses import refusal_text, short
+from gateway.auth.provider_responses import refusal_text, safe_text
 from gateway.catalog.provider import Provider
-from gateway.catalog.provider_parts import ANYTHING, NOTHING, Verification
+from gateway.catalog.provider_parts import ANY_VALUE, NO_VALUE, Verification
 from gateway.catalog.render import Moment
 from gateway.catalog.template import placeholders
 from gateway.connections.opened import Placement, base_url, placement
@@ -95,7 +95,7 @@ def _in_account_url(provider: Provider, settings: Collection[str]) -> list[str]:
 
 
 def _not_opened(source: AccountSource, named: Iterable[str], status: int | None) -> InvalidRequest:
-    which = ", ".join(f"{name} {short(str(source.config.get(name)))}" for name in named)
+    which = ", ".join(f"{name} {safe_text(str(source.config.get(name)))}" for name in named)
     return InvalidRequest(
         "connection_validation_failed",
         f"Your sign-in at {source.provider.display_name} does not open the account that your browser returned with: "
@@ -123,7 +123,7 @@ def check_same(provider: Provider, before: Account, now: Account) -> None:
 def _text(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    return short(str(value))[:LONGEST] or None
+    return safe_text(str(value))[:LONGEST] or None
 
 
 TIMEOUT_S: Final = 15.0
@@ -207,8 +207,8 @@ def is_expected(spec: Verification, body: bytes) -> bool:
 
 
 def _holds(found: Any, wanted: object) -> bool:
-    if wanted in {ANYTHING, NOTHING}:
-        return (found is None) == (wanted == NOTHING)
+    if wanted in {ANY_VALUE, NO_VALUE}:
+        return (found is None) == (wanted == NO_VALUE)
     if isinstance(found, bool) or isinstance(wanted, bool):  # in Python, True == 1
         return found is wanted
     return bool(found == wanted)
@@ -221,7 +221,7 @@ def built(
     credential = mode.values(held)
     base = base_url(context.provider, context.config, mode, held)
     root = spec.base_url_override or base.origin + base.path
-    url = context.address(root.rstrip("/") + endpoint, credential)
+    url = context.fill_url(root.rstrip("/") + endpoint, credential)
     parsed = parse_address(url)
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
     request = UpstreamRequest(spec.method, parsed.scheme, parsed.host, parsed.port, target)
@@ -284,7 +284,7 @@ def _body(
 
 
 def _secrets(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> tuple[str, ...]:
-    known = revealed(mode.values(held))
+    known = plain_values(mode.values(held))
     username, password = known.get("username"), known.get("password")
     pair = (f"{username}:{password}",) if username is not None and password is not None else ()
     own = context.integration.client_secret

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.audit_endpoints import audit_record_json, uses_shown
+from gateway.api.audit_endpoints import audit_record_json, credential_uses_json
 from gateway.api.request_body import wrong_query
 from gateway.console.console_page import View
 from gateway.console.query_fields import fields_of, number_in, time_in
@@ -59,6 +59,6 @@ async def audit(request: web.Request, environment: str) -> View:
         "actions": [str(action) for action in AuditAction],
         "records": [audit_record_json(one) for one in records[:ROWS]],
         "following": records[ROWS - 1].sequence if len(records) > ROWS else None,
-        "uses": uses_shown(uses, await store.uses.find(uses)),
+        "uses": credential_uses_json(uses, await store.uses.find(uses)),
     }
     return View("audit.html", data, "audit")

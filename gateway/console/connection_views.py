@@ -9,8 +9,8 @@ from aiohttp import web
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
-from gateway.api.connection_json import listed, stamp, state_and_story
-from gateway.api.request_body import checked
+from gateway.api.connection_json import history_json, listed_connection_json, timestamp_with_offset
+from gateway.api.request_body import validated
 from gateway.connections.lacking_scopes import find_lacking
 from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
@@ -65,9 +65,9 @@ async def connections(request: web.Request, environment: str) -> View:
 def summary(one: Connection) -> dict[str, Any]:
     """Return a row of a list: never a credential, never a setting."""
     return {
-        **listed(one),
+        **listed_connection_json(one),
         "reason": one.state_reason,
-        "last_refreshed_at": None if one.last_refreshed_at is None else stamp(one.last_refreshed_at),
+        "last_refreshed_at": None if one.last_refreshed_at is None else timestamp_with_offset(one.last_refreshed_at),
     }
 
 
@@ -75,7 +75,7 @@ async def connection(request: web.Request, environment: str) -> View:
     runtime = request.app[RUNTIME]
     one = await _find_connection(request, environment, request.query)
     ref = one.ref
-    story = await state_and_story(runtime, generation_of(request), one)
+    story = await history_json(runtime, generation_of(request), one)
     its = OperationFilter(environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT)
     operations = await runtime.store.call_log.find(its)
     events = await runtime.store.event_log.list(
@@ -84,7 +84,7 @@ async def connection(request: web.Request, environment: str) -> View:
     data = {
         "title": ref.connection_id,
         "connection": summary(one),
-        "expires_at": None if one.expires_at is None else stamp(one.expires_at),
+        "expires_at": None if one.expires_at is None else timestamp_with_offset(one.expires_at),
         "diagnosis": story["diagnosis"],
         "scopes": story["scopes"],
         "blocked": _blocked(runtime, one),
@@ -94,7 +94,7 @@ async def connection(request: web.Request, environment: str) -> View:
             {
                 "message_id": event.message_id,
                 "event": event.event,
-                "at": stamp(event.at),
+                "at": timestamp_with_offset(event.at),
                 "state": event.state.value,
                 "attempts": event.attempts,
                 "status": event.status,
@@ -151,7 +151,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
     """Create a link with which the end user connects again; it is shown once and must be sent only to that user."""
     one = await _find_connection(request, environment, fields)
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    wish = checked(
+    wish = validated(
         {"connection_id": one.ref.connection_id, "integration_id": one.ref.integration_id},
         connect_endpoints.Reconnect,
         "invalid_body",

@@ -5,7 +5,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.connection_json import stamp
+from gateway.api.connection_json import timestamp_with_offset
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.query_fields import fields_of, number_in
 from gateway.errors import InvalidRequest
@@ -45,7 +45,7 @@ def delivery(one: Delivery) -> dict[str, object]:
         "id": one.id,
         "message_id": one.message_id,
         "event": one.event,
-        "at": stamp(one.at),
+        "at": timestamp_with_offset(one.at),
         "integration_id": one.integration_id,
         "connection_id": one.connection_id,
         "target": one.target,
@@ -53,7 +53,7 @@ def delivery(one: Delivery) -> dict[str, object]:
         "attempts": one.attempts,
         "status": one.status,
         "detail": one.detail,
-        "due_at": None if one.due_at is None else stamp(one.due_at),
+        "due_at": None if one.due_at is None else timestamp_with_offset(one.due_at),
     }
 
 

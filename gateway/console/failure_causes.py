@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from gateway.api.connection_json import stamp
+from gateway.api.connection_json import timestamp_with_offset
 from gateway.oauth.error_codes import CLIENT_REFUSED, GRANT_GONE
 from gateway.records.traffic import PlaceTotal
 
@@ -237,7 +237,7 @@ def _group(one: PlaceTotal, now: datetime, cause: FailureCause, over: str | None
         "reason": one.reason,
         "is_code": not one.reason.isdigit(),
         "count": one.calls,
-        "newest_at": stamp(one.last_at),
+        "newest_at": timestamp_with_offset(one.last_at),
         "why": cause.why,
         "do": over or " ".join(filter(None, (cause.look, cause.do))),
         "goes_on": age == 0,

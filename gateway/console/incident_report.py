@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.api.audit_endpoints import audit_record_json, uses_shown
-from gateway.api.connection_json import stamp
-from gateway.api.keys import as_json
+from gateway.api.audit_endpoints import audit_record_json, credential_uses_json
+from gateway.api.connection_json import timestamp_with_offset
+from gateway.api.keys import key_json
 from gateway.console.call_views import rows
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import MintedKey
@@ -92,10 +92,10 @@ async def report(
         "unknown_integration": subject.integration_id is not None
         and integrations.find(subject.environment, subject.integration_id) is None,
         "key": subject.key_id,
-        "since": stamp(subject.since),
-        "until": stamp(subject.until),
-        "made_at": stamp(now),
-        "uses": uses_shown(used, uses),
+        "since": timestamp_with_offset(subject.since),
+        "until": timestamp_with_offset(subject.until),
+        "made_at": timestamp_with_offset(now),
+        "uses": credential_uses_json(used, uses),
         "connections": connections,
         "keys": [_key(one) for one in keys[:most_keys]],
         "keys_in_all": len(keys),
@@ -192,12 +192,14 @@ async def _connection(runtime: Runtime, ref: ConnectionRef, counts: tuple[int, i
         "calls": counts[0],
         "failed": counts[1],
         "state": "deleted" if one is None else one.state.value,
-        "last_refreshed_at": None if one is None or one.last_refreshed_at is None else stamp(one.last_refreshed_at),
+        "last_refreshed_at": None
+        if one is None or one.last_refreshed_at is None
+        else timestamp_with_offset(one.last_refreshed_at),
     }
 
 
 def _key(one: MintedKey) -> dict[str, Any]:
-    shown: Mapping[str, Any] = as_json(one)
+    shown: Mapping[str, Any] = key_json(one)
     names = ("id", "display_name", "kind", "last_four", "created_by", "last_used_at", "revoked_at")
     return {**{name: shown.get(name) for name in names}, "parent_id": one.parent_id, "alive": one.alive(clock.now())}
 

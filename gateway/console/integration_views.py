@@ -9,10 +9,10 @@ from aiohttp import web
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
-from gateway.api.request_body import checked
+from gateway.api.request_body import validated
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.evidence import in_words
-from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.evidence import evidence_sentences
+from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scope
 from gateway.console.alarms import store_healthy
 from gateway.console.authorization_sums import AuthorizationSum, authorization_sums, what_helps
@@ -65,7 +65,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         "has_client_secret": bool(one.client_secret),
         "scopes": list(one.scopes or ()),
         "trust": TRUST.get(provider.trust() or "", "no source named") if provider else None,
-        "evidence": in_words(provider.evidence) if provider else [],
+        "evidence": evidence_sentences(provider.evidence) if provider else [],
         "faults": [],
         "logo": f"{generation.config.console_url}/console/logos/{one.provider}.svg" if provider else None,
         "guide": f"{generation.public_url}/providers/{one.provider}/guide" if provider else None,
@@ -76,7 +76,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         )
     elif AUTH_MODES[provider.auth_mode].needs_client and not one.client_id:
         shown["faults"].append("It has no client_id. Register an application at the provider, and set client_id.")
-    if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_addresses(provider)):
+    if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_urls(provider)):
         shown["faults"].append("End users type the host to which its client secret is sent. Set allowed_hosts.")
     return shown
 
@@ -161,7 +161,7 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
     """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
     one = _find_integration(generation, environment, fields.get("key", ""))
-    wish = checked(
+    wish = validated(
         {"end_user": {"id": fields.get("user", "").strip() or TEST_USER}, "allowed_integrations": [one.integration_id]},
         connect_endpoints.NewSession,
         "invalid_body",

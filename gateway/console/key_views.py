@@ -8,8 +8,8 @@ from aiohttp import web
 from gateway import clock
 from gateway.access.caller import Access, Caller
 from gateway.access.key_policy import Breach, Policy, SentRequest
-from gateway.api.keys import NewKeyBody, as_json, secret_part, wish_of
-from gateway.api.request_body import checked
+from gateway.api.keys import NewKeyBody, key_json, requested_key, secret_json
+from gateway.api.request_body import validated
 from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.query_fields import fields_of, number_in
@@ -65,7 +65,7 @@ def tree(found: list[MintedKey]) -> list[tuple[MintedKey, int]]:
 
 
 def _shown(key: MintedKey) -> dict[str, Any]:
-    shown: dict[str, Any] = dict(as_json(key))
+    shown: dict[str, Any] = dict(key_json(key))
     shown |= {name: shown.get(name) for name in ("rate", "budget", "calls", "expires_at", "revoked_at", "last_used_at")}
     shown["parent_id"] = key.parent_id
     shown["alive"] = key.alive(clock.now())
@@ -126,7 +126,7 @@ async def _find_key(request: web.Request, environment: str, text: str) -> Minted
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Mint a key, shown only on this page. Under a parent key it also gets the parent's limits."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    body = checked(_wished(fields), NewKeyBody, "invalid_body")
+    body = validated(_wished(fields), NewKeyBody, "invalid_body")
     caller = None
     if parent := fields.get("parent", ""):
         above = await _find_key(request, environment, parent)
@@ -135,8 +135,8 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
                 "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
             )
         caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
-    text, made = await runtime.issuer.create(wish_of(body), environment, f"{who.name} at the console", caller)
-    shown = secret_part(text, made, generation.public_url)
+    text, made = await runtime.issuer.create(requested_key(body), environment, f"{who.name} at the console", caller)
+    shown = secret_json(text, made, generation.public_url)
     data = {
         "title": f"Key {made.id}",
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.connection_json import stamp
+from gateway.api.connection_json import timestamp_with_offset
 from gateway.console.alarms import alarms, store_healthy
 from gateway.console.authorization_sums import authorization_sums, what_helps
 from gateway.console.charts import Bar, areas, bars
@@ -63,7 +63,7 @@ async def now(request: web.Request, environment: str) -> View:
         "ending": [summary(one) for one in ending],
         "dead": [delivery(one) for one in dead[:ROWS]],
         "more_dead": len(dead) > ROWS,
-        "waiting": [{"events": one.pending, "oldest_at": stamp(one.oldest_at)} for one in waiting],
+        "waiting": [{"events": one.pending, "oldest_at": timestamp_with_offset(one.oldest_at)} for one in waiting],
         "failures": failed[:ROWS],
         "more_failures": max(len(failed) - ROWS, 0),
         "traffic": traffic(found, at),

@@ -7,7 +7,7 @@ from aiohttp import web
 from yarl import URL
 
 from gateway import clock
-from gateway.api.connection_json import stamp
+from gateway.api.connection_json import timestamp_with_offset
 from gateway.authority import origin_of
 from gateway.catalog.provider import Provider
 from gateway.console.console_page import WITHIN, View
@@ -90,7 +90,7 @@ def _row(
         "provider_calls": sum(times),
         "p50_ms": quantile_ms(times, 0.5),
         "p95_ms": quantile_ms(times, 0.95),
-        "last_success": stamp(max(well)) if well else None,
+        "last_success": timestamp_with_offset(max(well)) if well else None,
         "left_alone": sorted(origins_of(provider) & open_origins) if provider else [],
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from gateway.api.request_body import moment, wrong_query
+from gateway.api.request_body import query_time, wrong_query
 from gateway.text import whole_number
 
 LONGEST: Final = 255  # characters
@@ -17,7 +17,7 @@ def fields_of(given: Mapping[str, str], names: Sequence[str], longest: int = LON
 
 def time_in(fields: Mapping[str, str], name: str, now: datetime) -> datetime | None:
     """Return the time in the field `name`, None if it is empty. Raises InvalidRequest."""
-    return moment(fields, name, now) if fields[name] else None
+    return query_time(fields, name, now) if fields[name] else None
 
 
 def number_in(fields: Mapping[str, str], name: str) -> int | None:

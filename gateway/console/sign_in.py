@@ -17,7 +17,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from gateway import clock
-from gateway.api.health import shared
+from gateway.api.health import has_shared_store
 from gateway.config.model import ConsoleConfig
 from gateway.console.console_page import SignedIn, View, check_enabled, console_path, console_url, render
 from gateway.console.oidc import (
@@ -251,7 +251,7 @@ def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -
         "code": fault.code,
     }
     data["again_s"] = AGAIN_S if again and fault.status == 503 else 0
-    data["do"] = _START_IT if fault.code == "store_unavailable" and shared(request.app[RUNTIME]) else ""
+    data["do"] = _START_IT if fault.code == "store_unavailable" and has_shared_store(request.app[RUNTIME]) else ""
     return render(request, None, View("refused.html", data), status=fault.status)
 
 

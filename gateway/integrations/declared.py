@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from gateway import resources
 from gateway.auth import modes
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
-from gateway.catalog.folder import state_of
-from gateway.catalog.hosts import open_addresses, open_secret_addresses
+from gateway.catalog.folder import folders_state
+from gateway.catalog.hosts import open_secret_urls, open_urls
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.refresh_tokens import refresh_scope
@@ -28,7 +28,7 @@ def catalog_of(config: Config | None) -> Catalog:
     """Return the shipped catalog with the folders that `config` adds. Raises CatalogFaults, a subclass of
     `config.Faults`, with every error of every file."""
     own = config.catalog if config else ()
-    seen = state_of(own)
+    seen = folders_state(own)
     return load_catalog([resources.folder("catalog"), *own], scripts=SCRIPTS, modes=known_modes(), seen=seen)
 
 
@@ -128,11 +128,11 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
     if mode.needs_client and declared.client_id and declared.client_secret is None:
         yield place, "no client_secret: token requests are sent as a public client, which few providers accept"
     secret = next((name for name in ("client_secret", "private_key") if getattr(declared, name)), None)
-    chosen = next(iter(open_secret_addresses(provider)), None)
+    chosen = next(iter(open_secret_urls(provider)), None)
     if secret and chosen and not declared.allowed_hosts:
         message = f"{secret.replace('_', ' ')} is withheld where end users choose the host (setting '{chosen[1]}' of {chosen[0]})"
         yield (*place, secret), f"integration '{place[-1]}': {message}: add allowed_hosts"
-    if declared.allowed_hosts and next(open_addresses(provider), None) is None:
+    if declared.allowed_hosts and next(open_urls(provider), None) is None:
         yield (
             (*place, "allowed_hosts"),
             f"allowed_hosts has no effect: provider '{provider.name}' names its hosts itself",
@@ -171,7 +171,7 @@ def _keys_without_effect(place: Place, declared: Integration, provider: Provider
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
-    used = {*mode.integration, *mode.also_used}
+    used = {*mode.integration, *mode.optional_integration_keys}
     known = ", ".join(sorted(used)) or "none of these keys"
     if provider.webhook_signature is not None:
         used.add("client_secret")  # some providers sign their webhooks with it

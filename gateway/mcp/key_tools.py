@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from gateway.access.freeze_operations import host_and_path, known_details
+from gateway.access.freeze_operations import host_and_path, operation_details
 from gateway.access.key_policy import Policy
 from gateway.access.operation_rules import OperationSet
 from gateway.catalog.api_operations import ProviderOperations
@@ -113,7 +113,7 @@ class KeyTools:
             and host_and_path(provider) == (operations.host, operations.base)
         ]
         known = known_of(operations.provider)
-        details = {} if known is None else known_details(operations.rules, known)
+        details = {} if known is None else operation_details(operations.rules, known)
         return OperationPlace(tuple(fitting), operations.base, details)
 
     def _operations(self, provider: str) -> ProviderOperations | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.catalog.api_operations import ApiOperation
-from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies_to_path, paging_schemes
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.connections.opened import Opened
@@ -65,7 +65,7 @@ def is_list(provider: Provider | None, path: str, details: ApiOperation | None) 
         return bool(ways)
     return any(
         way.type == "link"
-        or (way.applies_to is not None and applies(way.applies_to, path))
+        or (way.applies_to is not None and applies_to_path(way.applies_to, path))
         or {way.cursor_name_in_request, way.offset_name_in_request, way.limit_name_in_request} & set(details.query)
         for way in ways
     )
@@ -89,7 +89,7 @@ def page_behind(
     names = {name_of(pair) for pair in query.split("&")} if query else set()
     try:
         options = PaginationOptions(path, names, {})
-        ways = ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
+        ways = paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
         here = Place(base.scheme, base.host, base.port, base.path + target, None)
         turn = parse_page(body, fields, ways, here)
     except (InvalidPagination, UpstreamFailed, ValueError):

@@ -8,7 +8,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from aiohttp import hdrs, web
 
-from gateway.access.refusals import CREATE, rule_and_fix
+from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.access.scopes import PROXY
 from gateway.api.request_body import query_of
 from gateway.errors import Forbidden, InvalidRequest
@@ -71,7 +71,7 @@ async def response_to(message: AgentMessage) -> web.Response:
         raise Forbidden(
             "forbidden",
             "A key of gateway.yaml has no limits, so agents may not use it. Give the agent an API key with rules.",
-            payload=rule_and_fix("key", f"Create a key for the agent: {CREATE}."),
+            payload=rule_and_fix("key", f"Create a key for the agent: {CREATE_KEY}."),
         )
     if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")

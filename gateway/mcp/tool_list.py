@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from gateway.access.key_policy import PLACES_TAKEN, RESERVED_NAMES, WEBSOCKET, KeyRule
+from gateway.access.key_policy import RESERVED_NAMES, RESERVED_PLACEHOLDERS, WEBSOCKET, KeyRule
 from gateway.access.operation_rules import OperationRule
 from gateway.catalog.api_operations import ApiOperation
 from gateway.mcp.path_overlap import Overlaps, overlap
@@ -76,7 +76,7 @@ class RuleTool:
         """The tool's purpose: the summary of its source, else method and path."""
         if self.details is not None and self.details.summary:
             return self.details.summary
-        path = self.rule.below if isinstance(self.rule, OperationRule) else self.shown_path
+        path = self.rule.operation_path if isinstance(self.rule, OperationRule) else self.shown_path
         body = self.rule.body if isinstance(self.rule, KeyRule) else None
         return f"{','.join(self.methods)} {path}" + (f", GraphQL {body.text}" if body is not None else "")
 
@@ -161,8 +161,8 @@ def tools_of(
 
 
 def _operation_tool(rule: OperationRule, place: OperationPlace, taken: _Names) -> RuleTool:
-    first, *rest = _parts(rule.below)
-    path = (f"{rule.before.removeprefix(place.base)}{first}", *rest)
+    first, *rest = _parts(rule.operation_path)
+    path = (f"{rule.path_prefix.removeprefix(place.base)}{first}", *rest)
     name = rule.name
     if name in taken:  # an operation of another provider has that id, or a rule has that name
         name = f"{rule.name}_of_{place.integrations[0]}".lower()
@@ -179,7 +179,7 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: _Names) -
 @lru_cache(maxsize=4096)
 def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
     """Return the part of the rule's path below `base`, with its arguments; None if the rule is for another path."""
-    parts = _parts(rule.written)
+    parts = _parts(rule.path_pattern)
     if not base:
         return parts
     segments = list(_segments(parts))[1:]
@@ -223,7 +223,7 @@ def _parts(path: str) -> tuple[str | PathArgument, ...]:
 def _argument_name(word: str, *, inside: bool, deep: bool) -> str:
     name = word.lower() if not word[:1].isdigit() else f"part_{word.lower()}"
     name = f"{name}_rest" if inside or deep else name
-    return f"{name}_" if name in PLACES_TAKEN else name
+    return f"{name}_" if name in RESERVED_PLACEHOLDERS else name
 
 
 def _last_word(word: str, before: str, text: str) -> str:
@@ -279,7 +279,7 @@ def _methods(
         missing = set(named)
         for other in rules:
             shared = missing if other.methods is None else missing & other.methods
-            if shared and overlaps.may(rule.written, other.written):
+            if shared and overlaps.may(rule.path_pattern, other.path_pattern):
                 missing = missing - shared
         named -= missing
     named = named - _COMPANIONS or named

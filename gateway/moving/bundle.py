@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any, Final, Protocol
 
-from gateway.api.integration_shapes import credentials
+from gateway.api.integration_shapes import credentials_json
 from gateway.errors import GatewayError
 from gateway.http.strict_json import parse
 from gateway.moving.moved_connection import SourceRefused, body_of, moved_of
@@ -167,6 +167,6 @@ def _integration_json(runtime: Runtime, one: Integration) -> dict[str, Any]:
         "forward_webhooks": one.forward_webhooks,
         "allowed_hosts": list(one.allowed_hosts) or None,
         "allow_unsigned_webhooks": one.allow_unsigned_webhooks,
-        "credentials": credentials(runtime.generation, one),
+        "credentials": credentials_json(runtime.generation, one),
     }
     return {name: value for name, value in body.items() if value is not None}

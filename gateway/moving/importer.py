@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from gateway.api.integration_shapes import NewIntegration, fields_of, issues
-from gateway.api.request_body import checked
+from gateway.api.integration_shapes import NewIntegration, entry_issues, fields_from_credentials
+from gateway.api.request_body import validated
 from gateway.auth import modes
 from gateway.errors import GatewayError, InvalidRequest, joined_issues
 from gateway.moving.foreign_files import SourceItem
@@ -71,8 +71,8 @@ def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegrat
     given = {"provider": one.provider, "unique_key": key, "forward_webhooks": one.forward_webhooks}
     if one.allowed_hosts:
         given["allowed_hosts"] = one.allowed_hosts
-    body = checked({**given, "credentials": _credentials(one.credentials)}, NewIntegration, "invalid_body")
-    if faults := list(issues(provider, body)):
+    body = validated({**given, "credentials": _credentials(one.credentials)}, NewIntegration, "invalid_body")
+    if faults := list(entry_issues(provider, body)):
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
     return Integration(
         environment=environment,
@@ -82,7 +82,7 @@ def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegrat
         forward_webhooks=one.forward_webhooks,
         allowed_hosts=tuple(body.allowed_hosts or ()),
         allow_unsigned_webhooks=one.allow_unsigned_webhooks,
-        **fields_of(body.credentials),
+        **fields_from_credentials(body.credentials),
     )
 
 

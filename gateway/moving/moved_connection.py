@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from gateway.api.connection_json import whole
-from gateway.api.request_body import Strict, check_levels, checked
+from gateway.api.connection_json import full_connection_json
+from gateway.api.request_body import Strict, check_levels, validated
 from gateway.api.shapes import (
     ConnectionId,
     EndUserBody,
@@ -17,7 +17,7 @@ from gateway.api.shapes import (
     Tags,
     WebhookUrl,
     end_user,
-    tags_asked,
+    replacing_tags,
 )
 from gateway.http.json_depth import MOST_STORED_LEVELS, pruned
 from gateway.records.connection import Connection, EndUser, ImportedHistory, Lifespan, RefreshFailure
@@ -184,9 +184,9 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
             given = pruned(given, MOST_STORED_LEVELS)  # of a row as earlier versions stored it
         else:
             check_levels(given)
-    body = checked(given, MovedBody, "invalid_body")
+    body = validated(given, MovedBody, "invalid_body")
     user = end_user(body.end_user, body.end_user.organization if body.end_user else None)
-    tags = body.tags if body.past else tags_asked(user, body.tags)
+    tags = body.tags if body.past else replacing_tags(user, body.tags)
     return Moved(
         integration_id=body.provider_config_key,
         connection_id=body.connection_id,
@@ -204,7 +204,7 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
 
 def body_of(store: Store, connection: Connection) -> dict[str, Any]:
     """Return a whole connection as JSON, with its credential in plain text. Raises VaultError if it cannot be decrypted."""
-    body = whole(store, connection, with_refresh_token=True, zulu=True)
+    body = full_connection_json(store, connection, with_refresh_token=True, times_in_z=True)
     own = {
         "provider_config_key": connection.ref.integration_id,
         "connection_id": connection.ref.connection_id,

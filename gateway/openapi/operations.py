@@ -6,11 +6,11 @@ from typing import Any, Final, Literal
 
 from typing_extensions import TypeAliasType
 
-from gateway.api import responses, typed_in
+from gateway.api import credential_forms, responses
 from gateway.api.agent_sessions import NewAgentSession
 from gateway.api.connect_endpoints import NewSession, Reconnect
 from gateway.api.connection_import import Import
-from gateway.api.connections import MOST, ConnectionChanges, NewMetadata
+from gateway.api.connections import MAX_LIMIT, ConnectionChanges, NewMetadata
 from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
 from gateway.api.session_results import Completion, Telemetry
@@ -118,7 +118,7 @@ LIST: Final = (
     Param(
         "limit",
         "Maximum number of results, 1 to 2,000. Default 10,000. If there are more, `next_cursor` continues.",
-        {"type": "integer", "minimum": 1, "maximum": MOST},
+        {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
     ),
     Param(
         "page",
@@ -304,7 +304,7 @@ CHANGED: Final = {"tags": {"team": "red"}}
 FLAT: Final = {"provider_config_key": "openai", "connection_id": "user-1", "apiKey": "…"}
 
 
-def _form_example(form: typed_in.Form) -> dict[str, str]:
+def _form_example(form: credential_forms.Form) -> dict[str, str]:
     """Return an example of the form's fields, without fields that only a few providers need."""
     return dict.fromkeys(sorted(form.names or {"username", "password"}), "…")
 
@@ -360,7 +360,7 @@ OPERATIONS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Get the client metadata document for MCP authorization servers", SESSIONS, responses.ClientMetadata, errors=("not_found",), who="open"),
     *(
         Endpoint("POST", f"{path}/{{integration_id}}", f"Connect with credentials that the end user enters: {form.mode}", SESSIONS, responses.Connected, responses.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
-        for path, form in typed_in.FORMS.items()
+        for path, form in credential_forms.FORMS.items()
     ),
     Endpoint("POST", "/auth/oauth-outbound/{integration_id}", "Always fails: no provider of the catalog starts an installation itself", SESSIONS, responses.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
 

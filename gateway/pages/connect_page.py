@@ -122,7 +122,7 @@ async def act(request: web.Request) -> web.StreamResponse:
                 request, session, one, words, asked or _options_in(params, posted), browser.digest
             )
         else:
-            typed_in = request.app[RUNTIME].typed_in
+            typed_in = request.app[RUNTIME].typed_credentials
             its = None if is_embedded(request) else browser.digest
             await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID], its)
             response = see_other(page_url(request, session.digest, words, f"/i/{quoted(one.key)}/result"))

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from gateway.auth.provider_responses import short
+from gateway.auth.provider_responses import safe_text
 from gateway.authorization.results import CallbackFailed, error_type
 from gateway.errors import MARK, Forbidden, GatewayError, Unauthorized
 from gateway.middleware.facts import REQUEST_ID
@@ -130,8 +130,8 @@ def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.
 def _provider_error(request: web.Request, fault: GatewayError) -> str | None:
     """Return the provider's error texts from the callback's query, as JSON; None if the query may not be the
     provider's."""
-    if not isinstance(fault, CallbackFailed) or not fault.proven:
+    if not isinstance(fault, CallbackFailed) or not fault.is_from_provider:
         return None
     query = request.query
-    said = {name: short(query[name]) for name in PROVIDERS_WORDS if query.get(name)}
+    said = {name: safe_text(query[name]) for name in PROVIDERS_WORDS if query.get(name)}
     return json.dumps(said, ensure_ascii=False) if said else None

@@ -122,7 +122,7 @@ def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting
             secret=bool(SECRETIVE.search(name)) and name != "token_id",
             optional=(provider.auth_mode, name) in OPTIONAL,
         )
-        for name in mode.asks
+        for name in mode.typed_fields
     }
 
 

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from gateway.catalog.api_operations import ApiOperation, ProviderOperations
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
-from gateway.catalog.evidence import in_words
-from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.evidence import evidence_sentences
+from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.pagination import in_body
 from gateway.catalog.provider import Provider
@@ -149,7 +149,7 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
     yield "Requests go to", proxy.base_url
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     has_client = bool(mode.integration) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
-    if has_client and (chosen := next(open_secret_addresses(provider), None)):
+    if has_client and (chosen := next(open_secret_urls(provider), None)):
         yield "The client secret", _on_hosts(chosen[1])
     if provider.refresh is not None and (text := " ".join(_on_refresh(provider.refresh))):
         yield "Tokens", text
@@ -235,7 +235,7 @@ async def guide(request: web.Request) -> web.Response:
         provider=provider,
         shown=generation.catalog.provider_json(name, public_url),
         trust=TRUST.get(provider.trust() or "", "The entry does not state its sources."),
-        evidence=in_words(provider.evidence),
+        evidence=evidence_sentences(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),
         settings=asked(provider.connection_config),
         automated=[name for name, form in provider.connection_config.items() if form.automated],
@@ -252,4 +252,4 @@ async def guide(request: web.Request) -> web.Response:
 def _credentials(provider: Provider) -> dict[str, Setting]:
     """Return the credential fields that the user types in: the entry's own, else those of its auth mode."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
-    return provider.credentials or {name: Setting(title=title_from(name)) for name in mode.asks}
+    return provider.credentials or {name: Setting(title=title_from(name)) for name in mode.typed_fields}

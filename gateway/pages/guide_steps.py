@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
-from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting, Setup, title_from
 
@@ -61,7 +61,7 @@ def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Gui
     name, page = provider.display_name, provider.setup_guide_url or provider.docs
     if mode.integration:
         yield GuideStep(f"Register an application at {name}.", link=page)
-    if mode.asks or provider.credentials:
+    if mode.typed_fields or provider.credentials:
         yield GuideStep(
             f"Each user has their own credential, which they get from {name}.", link=provider.docs_connect or page
         )
@@ -144,7 +144,7 @@ def _starter_scopes(provider: Provider) -> list[str]:
 
 def _example_hosts(provider: Provider) -> list[str]:
     """Return an example host for each setting that chooses a host which receives the client secret."""
-    chosen = dict.fromkeys(setting for _, setting in open_secret_addresses(provider))
+    chosen = dict.fromkeys(setting for _, setting in open_secret_urls(provider))
     forms = provider.connection_config
     examples = [(forms[name].example if name in forms else None) or "example.com" for name in chosen]
     return [urlsplit(text).netloc if "://" in text else text for text in examples]
@@ -170,7 +170,7 @@ def session(provider: Provider, public_url: str) -> str:
 
 def imported(provider: Provider, mode: ModeFormat, public_url: str) -> str:
     """Return the curl command that creates a connection from a credential."""
-    forms = provider.credentials or {name: Setting(title=title_from(name)) for name in mode.asks}
+    forms = provider.credentials or {name: Setting(title=title_from(name)) for name in mode.typed_fields}
     typed = {name: _example(form) for name, form in forms.items() if not form.hidden}
     hidden = {name: form.default_value or "" for name, form in forms.items() if form.hidden}
     settings = {

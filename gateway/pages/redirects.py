@@ -97,7 +97,7 @@ async def _to_confirmation(
 ) -> web.Response:
     if not Browser(request, session).may_use_session:
         raise bound_to_other_browser()
-    token = await request.app[RUNTIME].flows.ask(session, integration_id, asked)
+    token = await request.app[RUNTIME].flows.store_options(session, integration_id, asked)
     words = words_for(request, asked.lang)
     response = see_other(page_url(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token))
     keep(request, response, request.query.get("connect_session_token", ""), session)
@@ -112,7 +112,7 @@ async def _options_in(
         runtime.flows.count_start(session)
         message = "connection_id cannot be set here: the connect session sets it. Remove the parameter."
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
-        await runtime.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
+        await runtime.flows.report_refusal(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault
     brought = members(request.query, "credentials")
     return FlowOptions(
@@ -145,7 +145,7 @@ async def callback(request: web.Request) -> web.Response:
         if fault.code == "invalid_state" and (earlier := await _earlier_result(request, state_in(request.query))):
             return earlier
         response = await _failed(request, fault)
-        if fault.code == "invalid_state" and not getattr(fault, "spent", False):
+        if fault.code == "invalid_state" and not getattr(fault, "is_state_used", False):
             return response  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
         response = await _result_response(request, finished)
@@ -219,7 +219,7 @@ async def _connected_response(request: web.Request, connected: ConnectedResult, 
     if not holds(request, connected.session_digest):
         return await connected_page(request, words, outcome, None)
     if connected.is_pending and not is_real_browser(request):
-        session = await request.app[RUNTIME].sessions.known(connected.session_digest)
+        session = await request.app[RUNTIME].sessions.find_by_digest(connected.session_digest)
         if session is not None and session.return_url is not None:
             return see_other(await application_url(request, session, outcome, ref.integration_id))
     return see_other(page_url(request, connected.session_digest, words, f"/i/{quoted(ref.integration_id)}/result"))
@@ -237,7 +237,7 @@ async def _earlier_result(request: web.Request, state: str) -> web.Response | No
 async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:
     if session_digest is None or not holds(request, session_digest):
         return None
-    return await request.app[RUNTIME].sessions.known(session_digest)
+    return await request.app[RUNTIME].sessions.find_by_digest(session_digest)
 
 
 def _delete_flow_cookie(request: web.Request, response: web.Response, name: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.authorization.return_address import ReturnResult, return_address
+from gateway.authorization.return_url import ReturnResult, signed_return_url
 from gateway.errors import GatewayError
 from gateway.events.signatures import signing_keys
 from gateway.pages.confirmation import Browser
@@ -30,7 +30,7 @@ async def result(request: web.Request) -> web.StreamResponse:
             session_digest = session.digest
         else:
             session_digest = held_digest(request)
-            session = await runtime.sessions.known(session_digest)
+            session = await runtime.sessions.find_by_digest(session_digest)
             if session is not None and not Browser(request, session).may_use_session:
                 raise bound_to_other_browser()
         page = await result_page(request, session_digest, session, key, words)
@@ -97,7 +97,7 @@ async def application_url(
             connection_id=outcome.connection_id,
         )
     signing_key = (await signing_keys(generation.config, runtime.store, session.environment))[0]
-    return return_address(session, returned, public_url=generation.public_url, signing_key=signing_key)
+    return signed_return_url(session, returned, public_url=generation.public_url, signing_key=signing_key)
 
 
 async def result_page(

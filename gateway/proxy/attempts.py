@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from aiohttp import hdrs, web
 
 from gateway import clock
-from gateway.access.caller import KeyPace
+from gateway.access.caller import RateState
 from gateway.connections.opened import Opened
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
@@ -56,7 +56,7 @@ class FastPathHandover(NamedTuple):
     kept: bool = True
     received: int = 0
     by_caller: bool = False
-    pace: KeyPace | None = None
+    pace: RateState | None = None
     record_end: Callable[[int, str], None] | None = None
     trace: CallTrace | None = None
 

@@ -175,7 +175,7 @@ def mode_for(provider: Provider, held: Mapping[str, Any], ref: ConnectionRef) ->
         raise ReconnectNeeded(
             "reconnect_needed",
             f"Connection '{ref.connection_id}' holds a credential of type {held['type']}, but provider "
-            f"'{provider.name}' now uses {provider.auth_mode}. {refusals.sentence(refusals.RECONNECT)}",
+            f"'{provider.name}' now uses {provider.auth_mode}. {refusals.sentence(refusals.RECONNECT_STEP)}",
             payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
         )
     return mode

@@ -211,13 +211,13 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
     wait_s = max(1, round((retry_at - now).total_seconds()))
     payload["retry_at"] = retry_at.isoformat(timespec="milliseconds")
     if failure.final:
-        fix = refusals.sentence(refusals.RECONNECT)
+        fix = refusals.sentence(refusals.RECONNECT_STEP)
         if failure.code in TYPED_IN:
-            fix = refusals.sentence(f"{refusals.RECONNECT}, or import the new password or key under the same id")
+            fix = refusals.sentence(f"{refusals.RECONNECT_STEP}, or import the new password or key under the same id")
         elif failure.code not in MAYBE_GONE:
             fix = (
                 f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are right, "
-                f"{refusals.RECONNECT}."
+                f"{refusals.RECONNECT_STEP}."
             )
         return ReconnectNeeded(
             "reconnect_needed",
@@ -256,7 +256,7 @@ def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:
         "reconnect_needed",
         f"The token of connection '{ref.connection_id}' has expired and the provider gave no refresh token. "
         + refusals.sentence(
-            f"{refusals.RECONNECT}; `gateway connections why {ref.connection_id}` shows how to get a refresh token"
+            f"{refusals.RECONNECT_STEP}; `gateway connections why {ref.connection_id}` shows how to get a refresh token"
         ),
         payload={
             "provider_config_key": ref.integration_id,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.auth.oauth2 import OAuth2, exchanges_itself
+from gateway.auth.oauth2 import OAuth2, refreshes_by_access_token
 from gateway.catalog.provider import Provider
 from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.records.connection import Connection, Lifespan
@@ -214,7 +214,7 @@ def lifespan(
 
 def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
     """Return whether `held` is refreshed by its access token alone, and so only while that token is valid."""
-    return exchanges_itself(provider) and not held.get("refresh_token")
+    return refreshes_by_access_token(provider) and not held.get("refresh_token")
 
 
 def refreshable_after_expiry(provider: Provider, held: Mapping[str, Any]) -> bool:

@@ -121,7 +121,7 @@ class AgentDoor:
 
     def _speaks_mcp(self, access: Access) -> bool:
         """Return whether the provider itself serves ``/mcp`` below this capability URL, or the provider is unknown."""
-        generation, bound_to = self._runtime.current.generation, access.bound_to
+        generation, bound_to = self._runtime.current.generation, access.bound_connection
         if bound_to is None:
             return True
         integration = generation.integrations.find(bound_to.environment, bound_to.integration_id)
@@ -254,7 +254,7 @@ class FastMessage:
         current_trace_id.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
         current_request_id.set(self.request_id)
         acting.set(self.caller.actor(self.remote or ""))
-        self._runtime.minted.first_used(self.caller, self.remote or "")
+        self._runtime.minted.record_first_use(self.caller, self.remote or "")
         return trace
 
     async def _response(self, message: AgentMessage) -> web.Response | None:

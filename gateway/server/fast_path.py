@@ -230,7 +230,7 @@ class FastPath:
         else:
             token = mount.rpartition(b"/")[2].decode("ascii")
             caller = generation.keys.known(digest(token))
-            bound_to = caller.access.bound_to if caller is not None and caller.access is not None else None
+            bound_to = caller.access.bound_connection if caller is not None and caller.access is not None else None
             if bound_to is None:
                 return None
             read = self._reader.read(lines[2:], token, (bound_to.integration_id, bound_to.connection_id))

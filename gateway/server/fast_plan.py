@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway import clock
-from gateway.access.caller import Access, KeyPace
+from gateway.access.caller import Access, RateState
 from gateway.connections.opened import Opened
 from gateway.egress.limits import OriginLimits
 from gateway.egress.pool import Pool
@@ -69,7 +69,7 @@ class FastPlan:
     options: ProxyOptions
     mount: str = field(default=MOUNT, repr=False)
     access: Access | None = None
-    pace: KeyPace | None = None
+    pace: RateState | None = None
     body: RequestBody | None = None
     decodes: bool = False
     declares_body: bool = False

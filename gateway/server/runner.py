@@ -14,7 +14,7 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE
 from aiohttp.web_server import Server
 
-from gateway.app.compose import OWN_MIDDLEWARES, SEATED
+from gateway.app.compose import CHECKED_CONFIGURATION, OWN_MIDDLEWARES
 from gateway.config import ClientLimitsConfig
 from gateway.console.lazy_console import console_alone
 from gateway.errors import StartRefused
@@ -158,7 +158,7 @@ class GatewayRunner(web.AppRunner):
     ) -> None:
         refuse_without_c_parser()
         hide_versions()
-        limits = app[SEATED].config.server.limits if SEATED in app else DEFAULT
+        limits = app[CHECKED_CONFIGURATION].config.server.limits if CHECKED_CONFIGURATION in app else DEFAULT
         super().__init__(app, shutdown_timeout=SHUTDOWN_S)
         self._drain_s = drain_s
         self._idle_s = 0.0

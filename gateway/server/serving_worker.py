@@ -16,10 +16,10 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from gateway.api.health import INSTANCE, readiness
+from gateway.api.health import INSTANCE_HEADER, readiness
 from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
-from gateway.app.compose import METRICS_PAGE, PARENT, SEATED, create
+from gateway.app.compose import CHECKED_CONFIGURATION, METRICS_PAGE, PARENT, create
 from gateway.app.generations import Checked
 from gateway.authority import ANY_ADDRESS, origin_of
 from gateway.background import beside
@@ -200,7 +200,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     descriptor_limit()
     app = create(config, found)
     if start["start_from"] is None:
-        write(start["configurations"][0], config, app[SEATED].catalog)
+        write(start["configurations"][0], config, app[CHECKED_CONFIGURATION].catalog)
     worker = Worker(app, start, listeners, given)
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         return running.run(worker.run(sock))
@@ -214,7 +214,7 @@ def _refusal_if_running(config: Config) -> str | None:
     client = http.client.HTTPConnection(ANY_ADDRESS.get(host, host), port, timeout=HEALTH_S)
     with closing(client), suppress(OSError, http.client.HTTPException):
         client.request("GET", "/health")
-        shown = client.getresponse().headers.get(INSTANCE)
+        shown = client.getresponse().headers.get(INSTANCE_HEADER)
         if shown in {instance(one) for one in Keyring(config.store.encryption_keys).ids}:
             return f"{host}:{port} is in use: this gateway already runs there. Stop it first."
     return None
@@ -245,7 +245,7 @@ class Worker:
         loop.set_exception_handler(_log_unhandled)
         for number in ENDING:
             loop.add_signal_handler(number, self._begin_drain)
-        server = self._app[SEATED].config.server
+        server = self._app[CHECKED_CONFIGURATION].config.server
         drain_s, notice_s = server.drain_s, server.notice_s
         run = GatewayRunner(self._app, drain_s=drain_s)
         async with AsyncExitStack() as around:
@@ -325,7 +325,7 @@ class Worker:
                 if message["type"] == "reload":
                     ok = await reload.reload(self._app, accept=partial(_write_configuration, memory))
                 else:
-                    ok = await reload.take_over(self._app, partial(read, memory))
+                    ok = await reload.apply_accepted(self._app, partial(read, memory))
             finally:
                 self._reloading = False
             self._app[RUNTIME].store.missing_keys.reload_finished()

@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler
 
 from gateway import clock
 from gateway.access.caller import Caller
-from gateway.app.compose import SEATED
+from gateway.app.compose import CHECKED_CONFIGURATION
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Proxy
 from gateway.config import ClientLimitsConfig
@@ -189,7 +189,7 @@ def application(
     )
     app[RUNTIME] = runtime
     seated: Any = SimpleNamespace(config=config)
-    app[SEATED] = seated
+    app[CHECKED_CONFIGURATION] = seated
     app.router.add_route("*", "/proxy{rest:.*}", end)
     return app
 

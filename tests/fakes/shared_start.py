@@ -26,13 +26,13 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     No test calls a public host. Housekeeping does not start by itself during a test, since its time would depend on the
     machine: a test runs the part that it tests.
     """
-    shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.files_in
+    shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.entry_files
     shipped_files = list_files(shipped)
-    known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
+    known: dict[tuple[object, object], tuple[list[load_catalog.EntryRow], list[str]]] = {}
 
     def read_once(
         folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
-    ) -> Iterator[load_catalog.Row]:
+    ) -> Iterator[load_catalog.EntryRow]:
         if folder != shipped or earlier:
             return read(folder, files, words, earlier, keys)
         catalog_key = (_frozen(words.modes), _frozen(words.scripts))
@@ -52,9 +52,9 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
         if "SSL_CERT_FILE" in os.environ:  # set by the test itself
             load_all(self, purpose)
 
-    monkeypatch.setattr(lifetime, "HOUSEKEEPING_AFTER_S", 3600.0)
+    monkeypatch.setattr(lifetime, "HOUSEKEEPING_DELAY_S", 3600.0)
     monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
-    monkeypatch.setattr(load_catalog, "files_in", files_once)
+    monkeypatch.setattr(load_catalog, "entry_files", files_once)
     configure = structlog.configure
     # A logger that caches its first configuration would keep it for later tests.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 import gateway
-from gateway.catalog.value import LONGEST
+from gateway.catalog.value import MAX_LENGTH
 from gateway.integrations.declared import catalog_of
 from tests.fakes.scaling import cpu_s, linear_fault, reference_s
 
@@ -82,9 +82,10 @@ MADE_OF_PARTS: Final = frozenset(
         "gateway.access.body_rules.parse_body_rule",  # from a key's rule; a name has few `*`, separated by texts
         "gateway.access.rule_paths.__init__",  # from a key's rule; tested in tests/gateway/access/test_rule_paths.py
         "gateway.auth.aws_sigv4._element",  # from five fixed names, and [^<]*
-        "gateway.catalog.value.compiled",  # from catalog entries; the shipped ones are tested below
-        "gateway.authoring.conversion.convert._pattern",  # from an entry under conversion, to check whether it compiles
-        "gateway.catalog.pagination.applies",  # from a catalog entry's path
+        "gateway.catalog.value.compile_pattern",  # from catalog entries; the shipped ones are tested below
+        # from an entry under conversion, to check whether it compiles
+        "gateway.authoring.conversion.convert._convert_pattern",
+        "gateway.catalog.pagination.applies_to_path",  # from a catalog entry's path
         "gateway.authoring.rehearsal.stage.path_pattern",  # from a catalog entry's path, in a test of entries
     }
 )
@@ -213,7 +214,7 @@ def of_catalog() -> Iterator[Used]:
 
 def limit_of(where: str) -> int:
     if where.startswith("catalog/"):
-        return LONGEST
+        return MAX_LENGTH
     fitting = [part for part in LIMITS if where == part or where.startswith((f"{part}.", f"{part}:"))]
     assert fitting, f"LIMITS does not say how long an input {where} may get"
     return LIMITS[max(fitting, key=len)]
@@ -370,7 +371,7 @@ def test_a_pattern_built_in_the_call_of_compile_is_found() -> None:
 def test_inventory_finds_all_patterns() -> None:
     places = {used.where for used in inventory()}
     for known in (
-        "gateway.api.shapes.EMAIL",
+        "gateway.api.shapes.EMAIL_FORM",
         "gateway.http.references._PIECE",
         "gateway.observe.masking.SECRET_TEXT",
         "gateway.middleware.who_calls._MINTED",

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from yarl import URL
 
-from gateway.cli.demo.child import started
+from gateway.cli.demo.child import start_child
 from gateway.sandbox.visitor import browser
 from tests.fakes.django_idp import DjangoIdp, serving
 from tests.fakes.migrated import lay
@@ -65,9 +65,9 @@ class GatewayServer:
         log = self.folder / "gateway.log"
         environ = {"GATEWAY_LOG_LEVEL": "debug"}  # so that searching the log for secrets is meaningful
         child = await self._running.enter_async_context(
-            started("gateway", "gateway", *arguments, log=log, environ=environ)
+            start_child("gateway", "gateway", *arguments, log=log, environ=environ)
         )
-        assert await child.ready() == self.url
+        assert await child.wait_until_ready() == self.url
 
     async def stop(self) -> None:
         await self._running.aclose()

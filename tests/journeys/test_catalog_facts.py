@@ -23,7 +23,7 @@ from aiohttp import web
 
 from gateway import resources
 from gateway.auth import modes
-from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
 from tests.fakes.certificate import issued
@@ -112,7 +112,7 @@ def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
 
 def hosts(provider: Provider) -> list[str]:
     """Return the example values of the settings in which an end user names the host that the client secret goes to."""
-    settings = {name: provider.connection_config[name] for _, name in open_secret_addresses(provider)}
+    settings = {name: provider.connection_config[name] for _, name in open_secret_urls(provider)}
     return [setting.example for setting in settings.values() if setting.example]
 
 

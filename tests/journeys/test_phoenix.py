@@ -15,7 +15,7 @@ from tests.fakes import installed
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.ports import lasting_port
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_logs_endpoints import call, expired
+from tests.gateway.api.test_logs_endpoints import call, import_expired
 from tests.journeys.test_traces import SAMPLED, TRACE, traced
 from tests.oauth_servers.server import running
 
@@ -74,7 +74,7 @@ async def test_phoenix_stores_one_trace_of_calls_refresh_and_attempts_without_an
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     async with traced(tracker, tmp_path / "gateway") as gateway:
-        await gateway.imported(expired(tracker))
+        await gateway.imported(import_expired(tracker))
         assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # the chain, with a refresh
         assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # the fast path
         spans = await stored(phoenix, TRACE, 5)

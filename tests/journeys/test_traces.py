@@ -24,7 +24,7 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_logs_endpoints import call, expired, logged, minted
+from tests.gateway.api.test_logs_endpoints import call, import_expired, mint_key, wait_for_operations
 from tests.gateway.events.conftest import receiver
 
 __all__ = ["receiver"]
@@ -81,7 +81,7 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
-        await running.imported(expired(tracker))
+        await running.imported(import_expired(tracker))
         await collector.until_spans(1)  # the span of the import
         collector.spans.clear()
         app, provider = await asyncio.to_thread(lambda: (tracer_of("app"), tracer_of("provider")))
@@ -122,7 +122,7 @@ async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
 ) -> None:
     async with traced(tracker, tmp_path, tracing={"connection_ids": True}) as running:
         await running.imported(tracker.grant())
-        key = await minted(running, {"rules": ["GET /m*"]}, "environment:proxy")
+        key = await mint_key(running, {"rules": ["GET /m*"]}, "environment:proxy")
         names = {"Authorization": f"Bearer {key['secret']}", "traceparent": SAMPLED}
         tracker.refusal = 503
         for grant in tracker.grants:
@@ -143,11 +143,13 @@ async def test_an_unsampled_call_and_its_refresh_have_no_span(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path) as running:
-        await running.imported(expired(tracker))
+        await running.imported(import_expired(tracker))
         assert await call(running, traceparent=UNSAMPLED) == 200
         assert await call(running, traceparent=UNSAMPLED) == 200
         assert running.fast_path.taken == 1
-        assert [entry["trace_id"] for entry in await logged(running, f"?traceId={TRACE}", least=3)] == [TRACE] * 3
+        assert [entry["trace_id"] for entry in await wait_for_operations(running, f"?traceId={TRACE}", least=3)] == [
+            TRACE
+        ] * 3
     assert [span for span in collector.spans if span.trace_id == TRACE or span.name == "token.refresh"] == []
     assert [span.name for span in collector.spans] == ["POST /connections"] + ["GET /logs"] * (len(collector.spans) - 1)
 
@@ -156,7 +158,7 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path) as running:
-        await running.imported(expired(tracker))
+        await running.imported(import_expired(tracker))
         tracker.hold.clear()
         calls = [asyncio.create_task(call(running, traceparent=f"00-{n:032x}-{CALLER}-01")) for n in (1, 2)]
         async with asyncio.timeout(PATIENCE_S):
@@ -186,7 +188,7 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
     tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver
 ) -> None:
     async with traced(tracker, tmp_path, target=receiver) as running:
-        await running.imported(expired(tracker))
+        await running.imported(import_expired(tracker))
         tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
         assert await call(running, traceparent=SAMPLED) == 424
         await receiver.until_taken(2)
@@ -210,7 +212,7 @@ async def test_errors_contain_the_id_of_a_trace_that_the_gateway_begins(
     async with traced(tracker, tmp_path) as running:
         async with running.proxied("none") as response:
             trace_id = (await response.json())["error"]["trace_id"]
-        (entry,) = await logged(running, f"?traceId={trace_id}")
+        (entry,) = await wait_for_operations(running, f"?traceId={trace_id}")
         (span,) = await collector.until(lambda: spans_of(collector, trace_id)) and spans_of(collector, trace_id)
     assert (entry["error"], entry["status"]) == ("unknown_connection", 404)
     assert (span.name, span.parent, span.attributes["error.type"]) == ("GET /proxy/{path}", "", "unknown_connection")
@@ -332,7 +334,7 @@ async def test_a_failing_collector_loses_spans_and_nothing_else(
             await running.imported(tracker.grant())
             for _ in range(60):
                 assert await call(running) == 200
-            rows = await logged(running, "?kind=call&limit=200", least=60)
+            rows = await wait_for_operations(running, "?kind=call&limit=200", least=60)
             async with asyncio.timeout(PATIENCE_S):
                 while dropped(running) == 0:
                     await asyncio.sleep(0.01)
@@ -384,7 +386,7 @@ async def test_no_secret_is_in_a_span(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=collectors-secret")
     async with traced(tracker, tmp_path, target=receiver, tracing={"connection_ids": True}) as running:
-        grant = expired(tracker)
+        grant = import_expired(tracker)
         await running.imported(grant)
         names = {"X-Private": "marker-header", "baggage": "user=marker-baggage", "tracestate": "a=marker-state"}
         for _ in range(2):
@@ -392,7 +394,7 @@ async def test_no_secret_is_in_a_span(
                 "c1", "/me?q=marker-query", "POST", data=b"marker-body", headers=names
             ) as response:
                 assert response.status == 200
-        capability = await minted(running, {"rules": ["GET /**"]}, "environment:proxy")
+        capability = await mint_key(running, {"rules": ["GET /**"]}, "environment:proxy")
         token = await running.session_token()
         async with running.http.get(f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}):
             pass

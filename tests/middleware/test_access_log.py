@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.app.compose import SEATED
+from gateway.app.compose import CHECKED_CONFIGURATION
 from gateway.config import ClientLimitsConfig
 from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavailable
 from gateway.http.proxy_options import ProxyOptions
@@ -47,7 +47,7 @@ def noted() -> Noted:
 def app(noted: Noted) -> web.Application:
     application = web.Application()
     seated: Any = SimpleNamespace(config=SimpleNamespace(server=SimpleNamespace(limits=ClientLimitsConfig())))
-    application[SEATED] = seated
+    application[CHECKED_CONFIGURATION] = seated
     runtime: Any = SimpleNamespace(call_queue=noted, tracing=None)
     application[RUNTIME] = runtime
     return application

@@ -13,10 +13,10 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.authoring.rehearsal.samples import key_for
+from gateway.authoring.rehearsal.samples import sample_key
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from gateway.catalog.template_places import addresses
+from gateway.catalog.template_places import url_templates
 from gateway.catalog.value import BadValue, check_value
 from gateway.connections.opened import Opened, ready
 from gateway.middleware.dry_run import masked
@@ -85,7 +85,9 @@ def distinct() -> list[str]:
     for name, entry in CATALOG.providers.items():
         proxy, secret = entry.proxy, sorted(n for n, one in entry.connection_config.items() if one.secret)
         bases = [
-            text for at, text in addresses(entry) if at[0] == "proxy" or at[:2] == ("alternatives", "proxy.base_url")
+            text
+            for at, text in url_templates(entry)
+            if at[0] == "proxy" or at[:2] == ("alternatives", "proxy.base_url")
         ]
         shape = [entry.auth_mode, dict(proxy.headers), dict(proxy.query), proxy.body, secret]
         shape += [base for base in bases if any(one in base for one in ("apiKey", "oken", *secret))]
@@ -124,14 +126,14 @@ def opened(entry: Provider, markers: Markers) -> Opened:
     if entry.name == "tableau":
         # The entry's base URL contains the site of the token.
         held["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}
-    secret = key_for("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
+    secret = sample_key("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
     integration = Integration(
         environment="dev",
         integration_id=entry.name,
         provider=entry.name,
         client_id="the-client-id",
         client_secret=Secret(secret),
-        private_key=Secret(key_for("RS256")),
+        private_key=Secret(sample_key("RS256")),
     )
     now = clock.now()
     row = Connection(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.catalog.brand_icons import FILE, brand_icon
+from gateway.catalog.brand_icons import ICONS_FILE, brand_icon
 from tests.gateway.catalog.folders import SHIPPED
 from tools.brand_icons import chosen_icons, drawing, is_free
 
@@ -51,7 +51,7 @@ def test_an_icon_is_one_path(tmp_path: Path) -> None:
 
 
 def test_the_packed_file_holds_drawings_of_entries_that_are_there() -> None:
-    lines = (SHIPPED / FILE).read_text("utf-8").splitlines()
+    lines = (SHIPPED / ICONS_FILE).read_text("utf-8").splitlines()
     assert "CC0-1.0" in lines[0]
     rows = [line.split("\t") for line in lines[1:]]
     names = [name for row in rows for name in row[0].split()]

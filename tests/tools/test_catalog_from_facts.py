@@ -153,11 +153,11 @@ def test_comments_stand_beside_their_line_or_above_it() -> None:
     ],
 )
 def test_every_text_reads_back_as_it_was(value: str, tmp_path: Path) -> None:
-    from gateway.catalog.yaml_file import read
+    from gateway.catalog.yaml_file import read_yaml
 
     path = tmp_path / "x.yaml"
     path.write_text(written({"docs": value, "categories": [value], "refresh": {"requires_scope": value}}, ""))
-    assert read(path).value == {"docs": value, "categories": [value], "refresh": {"requires_scope": value}}
+    assert read_yaml(path).value == {"docs": value, "categories": [value], "refresh": {"requires_scope": value}}
 
 
 def test_it_writes_changes_and_removes_only_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,5 +190,6 @@ def test_the_shipped_corrections_belong_to_entries_that_are_made() -> None:
 
 
 def test_each_field_of_an_entry_has_its_place_in_the_file() -> None:
-    """Otherwise a correction that sets the field would stop the generator, and the next run would remove it from the file."""
+    """Otherwise a correction that sets the field would stop the generator, and the next run would remove it from the
+    file."""
     assert {key for group in GROUPS for key in group} == set(Provider.model_fields) - {"name", "logo_url"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.catalog.yaml_file import read
+from gateway.catalog.yaml_file import read_yaml
 from tools.evidence.assess import evidence_of, levels
 from tools.evidence.by_hand import entry_evidence
 from tools.evidence.compare import agrees, normalized_url
@@ -49,7 +49,7 @@ def test_no_entry_claims_more_than_its_sources_state(entries: dict[str, dict[str
 
 
 def test_the_files_say_no_more_of_an_heir_than_is_its_own() -> None:
-    values = {path.stem: read(path).value for path in (ROOT / "catalog").glob("*.yaml")}
+    values = {path.stem: read_yaml(path).value for path in (ROOT / "catalog").glob("*.yaml")}
     for name in ("google-calendar", "lever-sandbox", "figjam", "zoho-books"):
         assert values[name].get("evidence", {}) == entry_evidence(name, values)
 

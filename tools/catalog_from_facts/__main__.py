@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.catalog.yaml_file import read
+from gateway.catalog.yaml_file import read_yaml
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.further import further_facts
@@ -156,7 +156,7 @@ def _remark(entry: Entry) -> str:
 def by_hand(catalog: Path) -> dict[str, Entry]:
     """Return the values of the hand-written entries."""
     paths = [path for path in sorted(catalog.glob("*.yaml")) if not is_made(path)]
-    return {path.stem: read(path).value for path in paths}
+    return {path.stem: read_yaml(path).value for path in paths}
 
 
 def is_made(path: Path) -> bool:

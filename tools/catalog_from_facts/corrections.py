@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.catalog.folder import merged
-from gateway.catalog.yaml_file import read
+from gateway.catalog.folder import merge
+from gateway.catalog.yaml_file import read_yaml
 
 LEFT_OUT: Final = "_left_out.yaml"
 VERIFICATIONS: Final = "_verifications.yaml"
@@ -36,14 +36,14 @@ class Corrections:
     def over(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Return the corrected `entry`."""
         if (path := self.verifications.get(name)) is not None:
-            entry = merged(entry, {"proxy": {"verification": {"endpoints": [path]}}})
+            entry = merge(entry, {"proxy": {"verification": {"endpoints": [path]}}})
         if (retry := self.retries.get(name)) is not None:
-            entry = merged(entry, {"proxy": {"retry": retry}})
+            entry = merge(entry, {"proxy": {"retry": retry}})
         if (shown := self.names.get(name)) is not None:
             entry = {**entry, "display_name": shown}
         correction = dict(self.entries.get(name, {}))
         more = correction.pop(MORE_SOURCES, [])
-        corrected = merged(entry, correction)
+        corrected = merge(entry, correction)
         return corrected | ({"sources": [*corrected["sources"], *more]} if more else {})
 
 
@@ -57,7 +57,7 @@ def load_corrections(folder: Path) -> Corrections:
 def _value(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
-    document = read(path)
+    document = read_yaml(path)
     if document.faults:
         raise ValueError("\n".join(map(str, document.faults)))
     return dict(document.value)

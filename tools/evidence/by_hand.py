@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.catalog.folder import InheritedEntries
-from gateway.catalog.yaml_file import read
+from gateway.catalog.yaml_file import read_yaml
 from tools.catalog_from_facts.yaml_text import evidence_lines
 from tools.evidence.assess import evidence_of, evidence_of_inheriting_entry
 
@@ -31,10 +31,10 @@ def text_with_evidence(name: str, text: str, values: Mapping[str, Mapping[str, A
 def entry_evidence(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the `evidence` that the entry's file must contain."""
     heirs = InheritedEntries(values, {})
-    whole, base = heirs.whole(name), values[name].get("alias")
+    whole, base = heirs.merged_values(name), values[name].get("alias")
     if base is None:
         return evidence_of(name, whole)
-    return evidence_of_inheriting_entry(name, values[name], whole, evidence_of(base, heirs.whole(base)))
+    return evidence_of_inheriting_entry(name, values[name], whole, evidence_of(base, heirs.merged_values(base)))
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
     from tools.catalog_from_facts.__main__ import is_made
 
     paths = sorted((ROOT / "catalog").glob("*.yaml"))
-    values = {path.stem: read(path).value for path in paths}
+    values = {path.stem: read_yaml(path).value for path in paths}
     for path in paths:
         if is_made(path) or path.stem == "sandbox":
             continue

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.catalog.load_catalog import load_catalog
-from gateway.catalog.yaml_file import read
+from gateway.catalog.yaml_file import read_yaml
 from tools.evidence.compare import agrees, entry_values
 from tools.evidence.statements import KNOWLEDGE, sources, statements
 
@@ -49,7 +49,7 @@ class FieldComparison:
 @cache
 def explanations() -> Mapping[str, Mapping[str, str]]:
     """Return why an entry differs, by entry and field (differences.yaml)."""
-    known: Mapping[str, Mapping[str, str]] = read(Path(__file__).with_name("differences.yaml")).value
+    known: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("differences.yaml")).value
     return known
 
 

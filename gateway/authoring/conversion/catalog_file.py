@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import yaml
 
-from gateway.authoring.conversion.convert import Converting
+from gateway.authoring.conversion.convert import EntryConversion
 from gateway.authoring.conversion.notes import Note, Notes, Place
 from gateway.catalog.checks import ExternalNames, Finding
-from gateway.catalog.folder import KEY, CannotInherit, InheritedEntries, provider_in
+from gateway.catalog.folder import ALIAS_KEY, CannotInherit, InheritedEntries, parse_provider
 from gateway.catalog.render import carries_credential
 from gateway.catalog.template import TemplateError
-from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read_yaml
 from gateway.documents.read_document import dotted
 
 # ── ``alias`` in public catalogs: a field of the entry replaces the whole field of the base; mappings are not merged.
@@ -22,7 +22,7 @@ MERGE = "<<"  # YAML 1.1's merge key, which some files use instead
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class ExpandedEntry:
     """An entry with its inherited fields.
 
     `values`: without ``alias``. `owner`: by field, the entry that sets it, for messages. `unknown`: a base that is not
@@ -35,42 +35,42 @@ class Expanded:
     circle: bool = False
 
 
-def expanded(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> Expanded:
+def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> ExpandedEntry:
     """Return the entry called `name` with all fields that it inherits within `entries`."""
-    said = _merged(entries[name])
-    own = {key: value for key, value in said.items() if key != KEY}
+    stated = _merge_mappings(entries[name])
+    own = {key: value for key, value in stated.items() if key != ALIAS_KEY}
     mine = dict.fromkeys(own, name)
-    base = said.get(KEY)
+    base = stated.get(ALIAS_KEY)
     if base is None:
-        return Expanded(own, mine)
+        return ExpandedEntry(own, mine)
     if base in (name, *heirs):
-        return Expanded(own, mine, circle=True)
+        return ExpandedEntry(own, mine, circle=True)
     if not isinstance(entries.get(str(base)), Mapping):
-        return Expanded(own, mine, unknown=str(base))
-    below = expanded(str(base), entries, (*heirs, name))
-    return Expanded({**below.values, **own}, {**below.owner, **mine}, below.unknown, below.circle)
+        return ExpandedEntry(own, mine, unknown=str(base))
+    below = expand_entry(str(base), entries, (*heirs, name))
+    return ExpandedEntry({**below.values, **own}, {**below.owner, **mine}, below.unknown, below.circle)
 
 
-def _merged(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `said` with the mappings of its merge key filled in; own keys win, then earlier mappings."""
-    bases = said.get(MERGE)
+def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `mapping` with the mappings of its merge key filled in; own keys win, then earlier mappings."""
+    bases = mapping.get(MERGE)
     below: dict[str, Any] = {}
     for base in reversed(bases if isinstance(bases, list) else [bases]):
         if isinstance(base, Mapping):
-            below |= _merged(base)
-    return {**below, **{key: value for key, value in said.items() if key != MERGE}}
+            below |= _merge_mappings(base)
+    return {**below, **{key: value for key, value in mapping.items() if key != MERGE}}
 
 
-LARGEST_BYTES: Final = 32 * 1024 * 1024
-MOST_VALUES: Final = 2_000_000
+MAX_BYTES: Final = 32 * 1024 * 1024
+MAX_VALUES: Final = 2_000_000
 # Fields without which an entry does not work: an entry with a fault in one of them is refused.
-_NEEDED: Final = frozenset(
+_REQUIRED_FIELDS: Final = frozenset(
     {"display_name", "categories", "auth_mode", "authorization_url", "token_url", "request_url", "refresh_url"}
     | {"installation_token_url", "additional_steps", "token_params", "token_body", "token_headers", "jwt", "signature"}
     | {"request_signing", "alias", "authorization_params"}
 )
-_NEEDED_OF_PROXY: Final = frozenset({"base_url", "body"})
-MOST_REPAIRS: Final = 40
+_REQUIRED_PROXY_FIELDS: Final = frozenset({"base_url", "body"})
+MAX_REPAIRS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ConversionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedEntry:
     """A converted entry. `values`: the values of our file; None if the entry cannot be used here."""
 
     name: str
@@ -92,20 +92,20 @@ class Converted:
     notes: tuple[ConversionReport, ...]
 
 
-def converted(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
+def convert_catalog(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]) -> list[ConvertedEntry]:
     """Convert every entry of `path`, in the order of the file. Raises UnreadableFile, NotACatalog.
 
     `words`: the auth modes and scripts that exist here. `shipped`: the shipped entries by name, which an ``alias`` may
     also name.
     """
-    document = read(path, largest_bytes=LARGEST_BYTES, most_values=MOST_VALUES)
+    document = read_yaml(path, largest_bytes=MAX_BYTES, most_values=MAX_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
     names = [name for name in entries if not name.startswith(".")]  # names with a leading dot only hold YAML anchors
     if not any(isinstance(entries[name], Mapping) for name in names):
         raise NotACatalog(
             CatalogFault(document.where(), "is not a file of entries: write `name:` lines with an entry below each")
         )
-    return [_converted(name, entries, path, document, words, shipped) for name in names]
+    return [_convert_entry(name, entries, path, document, words, shipped) for name in names]
 
 
 class NotACatalog(ValueError):
@@ -116,101 +116,101 @@ class NotACatalog(ValueError):
         self.fault = fault
 
 
-def _converted(
+def _convert_entry(
     name: str,
     entries: Mapping[str, Any],
     path: Path,
     document: CatalogDocument,
     words: ExternalNames,
     shipped: Mapping[str, Mapping[str, Any]],
-) -> Converted:
+) -> ConvertedEntry:
     if not isinstance(entries[name], Mapping):
-        return Converted(name, None, (ConversionReport("refused", "", document.where(name), "is not an entry"),))
-    whole = expanded(name, entries)
-    converting = Converting(words.scripts or ())
+        return ConvertedEntry(name, None, (ConversionReport("refused", "", document.where(name), "is not an entry"),))
+    whole = expand_entry(name, entries)
+    converting = EntryConversion(words.scripts or ())
     notes = converting.notes
     if whole.circle:
-        notes.refused(("alias",), "inherits from itself")
-    values = converting.values(_below(whole, shipped))
+        notes.add_refused(("alias",), "inherits from itself")
+    values = converting.values(_with_base_fields(whole, shipped))
     values |= {"provenance": "unconfirmed", "sources": [f"imported from {path.name}"]}
     if whole.unknown is not None:
         if whole.unknown in shipped:
-            values = _heir(values, whole)
-            notes.changed(
+            values = _own_values(values, whole)
+            notes.add_changed(
                 ("alias",), f"{whole.unknown!r} is the shipped entry, whose mappings are merged with this entry's"
             )
         else:
-            notes.refused(("alias",), f"there is no entry {whole.unknown!r} in the file or in the shipped catalog")
+            notes.add_refused(("alias",), f"there is no entry {whole.unknown!r} in the file or in the shipped catalog")
     if not notes.is_refused:
-        values = _repaired(name, values, words, shipped, notes)
+        values = _repair(name, values, words, shipped, notes)
     lines = tuple(
-        ConversionReport(note.kind, dotted(note.place), _where(document, name, whole, note), note.message)
+        ConversionReport(note.kind, dotted(note.place), _note_location(document, name, whole, note), note.message)
         for note in notes.all
     )
-    return Converted(name, None if notes.is_refused else values, lines)
+    return ConvertedEntry(name, None if notes.is_refused else values, lines)
 
 
-def _below(whole: Expanded, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _with_base_fields(expanded: ExpandedEntry, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entry's values, with auth mode and base URL of its shipped base if it has one."""
-    base = shipped.get(whole.unknown or "")
+    base = shipped.get(expanded.unknown or "")
     if base is None:
-        return whole.values
-    return {"auth_mode": base["auth_mode"], "proxy": {"base_url": base["proxy"]["base_url"]}, **whole.values}
+        return expanded.values
+    return {"auth_mode": base["auth_mode"], "proxy": {"base_url": base["proxy"]["base_url"]}, **expanded.values}
 
 
-def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
+def _own_values(values: dict[str, Any], expanded: ExpandedEntry) -> dict[str, Any]:
     """Return the values that the entry sets itself, with an ``alias`` to its shipped base."""
-    inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(whole.values)
-    return {"alias": whole.unknown, **{key: value for key, value in values.items() if key not in inherited}}
+    inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(expanded.values)
+    return {"alias": expanded.unknown, **{key: value for key, value in values.items() if key not in inherited}}
 
 
-def _repaired(
+def _repair(
     name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
 ) -> dict[str, Any]:
     """Return `values` without the optional parts that our checks refuse; each is reported as lost.
 
     If a required part is refused, the entry is reported as refused.
     """
-    for _ in range(MOST_REPAIRS):
-        findings = list(_findings(name, values, words, shipped))
+    for _ in range(MAX_REPAIRS):
+        findings = list(_find_faults(name, values, words, shipped))
         if not findings:
             return values
         dropped = False
         for place, message in findings:
-            if place and not _is_needed(place, values) and _drop(values, place):
-                notes.lost(place, message)
+            if place and not _is_required(place, values) and _delete(values, place):
+                notes.add_lost(place, message)
                 dropped = True
         if not dropped:
             for place, message in findings:
-                notes.refused(place, message)
+                notes.add_refused(place, message)
             return values
-    for place, message in _findings(name, values, words, shipped):
-        notes.refused(place, message)
+    for place, message in _find_faults(name, values, words, shipped):
+        notes.add_refused(place, message)
     return values
 
 
-def _findings(
+def _find_faults(
     name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
 ) -> Sequence[Finding]:
     try:
-        whole = InheritedEntries({name: values}, shipped).whole(name)
+        whole = InheritedEntries({name: values}, shipped).merged_values(name)
     except CannotInherit as wrong:
         return [(("alias",), str(wrong))]
-    return provider_in(name, whole, words)[1]
+    return parse_provider(name, whole, words)[1]
 
 
-def _is_needed(place: Place, values: Mapping[str, Any]) -> bool:
+def _is_required(place: Place, values: Mapping[str, Any]) -> bool:
     if place[0] != "proxy":
-        return place[0] in _NEEDED
+        return place[0] in _REQUIRED_FIELDS
     if len(place) < 3 or place[1] not in {"headers", "query"}:
-        return len(place) < 2 or place[1] in _NEEDED_OF_PROXY
+        return len(place) < 2 or place[1] in _REQUIRED_PROXY_FIELDS
     try:
         return carries_credential(str(values["proxy"][place[1]].get(place[2], "")))
     except TemplateError:
         return True
 
 
-def _drop(values: dict[str, Any], place: Place) -> bool:
+def _delete(values: dict[str, Any], place: Place) -> bool:
     """Delete the value at `place`, or the list that contains it; return whether it was found."""
     parent: Any = values
     for index, step in enumerate(place):
@@ -224,14 +224,14 @@ def _drop(values: dict[str, Any], place: Place) -> bool:
     return False
 
 
-def _where(document: CatalogDocument, name: str, whole: Expanded, note: Note) -> str:
-    owner = whole.owner.get(str(note.place[0]), name) if note.place else name
+def _note_location(document: CatalogDocument, name: str, expanded: ExpandedEntry, note: Note) -> str:
+    owner = expanded.owner.get(str(note.place[0]), name) if note.place else name
     return document.where(owner, *note.place)
 
 
-def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
+def report_rows(entries: Sequence[ConvertedEntry]) -> Iterator[dict[str, Any]]:
     """Yield each entry as a JSON object: whether it is usable, and the notes on its fields."""
-    for one in found:
+    for one in entries:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
         for note in one.notes:
             notes[note.kind].append({"field": note.field, "where": note.where, "message": note.message})
@@ -243,7 +243,7 @@ def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
 WIDTH: Final = 120
 
 
-def write(entries: Sequence[Converted], folder: Path, *, source: str, force: bool = False) -> list[str]:
+def write(entries: Sequence[ConvertedEntry], folder: Path, *, source: str, force: bool = False) -> list[str]:
     """Write each usable entry to ``<name>.yaml``; return the names of entries not written because their file exists.
 
     `source`: the name of the converted file, for a comment. `force`: overwrite existing files.
@@ -255,17 +255,17 @@ def write(entries: Sequence[Converted], folder: Path, *, source: str, force: boo
         if path.exists() and not force:
             existing.append(entry.name)
             continue
-        path.write_text(text_of(entry, source), encoding="utf-8")
+        path.write_text(entry_text(entry, source), encoding="utf-8")
     return existing
 
 
-def text_of(entry: Converted, source: str) -> str:
+def entry_text(entry: ConvertedEntry, source: str) -> str:
     """Return the text of an entry's file, with its lost fields as comments at the top."""
     body = yaml.dump(entry.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
-    return "".join(f"# {line}\n" for line in _head(entry, source)) + body
+    return "".join(f"# {line}\n" for line in _head_lines(entry, source)) + body
 
 
-def _head(entry: Converted, source: str) -> Iterator[str]:
+def _head_lines(entry: ConvertedEntry, source: str) -> Iterator[str]:
     yield f"Imported from {source}."
     for note in entry.notes:
         if note.kind == "lost":

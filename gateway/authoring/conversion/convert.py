@@ -15,14 +15,22 @@ from gateway.authoring.conversion.notes import (
     is_flat,
     with_defaults,
 )
-from gateway.authoring.conversion.token_fields import XML, deep, jwt, proxy, steps, text_map, token_response
-from gateway.catalog.address import parse_address
+from gateway.authoring.conversion.token_fields import (
+    NO_XML,
+    convert_jwt,
+    convert_proxy,
+    convert_steps,
+    convert_text_map,
+    convert_token_response,
+    convert_value,
+)
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider_parts import SCRIPT_ALIASES, Setting
 from gateway.catalog.render import spellings
 from gateway.catalog.template import Name, TemplateError, placeholders
-from gateway.catalog.template_places import ADDRESSES
-from gateway.catalog.value import is_label, is_web_address
+from gateway.catalog.template_places import URL_FIELDS
+from gateway.catalog.url_template import parse_url_template
+from gateway.catalog.value import is_label, is_web_url
 
 # ── Converting the fields of a form into our settings.
 
@@ -34,26 +42,26 @@ _FORMATS: Final = frozenset({"hostname", "uri", "uuid", "email"})
 _JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
-def converted_form(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+def convert_form(form: Any, place: Place, notes: Notes) -> dict[str, Any]:
     """Return the settings of a form, by name."""
-    if not isinstance(given, Mapping):
-        notes.lost(place, "is not a form: a form has names, each with its fields")
+    if not isinstance(form, Mapping):
+        notes.add_lost(place, "is not a form: a form has names, each with its fields")
         return {}
-    return {str(name): _converted_setting(field, (*place, name), notes) for name, field in given.items()}
+    return {str(name): _convert_setting(field, (*place, name), notes) for name, field in form.items()}
 
 
-def _converted_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in given.items() if isinstance(given, Mapping) else ():
+    for key, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, key)
         match key:
             case "type":
                 if value != "string":
-                    notes.changed(at, f"{value!r}: a setting is always text")
+                    notes.add_changed(at, f"{value!r}: a setting is always text")
             case "pattern":
-                _pattern(out, str(value), at, notes)
+                _convert_pattern(out, str(value), at, notes)
             case "format" if value not in _FORMATS:
-                notes.lost(at, f"there is no format {value!r}; there are {', '.join(sorted(_FORMATS))}")
+                notes.add_lost(at, f"there is no format {value!r}; there are {', '.join(sorted(_FORMATS))}")
             case "enum" if isinstance(value, list):
                 out[key] = [as_text(one) for one in value]
             case "order" | "visible_when" | "format":
@@ -66,73 +74,75 @@ def _converted_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]
             case _ if key in Setting.model_fields:
                 out[key] = value
             case _:
-                notes.lost(at, f"a setting has no {key!r}")
+                notes.add_lost(at, f"a setting has no {key!r}")
     return out
 
 
-def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
+def _convert_pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
     """Put the pattern into `out`, converted from JavaScript's syntax to Python's."""
     python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
         re.compile(python)
     except (re.error, OverflowError, RecursionError) as wrong:
-        notes.lost(at, f"is not a regular expression in Python's syntax: {wrong}")
+        notes.add_lost(at, f"is not a regular expression in Python's syntax: {wrong}")
         return
     out["pattern"] = python
 
 
 # ── Adding values that our format requires and the other format does not: forms of settings, formats of hosts.
 
-_CAPTURED: Final = ("connection_configuration", "token_response_metadata", "redirect_uri_metadata")
-_SEVERAL: Final = "a.b"
+_CAPTURING_FIELDS: Final = ("connection_configuration", "token_response_metadata", "redirect_uri_metadata")
+_SEVERAL_LABELS: Final = "a.b"
 
 
 def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
     """Add a setting for every placeholder, and the ``format`` of settings that are a host or a whole base URL."""
-    for name in sorted(set(_names(out))):
+    for name in sorted(set(_names_in(out))):
         namespace, dot, rest = name.partition(".")
         if namespace == "connectionConfig" and dot:
-            _missing_setting(out, rest, notes)
+            _add_missing_setting(out, rest, notes)
         elif dot == "" or namespace == "credentials":
-            _credential(out, name, rest or name, notes)
+            _add_missing_credential(out, name, rest or name, notes)
         elif namespace == "assertionOption" and rest not in out.get("assertion_option", {}):
             out.setdefault("assertion_option", {})[rest] = {}
-            notes.changed(("assertion_option",), f"{rest!r} is used but not declared; an empty setting was added")
-    for template in _urls(out):
+            notes.add_changed(("assertion_option",), f"{rest!r} is used but not declared; an empty setting was added")
+    for template in _url_templates(out):
         with suppress(TemplateError):
-            _formats(out, template, notes)
+            _add_formats(out, template, notes)
 
 
-def _missing_setting(out: dict[str, Any], name: str, notes: Notes) -> None:
-    known = {*out.get("connection_config", {})}.union(*(out.get(key) or () for key in _CAPTURED))
+def _add_missing_setting(out: dict[str, Any], name: str, notes: Notes) -> None:
+    known = {*out.get("connection_config", {})}.union(*(out.get(key) or () for key in _CAPTURING_FIELDS))
     if name not in known:
         out.setdefault("connection_config", {})[name] = {}
-        notes.changed(("connection_config",), f"{name!r} is used but not declared; an empty setting was added")
+        notes.add_changed(("connection_config",), f"{name!r} is used but not declared; an empty setting was added")
 
 
-def _credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None:
+def _add_missing_credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None:
     mode = AUTH_MODES.get(str(out.get("auth_mode")))
     if mode is None or mode.redirects or bare.startswith("raw.") or name.startswith("credentials") is False:
         return
-    known = {*mode.fills, *mode.members, *out.get("credentials", {})}
+    known = {*mode.placeholders, *mode.members, *out.get("credentials", {})}
     if not any(one in known for one in (*spellings(name), bare)):
         forms = out.setdefault("credentials", {})
-        for own in () if forms else mode.asks:
+        for own in () if forms else mode.typed_fields:
             forms.setdefault(own, {})
         forms[bare] = {"secret": True}
-        notes.changed(("credentials",), f"{bare!r} is used but not declared; an empty setting was added, as a secret")
+        notes.add_changed(
+            ("credentials",), f"{bare!r} is used but not declared; an empty setting was added, as a secret"
+        )
 
 
-def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
-    url = parse_address(template)
-    if url.whole is not None:
-        _format(out, url.whole.name, "uri", notes)
+def _add_formats(out: dict[str, Any], template: str, notes: Notes) -> None:
+    url = parse_url_template(template)
+    if url.whole_base_url is not None:
+        _add_format(out, url.whole_base_url.name, "uri", notes)
     literal = "".join(piece for piece in url.host if isinstance(piece, str)).strip(".")
     for piece in url.host:
         if isinstance(piece, Name):
             setting = _setting_of(out, piece.name)
             if setting is not None and (not literal or _may_have_dots(setting)):
-                _format(out, piece.name, "hostname", notes)
+                _add_format(out, piece.name, "hostname", notes)
 
 
 def _may_have_dots(setting: Mapping[str, Any]) -> bool:
@@ -141,20 +151,22 @@ def _may_have_dots(setting: Mapping[str, Any]) -> bool:
     return any("." in sample and not is_label(sample.lower()) for sample in samples)
 
 
-def _format(out: dict[str, Any], name: str, wanted: str, notes: Notes) -> None:
+def _add_format(out: dict[str, Any], name: str, format_: str, notes: Notes) -> None:
     setting = _setting_of(out, name)
-    if setting is None or setting.get("format") == wanted or setting.get("enum"):
+    if setting is None or setting.get("format") == format_ or setting.get("enum"):
         return
     bare = name.partition(".")[2]
-    setting["format"] = wanted
-    notes.changed(("connection_config", bare), f"is {_PARTS[wanted]} of a URL, so 'format: {wanted}' was added")
+    setting["format"] = format_
+    notes.add_changed(
+        ("connection_config", bare), f"is {_FORMAT_PARTS[format_]} of a URL, so 'format: {format_}' was added"
+    )
     for key in ("example", "default_value"):
-        if key in setting and wanted == "uri" and not re.match(r"https?://", str(setting[key])):
-            notes.lost(("connection_config", bare, key), "is not a whole URL")
+        if key in setting and format_ == "uri" and not re.match(r"https?://", str(setting[key])):
+            notes.add_lost(("connection_config", bare, key), "is not a whole URL")
             del setting[key]
 
 
-_PARTS: Final = {"hostname": "the host", "uri": "the beginning"}
+_FORMAT_PARTS: Final = {"hostname": "the host", "uri": "the beginning"}
 
 
 def _setting_of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
@@ -163,8 +175,8 @@ def _setting_of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _urls(out: Mapping[str, Any]) -> Iterator[str]:
-    yield from (out[key] for key in ADDRESSES if isinstance(out.get(key), str))
+def _url_templates(out: Mapping[str, Any]) -> Iterator[str]:
+    yield from (out[key] for key in URL_FIELDS if isinstance(out.get(key), str))
     for forms in out.get("alternatives", {}).values():
         yield from forms
     yield from (step["url"] for step in out.get("additional_steps", ()) if "url" in step)
@@ -175,31 +187,31 @@ def _urls(out: Mapping[str, Any]) -> Iterator[str]:
         yield override
 
 
-def _names(value: Any) -> Iterator[str]:
+def _names_in(value: Any) -> Iterator[str]:
     match value:
         case str() if "${" in value:
             with suppress(TemplateError):
                 yield from placeholders(value)
         case Mapping():
             for inner in value.values():
-                yield from _names(inner)
+                yield from _names_in(inner)
         case list():
             for inner in value:
-                yield from _names(inner)
+                yield from _names_in(inner)
 
 
-_PAGES: Final = ("docs", "docs_connect", "setup_guide_url", "homepage", "logo_url")
-_TEXTS: Final = (
+_PAGE_FIELDS: Final = ("docs", "docs_connect", "setup_guide_url", "homepage", "logo_url")
+_TEXT_FIELDS: Final = (
     "display_name", "auth_mode", "scope_separator", "authorization_url_fragment", "expires_in_unit", "issuer",
     "authorization_code_param_in_callback", "alternate_access_token_response_path", "signature_method",
 )  # fmt: skip
-_MAPS: Final = ("authorization_params", "token_headers", "refresh_params", "request_params")
-_LISTS: Final = (
+_MAP_FIELDS: Final = ("authorization_params", "token_headers", "refresh_params", "request_params")
+_LIST_FIELDS: Final = (
     "default_scopes", "available_scopes", "token_response_metadata", "redirect_uri_metadata", "connection_configuration",
 )  # fmt: skip
-_FLAGS: Final = ("disable_pkce", "webhook_user_defined_secret", "require_client_certificate")
-_FORMS: Final = ("connection_config", "credentials", "assertion_option")
-_SCRIPTS: Final = (
+_FLAG_FIELDS: Final = ("disable_pkce", "webhook_user_defined_secret", "require_client_certificate")
+_FORM_FIELDS: Final = ("connection_config", "credentials", "assertion_option")
+_SCRIPT_FIELDS: Final = (
     "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
 )  # fmt: skip
 _REGISTRATION: Final = {"metadata": "metadata_document", "client_metadata_document": "metadata_document"}
@@ -216,7 +228,7 @@ _NOT_SUPPORTED: Final = {
 }
 
 
-class Converting:
+class EntryConversion:
     """The conversion of one entry; its fields are added to `out`. `scripts`: the available scripts."""
 
     def __init__(self, scripts: Collection[str]) -> None:
@@ -227,16 +239,16 @@ class Converting:
         self._fallbacks = FallbackTemplates(self.notes)
         self._alternatives: dict[str, list[str]] = {}
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Convert the entry; return the values of our file."""
-        self._mode = as_text(given.get("auth_mode"))
-        for key, value in given.items():
+        self._mode = as_text(entry.get("auth_mode"))
+        for key, value in entry.items():
             if value is None:
                 continue
             try:
-                self._field(str(key), value, given)
+                self._field(str(key), value, entry)
             except (ValueError, TypeError, AttributeError) as wrong:
-                self.notes.lost((str(key),), f"has a value that cannot be converted: {wrong}")
+                self.notes.add_lost((str(key),), f"has a value that cannot be converted: {wrong}")
         self._add_implied_values()
         if self._alternatives:
             self.out["alternatives"] = self._alternatives
@@ -244,28 +256,28 @@ class Converting:
         fill_gaps(self.out, self.notes)
         return {key: value for key, value in self.out.items() if value not in ({}, [], None)}
 
-    def _field(self, key: str, value: Any, given: Mapping[str, Any]) -> None:
+    def _field(self, key: str, value: Any, entry: Mapping[str, Any]) -> None:
         special: Callable[[Any, Mapping[str, Any]], None] | None = getattr(self, f"_on_{key}", None)
         if special is not None:
-            special(value, given)
-        elif key in ADDRESSES:
+            special(value, entry)
+        elif key in URL_FIELDS:
             self._url(key, value)
-        elif key in _TEXTS:
+        elif key in _TEXT_FIELDS:
             self.out[key] = as_text(value)
-        elif key in _MAPS:
-            self.out[key] = text_map(value, (key,), self.notes, self._fallbacks)
-        elif key in _LISTS:
+        elif key in _MAP_FIELDS:
+            self.out[key] = convert_text_map(value, (key,), self.notes, self._fallbacks)
+        elif key in _LIST_FIELDS:
             self.out[key] = as_list(value)
-        elif key in _FLAGS:
+        elif key in _FLAG_FIELDS:
             self.out[key] = as_flag(value)
-        elif key in _FORMS:
-            self.out[key] = {**self.out.get(key, {}), **converted_form(value, (key,), self.notes)}
-        elif key in _PAGES:
+        elif key in _FORM_FIELDS:
+            self.out[key] = {**self.out.get(key, {}), **convert_form(value, (key,), self.notes)}
+        elif key in _PAGE_FIELDS:
             self._page(key, value)
-        elif key in _SCRIPTS:
+        elif key in _SCRIPT_FIELDS:
             self._script(key, as_text(value))
         else:
-            self.notes.lost((key,), _NOT_SUPPORTED.get(key, f"our entries have no {key!r}"))
+            self.notes.add_lost((key,), _NOT_SUPPORTED.get(key, f"our entries have no {key!r}"))
 
     def _url(self, key: str, value: Any) -> None:
         if isinstance(value, Mapping):
@@ -274,7 +286,7 @@ class Converting:
         self.out[key], before = self._fallbacks.url(as_text(value), (key,))
         if before:
             self._alternatives[key] = before
-            self.notes.changed((key,), f"'||' became alternatives.{key}")
+            self.notes.add_changed((key,), f"'||' became alternatives.{key}")
 
     def _url_by_mode(self, key: str, value: Mapping[str, Any]) -> None:
         """Convert a URL given by auth mode, ``{OAUTH2: …, APP: …}``; CUSTOM has one for users and one for the app."""
@@ -283,20 +295,22 @@ class Converting:
             self._url(key, own)
         if self._mode == "CUSTOM" and key == "token_url" and value.get("APP"):
             self._url("installation_token_url", value["APP"])
-            self.notes.changed((key, "APP"), "became installation_token_url")
+            self.notes.add_changed((key, "APP"), "became installation_token_url")
 
     def _page(self, key: str, value: Any) -> None:
-        if is_web_address(as_text(value)):
+        if is_web_url(as_text(value)):
             self.out[key] = as_text(value)
         else:
-            self.notes.lost((key,), "is not the URL of a page")
+            self.notes.add_lost((key,), "is not the URL of a page")
 
     def _script(self, key: str, name: str) -> None:
         ours = SCRIPT_ALIASES.get(name, name)
         if ours in self.scripts:
             self.out[key] = ours
         else:
-            self.notes.lost((key,), f"there is no script {name!r} here; there are {', '.join(sorted(self.scripts))}")
+            self.notes.add_lost(
+                (key,), f"there is no script {name!r} here; there are {', '.join(sorted(self.scripts))}"
+            )
 
     def _on_categories(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["categories"] = list(dict.fromkeys(as_list(value)))
@@ -306,28 +320,28 @@ class Converting:
 
     def _on_proxy(self, value: Any, _: Mapping[str, Any]) -> None:
         if not isinstance(value, Mapping):
-            self.notes.lost(("proxy",), "is not a mapping: `key: value` lines")
+            self.notes.add_lost(("proxy",), "is not a mapping: `key: value` lines")
             return
-        self.out["proxy"] = proxy(value, self.notes, self._fallbacks, self._alternatives)
+        self.out["proxy"] = convert_proxy(value, self.notes, self._fallbacks, self._alternatives)
         if isinstance(more := value.get("connection_config"), Mapping):
-            converted = converted_form(more, ("proxy", "connection_config"), self.notes)
+            converted = convert_form(more, ("proxy", "connection_config"), self.notes)
             self.out["connection_config"] = {**converted, **self.out.get("connection_config", {})}
-            self.notes.changed(("proxy", "connection_config"), "became part of the entry's connection_config")
+            self.notes.add_changed(("proxy", "connection_config"), "became part of the entry's connection_config")
 
     def _on_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and not is_flat(value):
-            self.out["token_body"] = deep(value, ("token_params",), self._fallbacks)
-            self.notes.changed(("token_params",), "became token_body, since it is more than a flat list")
+            self.out["token_body"] = convert_value(value, ("token_params",), self._fallbacks)
+            self.notes.add_changed(("token_params",), "became token_body, since it is more than a flat list")
         else:
-            self.out["token_params"] = text_map(value, ("token_params",), self.notes, self._fallbacks)
+            self.out["token_params"] = convert_text_map(value, ("token_params",), self.notes, self._fallbacks)
 
     def _on_refresh_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["refresh_params"] = text_map(value, ("refresh_token_params",), self.notes, self._fallbacks)
-        self.notes.changed(("refresh_token_params",), "became refresh_params")
+        self.out["refresh_params"] = convert_text_map(value, ("refresh_token_params",), self.notes, self._fallbacks)
+        self.notes.add_changed(("refresh_token_params",), "became refresh_params")
 
     def _on_body_format(self, value: Any, _: Mapping[str, Any]) -> None:
         if value == "xml":
-            self.notes.refused(("body_format",), XML)
+            self.notes.add_refused(("body_format",), NO_XML)
         else:
             self.out["body_format"] = as_text(value)
 
@@ -340,13 +354,13 @@ class Converting:
     def _on_authorization_method(self, value: Any, given: Mapping[str, Any]) -> None:
         if "token_request_auth_method" not in given:
             self.out["token_request_auth_method"] = "basic" if value == "header" else "body"
-        self.notes.changed(("authorization_method",), "became token_request_auth_method")
+        self.notes.add_changed(("authorization_method",), "became token_request_auth_method")
 
     def _on_client_registration(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["client_registration"] = _REGISTRATION.get(as_text(value), as_text(value))
 
     def _on_token_response(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["token_response"] = token_response(value, ("token_response",), self.notes)
+        self.out["token_response"] = convert_token_response(value, ("token_response",), self.notes)
 
     def _on_token_expires_in_ms(self, value: Any, _: Mapping[str, Any]) -> None:
         seconds = max(1, int(value) // 1000)
@@ -354,7 +368,7 @@ class Converting:
             self.out.setdefault("signature", {})["lifetime_s"] = seconds
         else:
             self.out["token_ttl"] = seconds
-        self.notes.changed(("token_expires_in_ms",), "was converted to seconds")
+        self.notes.add_changed(("token_expires_in_ms",), "was converted to seconds")
 
     def _on_token_expiration_buffer(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["token_expiration_buffer"] = int(value)
@@ -364,16 +378,16 @@ class Converting:
         if self._mode == "SIGNATURE" and scheme == "wsse":
             self.out.setdefault("signature", {})["scheme"] = scheme
         else:
-            self.notes.refused(("signature",), "the only supported signature is WSSE, in auth_mode SIGNATURE")
+            self.notes.add_refused(("signature",), "the only supported signature is WSSE, in auth_mode SIGNATURE")
 
     def _on_token(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["jwt"] = jwt(value, ("token",), self.notes)
+        self.out["jwt"] = convert_jwt(value, ("token",), self.notes)
 
     def _on_assertion(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["jwt"] = jwt(value, ("assertion",), self.notes)
+        self.out["jwt"] = convert_jwt(value, ("assertion",), self.notes)
 
     def _on_additional_steps(self, value: Any, _: Mapping[str, Any]) -> None:
-        self.out["additional_steps"] = steps(value, ("additional_steps",), self.notes, self._fallbacks)
+        self.out["additional_steps"] = convert_steps(value, ("additional_steps",), self.notes, self._fallbacks)
 
     def _add_implied_values(self) -> None:
         """Add values that the other format has by default and ours must state."""
@@ -401,8 +415,8 @@ class Converting:
             scheme, found, rest = str(self.out.get(key) or "").partition("://")
             if found:
                 self.out["proxy"]["base_url"] = f"{scheme}://{rest.partition('/')[0]}"
-                self.notes.changed(
+                self.notes.add_changed(
                     ("proxy",), f"has no base_url; the origin of {key} was used: replace it by the API's base URL"
                 )
                 return
-        self.notes.refused(("proxy",), "has no base_url, and no other field has the origin of the API")
+        self.notes.add_refused(("proxy",), "has no base_url, and no other field has the origin of the API")

@@ -15,8 +15,8 @@ Kind = Literal["lost", "changed", "refused"]
 class Note:
     """A note on a field. `place`: the field's place in the entry of the source file.
 
-    `kind`: ``lost``: our format does not have the field or the value; ``changed``: our format expresses it differently;
-    ``refused``: the entry does not work without the field, so the entry is not converted.
+    `kind`: ``lost``: our format does not have the field or the value; ``changed``: our format expresses it
+    differently; ``refused``: the entry does not work without the field, so the entry is not converted.
     """
 
     kind: Kind
@@ -30,13 +30,13 @@ class Notes:
 
     all: list[Note] = field(default_factory=list)
 
-    def lost(self, place: Place, message: str) -> None:
+    def add_lost(self, place: Place, message: str) -> None:
         self._add("lost", place, message)
 
-    def changed(self, place: Place, message: str) -> None:
+    def add_changed(self, place: Place, message: str) -> None:
         self._add("changed", place, message)
 
-    def refused(self, place: Place, message: str) -> None:
+    def add_refused(self, place: Place, message: str) -> None:
         self._add("refused", place, message)
 
     def _add(self, kind: Kind, place: Place, message: str) -> None:
@@ -74,7 +74,8 @@ def is_flat(value: Any) -> bool:
     return isinstance(value, Mapping) and not any(isinstance(inner, Mapping | list) for inner in value.values())
 
 
-# ── ``A || B``: A if its values are set, else B. Our format has alternatives for URLs, and a default value for a setting.
+# ── ``A || B``: A if its values are set, else B. Our format has alternatives for URLs, and a default value for a
+# setting.
 
 _INSIDE: Final = re.compile(r"\$\{\s*([^{}()|]+?)\s*\|\|\s*([^{}()]*?)\s*\}")
 _BETWEEN: Final = re.compile(r"\s*\|\|\s*")
@@ -106,9 +107,9 @@ class FallbackTemplates:
         if "${" not in first:
             return self.text(" || ".join(others), place)
         if len(others) == 1 and self._has_default(first, others[0]):
-            self.notes.changed(place, f"'|| {others[0]}' became the setting's default_value")
+            self.notes.add_changed(place, f"'|| {others[0]}' became the setting's default_value")
             return first
-        self.notes.lost(place, f"'|| {' || '.join(others)}': a template has no fallback here; it is {first!r} now")
+        self.notes.add_lost(place, f"'|| {' || '.join(others)}': a template has no fallback here; it is {first!r} now")
         return first
 
     def _has_default(self, template: str, default: str) -> bool:
@@ -126,7 +127,7 @@ class FallbackTemplates:
             first = f"${{{found[1]}}}"
             second = found[2].strip("'\"")
             if not self._has_default(first, second):
-                self.notes.lost(place, f"'|| {found[2]}': a placeholder has no fallback here; it is {first} now")
+                self.notes.add_lost(place, f"'|| {found[2]}': a placeholder has no fallback here; it is {first} now")
             return first
 
         plain = _INSIDE.sub(default, template)

@@ -42,82 +42,82 @@ _JWT: Final = {
 }
 _SECRET_ALGORITHMS: Final = ("HS256", "HS384", "HS512")
 _ENCODINGS: Final = ("utf8", "hex", "base64")
-XML: Final = "token requests are form, json or query, never XML; use a proxy of your own for the token request"
+NO_XML: Final = "token requests are form, json or query, never XML; use a proxy of your own for the token request"
 
 
-def text_map(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
+def convert_text_map(source: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
     """Return a mapping of names to templates; nested values are lost."""
     out: dict[str, str] = {}
-    for name, value in given.items() if isinstance(given, Mapping) else ():
+    for name, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, name)
         if isinstance(value, Mapping | list):
-            notes.lost(at, "has more than one text")
+            notes.add_lost(at, "has more than one text")
         elif value is not None:
             out[str(name)] = fallbacks.text(as_text(value), at)
     return out
 
 
-def deep(given: Any, place: Place, fallbacks: FallbackTemplates) -> Any:
+def convert_value(given: Any, place: Place, fallbacks: FallbackTemplates) -> Any:
     """Convert the templates of a JSON value, at any depth."""
     match given:
         case str():
             return fallbacks.text(given, place)
         case Mapping():
-            return {str(name): deep(value, (*place, name), fallbacks) for name, value in given.items()}
+            return {str(name): convert_value(value, (*place, name), fallbacks) for name, value in given.items()}
         case list():
-            return [deep(value, (*place, index), fallbacks) for index, value in enumerate(given)]
+            return [convert_value(value, (*place, index), fallbacks) for index, value in enumerate(given)]
     return given
 
 
-def token_response(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+def convert_token_response(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
     """Convert the paths in a token response."""
     out: dict[str, Any] = {}
-    for key, value in given.items() if isinstance(given, Mapping) else ():
+    for key, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, key)
         if key in _RESPONSE:
             out[_RESPONSE[key]] = as_text(value)
         elif key in {"token_expiration_strategy", "expiry_kind"} and value in _STRATEGIES:
             out["expiry_kind"] = _STRATEGIES[value]
         else:
-            notes.lost(at, f"token_response has no {key!r}")
+            notes.add_lost(at, f"token_response has no {key!r}")
     return out
 
 
-def steps(given: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> list[dict[str, Any]]:
+def convert_steps(source: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> list[dict[str, Any]]:
     """Convert the requests that follow the token request."""
     out: list[dict[str, Any]] = []
-    for index, step in enumerate(given if isinstance(given, list) else ()):
+    for index, step in enumerate(source if isinstance(source, list) else ()):
         one: dict[str, Any] = {}
         for key, value in step.items() if isinstance(step, Mapping) else ():
             at = (*place, index, key)
             ours = _STEP.get(key)
             if ours is None:
-                notes.lost(at, f"a further request has no {key!r}")
+                notes.add_lost(at, f"a further request has no {key!r}")
             elif key == "body_format" and value == "xml":
-                notes.refused(at, XML)
+                notes.add_refused(at, NO_XML)
             elif ours == "params" and not is_flat(value):
-                one["body"] = deep(value, at, fallbacks)
+                one["body"] = convert_value(value, at, fallbacks)
             elif ours in {"params", "headers"}:
-                one[ours] = text_map(value, at, notes, fallbacks)
+                one[ours] = convert_text_map(value, at, notes, fallbacks)
             else:
                 one[ours] = as_text(value)
         out.append({"body_format": "json", **one} if "body" not in one else one)
     return out
 
 
-def jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
+def convert_jwt(source: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
     """Convert the JWT that the mode signs; None without a key."""
     out: dict[str, Any] = {}
-    for key, value in given.items() if isinstance(given, Mapping) else ():
+    for key, value in source.items() if isinstance(source, Mapping) else ():
         if key == "type" and str(value).lower() == "jwt":
             continue
         name = _JWT.get(key)
         if name is None or (name == "key_encoding" and value not in _ENCODINGS):
-            notes.lost((*place, key), f"jwt has no {key!r} {value if name else ''}".rstrip())
+            notes.add_lost((*place, key), f"jwt has no {key!r} {value if name else ''}".rstrip())
         else:
-            out[name] = _member(name, key, value)
+            out[name] = _convert_member(name, key, value)
     if "key" not in out:
-        notes.lost(place, "has no key to sign with")
+        notes.add_lost(place, "has no key to sign with")
         return None
     algorithm = out.setdefault("header", {}).setdefault("alg", "RS256")
     if algorithm in _SECRET_ALGORITHMS:
@@ -125,7 +125,7 @@ def jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
     return out
 
 
-def _member(name: str, key: str, value: Any) -> Any:
+def _convert_member(name: str, key: str, value: Any) -> Any:
     match name:
         case "key":
             return as_text((value.get("value") or value.get("key")) if isinstance(value, Mapping) else value)
@@ -143,72 +143,72 @@ def _member(name: str, key: str, value: Any) -> Any:
 _NUMBERS: Final = frozenset({"offset_start_value"})
 _RETRY: Final = {"after": as_list, "at": as_list, "error_code": as_list, "remaining": as_text}
 _METHODS: Final = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
-_OURS: Final = frozenset(
+_GATEWAY_HEADERS: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
 )
 
 
-def proxy(
-    given: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
+def convert_proxy(
+    source: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
 ) -> dict[str, Any]:
     """Convert ``proxy``; alternative base URLs are added to `alternatives`.
 
     The caller converts ``connection_config``.
     """
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         at: Place = ("proxy", key)
         match key:
             case "base_url":
                 out[key], before = fallbacks.url(as_text(value).rstrip("/"), at)
                 if before:
                     alternatives["proxy.base_url"] = [url.rstrip("/") for url in before]
-                    notes.changed(at, "'||' became alternatives.proxy.base_url")
+                    notes.add_changed(at, "'||' became alternatives.proxy.base_url")
             case "headers" | "query":
-                out[key] = _placed(key, text_map(value, at, notes, fallbacks), notes)
+                out[key] = _convert_fields(key, convert_text_map(value, at, notes, fallbacks), notes)
             case "body":
-                out[key] = deep(value, at, fallbacks)
+                out[key] = convert_value(value, at, fallbacks)
             case "decompress":
                 out[key] = as_flag(value)
             case "paginate" if isinstance(value, Mapping):
-                out[key] = _paginate(value, at, notes)
+                out[key] = _convert_paginate(value, at, notes)
             case "retry" if isinstance(value, Mapping):
-                out[key] = _retry(value, at, notes)
+                out[key] = _convert_retry(value, at, notes)
             case "verification" if isinstance(value, Mapping):
-                out[key] = _verification(value, at, notes, fallbacks)
+                out[key] = _convert_verification(value, at, notes, fallbacks)
             case "connection_config":
                 pass
             case "forward_headers_on_redirect":
-                notes.lost(at, "redirects are returned to the caller, who follows them through /proxy")
+                notes.add_lost(at, "redirects are returned to the caller, who follows them through /proxy")
             case _:
-                notes.lost(at, f"proxy has no {key!r}")
+                notes.add_lost(at, f"proxy has no {key!r}")
     return {key: value for key, value in out.items() if value not in ({}, None)}
 
 
-def _placed(key: str, fields: dict[str, str], notes: Notes) -> dict[str, str]:
+def _convert_fields(key: str, fields: dict[str, str], notes: Notes) -> dict[str, str]:
     kept: dict[str, str] = {}
     seen: set[str] = set()
     for name, template in fields.items():
-        if key == "headers" and name.lower() in _OURS:
-            notes.lost(("proxy", key, name), f"{name} cannot be set by an entry: the gateway writes or drops it")
+        if key == "headers" and name.lower() in _GATEWAY_HEADERS:
+            notes.add_lost(("proxy", key, name), f"{name} cannot be set by an entry: the gateway writes or drops it")
         elif key == "headers" and name.lower() in seen:
-            notes.lost(("proxy", key, name), f"{name} is given twice, in different case")
+            notes.add_lost(("proxy", key, name), f"{name} is given twice, in different case")
         else:
             kept[name] = template
             seen.add(name.lower())
     return kept
 
 
-def _paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
-    if given.get("type") not in {"cursor", "link", "offset", "graphql"}:
-        notes.lost(
-            place, f"there is no pagination of type {given.get('type')!r}; there are cursor, link, offset and graphql"
+def _convert_paginate(source: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
+    if source.get("type") not in {"cursor", "link", "offset", "graphql"}:
+        notes.add_lost(
+            place, f"there is no pagination of type {source.get('type')!r}; there are cursor, link, offset and graphql"
         )
         return None
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         if key not in Paginate.model_fields:
-            notes.lost((*place, key), f"paginate has no {key!r}")
+            notes.add_lost((*place, key), f"paginate has no {key!r}")
         elif key in _NUMBERS:
             out[key] = int(value)
         elif isinstance(value, bool):
@@ -218,23 +218,23 @@ def _paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str,
     return out
 
 
-def _retry(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any]:
+def _convert_retry(source: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         if key in _RETRY:
             out[key] = _RETRY[key](value)
         elif key == "in_body":
-            notes.lost((*place, key), "responses are streamed, so only header fields can say when to retry")
+            notes.add_lost((*place, key), "responses are streamed, so only header fields can say when to retry")
         else:
-            notes.lost((*place, key), f"retry has no {key!r}")
+            notes.add_lost((*place, key), f"retry has no {key!r}")
     return out
 
 
-def _verification(
-    given: Mapping[str, Any], place: Place, notes: Notes, fallbacks: FallbackTemplates
+def _convert_verification(
+    source: Mapping[str, Any], place: Place, notes: Notes, fallbacks: FallbackTemplates
 ) -> dict[str, Any] | None:
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in source.items():
         at = (*place, key)
         match key:
             case "method" if str(value).upper() in _METHODS:
@@ -245,16 +245,16 @@ def _verification(
             case "base_url_override":
                 out[key], others = fallbacks.url(as_text(value).rstrip("/"), at)
                 if others:
-                    notes.lost(at, f"has no alternatives here; it is {out[key]!r} now")
+                    notes.add_lost(at, f"has no alternatives here; it is {out[key]!r} now")
             case "headers":
-                out[key] = text_map(value, at, notes, fallbacks)
+                out[key] = convert_text_map(value, at, notes, fallbacks)
             case "data":
-                out[key] = deep(value, at, fallbacks)
+                out[key] = convert_value(value, at, fallbacks)
             case "expect" if isinstance(value, Mapping):
                 out[key] = dict(value)
             case _:
-                notes.lost(at, f"verification has no {key!r}: {value!r}")
+                notes.add_lost(at, f"verification has no {key!r}: {value!r}")
     if not out.get("endpoints"):
-        notes.lost(place, "has no endpoint to call")
+        notes.add_lost(place, "has no endpoint to call")
         return None
     return out

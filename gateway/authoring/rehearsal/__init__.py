@@ -8,7 +8,7 @@ Used by `gateway catalog test NAME`. Read in this order:
     stage              the entry with its origins replaced by the sandbox's; paths and queries are kept
     actor              plays the provider: accepts every request, records it, responds
     played_responses   the responses: tokens and pages in the format that the entry describes
-    arrival_checks     compares received requests with the entry, signatures included
+    request_checks     compares received requests with the entry, signatures included
     token_checks       checks token requests, by auth mode
     samples            made-up settings, credentials, clients, keys and certificates
 

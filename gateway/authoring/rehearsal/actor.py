@@ -14,20 +14,22 @@ from urllib.parse import parse_qsl, unquote_plus
 
 from aiohttp import web
 
-from gateway.authoring.rehearsal.played_responses import page, put, step_response, token_response
+from gateway.authoring.rehearsal.played_responses import list_page, put_value, step_response, token_response
 from gateway.authoring.rehearsal.stage import ROLES, Stage, path_pattern, split
 from gateway.catalog.provider import Provider
-from gateway.catalog.provider_parts import ANYTHING, NOTHING
+from gateway.catalog.provider_parts import ANY_VALUE, NO_VALUE
 from gateway.records.provider_call import scrubbed
 
 # ── A request that the sandbox received.
 
-_OURS: Final = frozenset({"host", "user-agent", "accept-encoding", "connection", "content-length", "via", "date"})
-LONGEST: Final = 300
+_UNSHOWN_HEADERS: Final = frozenset(
+    {"host", "user-agent", "accept-encoding", "connection", "content-length", "via", "date"}
+)
+MAX_LINE_LENGTH: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ReceivedRequest:
     """A received request. `role`: the entry's field that has the URL, such as ``token_url``; ``step2``; or ``proxy``.
 
     `target`: path and query as sent.
@@ -64,7 +66,7 @@ class Arrival:
         return dict(parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True))
 
     def basic(self) -> tuple[str, str] | None:
-        """Return user name and password of Basic authentication, not form-decoded; None without one."""
+        """Return user name and password of Basic authentication, not form-decoded; None if the request has none."""
         scheme, _, text = self.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -82,27 +84,27 @@ class Arrival:
             folded = name.lower()
             if folded == "authorization":
                 lines.append(f"{name}: {value.partition(' ')[0]} ***")
-            elif folded not in _OURS:
+            elif folded not in _UNSHOWN_HEADERS:
                 lines.append(f"{name}: {scrubbed(value, known)}")
         if self.body:
             text = self.body.decode("utf-8", "replace")
-            lines.append(re.sub(r"\s+", " ", scrubbed(text, known))[:LONGEST])
+            lines.append(re.sub(r"\s+", " ", scrubbed(text, known))[:MAX_LINE_LENGTH])
         return lines
 
 
-def decoded(text: str) -> str:
+def decode_form_value(text: str) -> str:
     """Decode a client ID or secret: RFC 6749 §2.3.1 form-encodes both in Basic authentication."""
     return unquote_plus(text)
 
 
-LIST: Final = "/rehearsal/list"
-CALL: Final = "/rehearsal/call"
+LIST_PATH: Final = "/rehearsal/list"
+CALL_PATH: Final = "/rehearsal/call"
 SITE: Final = {
     "id": "0b0f6a5e-3c1d-4e5f-8a9b-000000000001",
     "name": "acme",
     "scopes": ["read"],
 }
-MOST: Final = 16 << 20
+MAX_REQUEST_BYTES: Final = 16 << 20
 # As in servers built with the MCP Python SDK. These read the client ID only from the body, even with Basic.
 SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
@@ -111,15 +113,15 @@ SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 class PlayedProvider:
     """The provider that the sandbox plays.
 
-    `arrivals`: received requests, in order. `refusing`: the provider refuses every credential. `tokens`,
+    `arrivals`: received requests, in order. `refuses_credentials`: the provider refuses every credential. `tokens`,
     `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token responses by step
     (``step1``). `registered`: the last dynamically registered client.
     """
 
     stage: Stage
     entry: dict[str, Any]
-    arrivals: list[Arrival] = field(default_factory=list)
-    refusing: bool = False
+    arrivals: list[ReceivedRequest] = field(default_factory=list)
+    refuses_credentials: bool = False
     tokens: list[str] = field(default_factory=list)
     refresh_tokens: list[str] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
@@ -135,7 +137,7 @@ class PlayedProvider:
         """The last issued access token; empty if there is none."""
         return self.tokens[-1] if self.tokens else ""
 
-    def since(self, mark: int, *roles: str) -> list[Arrival]:
+    def since(self, mark: int, *roles: str) -> list[ReceivedRequest]:
         """Return the requests from number `mark` on; only those with one of `roles`, if any are given."""
         return [arrival for arrival in self.arrivals[mark:] if not roles or arrival.role in roles]
 
@@ -146,7 +148,7 @@ class PlayedProvider:
         role = self._role(origin, request.raw_path.partition("?")[0], request.method)
         if role == "request_url" and "oauth_verifier" in request.headers.get("Authorization", ""):
             role = "token_url"  # some providers use one URL for both
-        arrival = Arrival(role, request.method, request.raw_path, request.headers, body)
+        arrival = ReceivedRequest(role, request.method, request.raw_path, request.headers, body)
         self.arrivals.append(arrival)
         if role in {"token_url", "refresh_url", "installation_token_url"} or role.startswith("step"):
             return self._token(arrival, origin)
@@ -184,12 +186,12 @@ class PlayedProvider:
         for number, step in enumerate(self.entry.get("additional_steps", ()), start=2):
             yield f"step{number}", step["url"]
 
-    def _token(self, arrival: Arrival, origin: str) -> web.Response:
+    def _token(self, arrival: ReceivedRequest, origin: str) -> web.Response:
         provider = self.provider
         if provider.auth_mode == "OAUTH1":
             self.tokens.append(f"try-token-{secrets.token_hex(6)}")
             return _form(oauth_token=self.access_token, oauth_token_secret=self._secret())
-        if self.refusing:
+        if self.refuses_credentials:
             return web.json_response({"error": "invalid_client", "error_description": "wrong credentials"}, status=401)
         number = int(arrival.role[4:]) if arrival.role.startswith("step") else 1
         self.tokens.append(f"try-token-{secrets.token_hex(8)}")
@@ -203,7 +205,7 @@ class PlayedProvider:
         self.raw = response
         return web.json_response(response)
 
-    def _access(self, arrival: Arrival) -> web.Response:
+    def _access(self, arrival: ReceivedRequest) -> web.Response:
         """Confirm access to the installation, to the end user's token only."""
         if arrival.headers.get("Authorization") != f"Bearer {self.access_token}":
             return web.json_response({"message": "these credentials are wrong"}, status=401)
@@ -230,7 +232,7 @@ class PlayedProvider:
     def _secret(self) -> str:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
-    def _discovery(self, arrival: Arrival, origin: str) -> web.Response | None:
+    def _discovery(self, arrival: ReceivedRequest, origin: str) -> web.Response | None:
         """Return the metadata of an MCP server (RFC 9728, RFC 8414); None for other paths."""
         if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
             return None
@@ -254,14 +256,14 @@ class PlayedProvider:
             return web.json_response({}, status=404)
         return web.json_response(document)
 
-    def _api(self, arrival: Arrival, origin: str) -> web.Response:
+    def _api(self, arrival: ReceivedRequest, origin: str) -> web.Response:
         # An MCP server that gets no token responds with 401; the gateway then looks for its metadata.
         needs_token = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not arrival.headers.get("Authorization")
         proof = self.provider.proxy.verification
         expected = proof.expect if proof is not None else None
-        if self.refusing and expected:
+        if self.refuses_credentials and expected:
             return web.json_response({"message": "these credentials are wrong"})
-        if self.refusing or needs_token:
+        if self.refuses_credentials or needs_token:
             hint = {"WWW-Authenticate": "Bearer"}
             return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
         if arrival.path.endswith("/oauth/token/accessible-resources"):
@@ -269,13 +271,13 @@ class PlayedProvider:
             suffix = (setting and setting.suffix) or ".tracker.test"
             return web.json_response([{**SITE, "url": f"https://{SITE['name']}{suffix}"}])
         way = self.provider.proxy.paginate
-        if arrival.path.endswith(LIST) and way is not None:
-            body, headers = page(way, arrival.query, origin + arrival.path)
+        if arrival.path.endswith(LIST_PATH) and way is not None:
+            body, headers = list_page(way, arrival.query, origin + arrival.path)
             return web.json_response(body, headers=headers)
         response: dict[str, Any] = {"ok": True, "accountId": "account-1"}
         for member, value in (expected or {}).items():
-            if value != NOTHING:
-                put(response, member, "anything" if value == ANYTHING else value)
+            if value != NO_VALUE:
+                put_value(response, member, "anything" if value == ANY_VALUE else value)
         return web.json_response(response)
 
 
@@ -299,7 +301,7 @@ class Sockets:
 
 
 @asynccontextmanager
-async def acting(actor: PlayedProvider, sockets: Sockets) -> AsyncIterator[None]:
+async def serve_actor(actor: PlayedProvider, sockets: Sockets) -> AsyncIterator[None]:
     """Serve `actor` on all `sockets` until the end of the block."""
     runner = web.ServerRunner(web.Server(actor.response), access_log=None)
     await runner.setup()

@@ -8,10 +8,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aiohttp import ClientSession
 
 from gateway.authoring.rehearsal.actor import PlayedProvider
-from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, equal
-from gateway.authoring.rehearsal.played_responses import captured
-from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused
-from gateway.authoring.rehearsal.samples import Samples, key_for
+from gateway.authoring.rehearsal.played_responses import sample_setting
+from gateway.authoring.rehearsal.rehearsal_gateway import INTEGRATION, Gateway, RehearsalRefused
+from gateway.authoring.rehearsal.request_checks import KnownValues, RehearsalCheck, equality_check
+from gateway.authoring.rehearsal.samples import Samples, sample_key
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
 
@@ -22,7 +22,7 @@ _NOT_IMPORTED: Final = frozenset({"raw", "server", "config_override"})
 SCOPES: Final = ["scope-a", "scope-b"]
 
 
-def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str, Any]:
+def integration_keys(provider: Provider, samples: Samples, local: str) -> dict[str, Any]:
     """Return the integration's keys in gateway.yaml, as if an operator had registered an app.
 
     `local`: an origin of the sandbox, for `app_link`.
@@ -34,7 +34,7 @@ def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str
         "client_secret": samples.client_secret,
         "app_id": APP_ID,
         "app_link": f"{local}/apps/rehearsal",
-        "private_key": key_for("RS256"),
+        "private_key": sample_key("RS256"),
     }
     if provider.auth_mode == "AWS_SIGV4":
         needed |= {"client_id", "client_secret"}
@@ -42,8 +42,13 @@ def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str
         needed = set()
     found: dict[str, Any] = {name: keys[name] for name in keys if name in needed}
     if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in found:  # noqa: S105
-        found["client_secret"] = key_for("RS256")
-    if mode is not None and mode.redirects and "authorization_url" in mode.needs and not provider.default_scopes:
+        found["client_secret"] = sample_key("RS256")
+    if (
+        mode is not None
+        and mode.redirects
+        and "authorization_url" in mode.required_fields
+        and not provider.default_scopes
+    ):
         found["scopes"] = SCOPES
     return found
 
@@ -53,44 +58,44 @@ def is_redirecting(provider: Provider) -> bool:
     return mode is not None and mode.redirects
 
 
-async def typed_in(gateway: Gateway, provider: Provider, samples: Samples, connection_id: str) -> str:
+async def connect_by_form(gateway: Gateway, provider: Provider, samples: Samples, connection_id: str) -> str:
     """Create a connection with the values that an end user would enter. Return its id. Raises RehearsalRefused."""
     credentials: dict[str, Any] = {"type": provider.auth_mode, **samples.typed}
     if samples.assertion:
         credentials["assertionOption"] = samples.assertion
-    body = {"provider_config_key": NAME, "connection_id": connection_id, "credentials": credentials}
+    body = {"provider_config_key": INTEGRATION, "connection_id": connection_id, "credentials": credentials}
     await gateway.json("POST", "/connections", 201, json={**body, "connection_config": samples.config})
     return connection_id
 
 
-async def imported(gateway: Gateway, provider: Provider, shown: Mapping[str, Any]) -> None:
+async def import_credential(gateway: Gateway, provider: Provider, shown: Mapping[str, Any]) -> None:
     """Import the granted credential as a second connection. Raises RehearsalRefused."""
     held = {name: value for name, value in shown["credentials"].items() if name not in _NOT_IMPORTED}
     if provider.auth_mode in {"APP", "CUSTOM"}:
         held = {"type": "APP", "installation_id": INSTALLATION}
-    body = {"provider_config_key": NAME, "connection_id": "imported", "credentials": held}
+    body = {"provider_config_key": INTEGRATION, "connection_id": "imported", "credentials": held}
     config = {name: value for name, value in (shown.get("connection_config") or {}).items() if isinstance(value, str)}
     await gateway.json("POST", "/connections", 201, json={**body, "connection_config": config})
 
 
-async def by_browser(gateway: Gateway, actor: PlayedProvider, samples: Samples) -> tuple[str, str]:
+async def connect_by_browser(gateway: Gateway, actor: PlayedProvider, samples: Samples) -> tuple[str, str]:
     """Authorize as a browser does; return the connection's id and the authorization URL. Raises RehearsalRefused."""
     session = await gateway.json("POST", "/connect/sessions", 201, json={"end_user": {"id": "rehearsal"}})
     query = {"connect_session_token": session["data"]["token"]}
     query |= {f"params[{name}]": value for name, value in samples.config.items()}
-    begin = f"{gateway.url}/oauth/connect/{NAME}?{urlencode(query)}"
+    begin = f"{gateway.url}/oauth/connect/{INTEGRATION}?{urlencode(query)}"
     async with gateway.http.get(begin, allow_redirects=False) as response:
         sent_to = response.headers.get("Location", "")
         if response.status not in {302, 303} or not sent_to:
             raise RehearsalRefused(
                 f"the authorization did not begin: GET /oauth/connect returned {response.status}: "
-                f"{_words(await response.text())}"
+                f"{_page_text(await response.text())}"
             )
     async with ClientSession() as elsewhere, elsewhere.get(sent_to.partition("#")[0]):
         pass  # open the consent page, without the gateway's cookies
-    async with gateway.http.get(_back(gateway, actor, sent_to)) as response:
+    async with gateway.http.get(_callback_url(gateway, actor, sent_to)) as response:
         if response.status != 200:
-            raise RehearsalRefused(f"the callback returned {response.status}: {_words(await response.text())}")
+            raise RehearsalRefused(f"the callback returned {response.status}: {_page_text(await response.text())}")
     return await gateway.only_id(), sent_to
 
 
@@ -101,7 +106,7 @@ def authorization_params(sent_to: str, fragment: str | None) -> dict[str, str]:
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
-def state_of(sent_to: str, provider: Provider) -> str:
+def state_in(sent_to: str, provider: Provider) -> str:
     """Return the `state` of the authorization request."""
     got = authorization_params(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
@@ -110,24 +115,25 @@ def state_of(sent_to: str, provider: Provider) -> str:
     return got.get(renames.get("state") or "state", got.get("payload", ""))
 
 
-def callback_of(sent_to: str, provider: Provider, callback: str) -> str:
+def expected_callback(sent_to: str, provider: Provider, callback: str) -> str:
     """Return the redirect_uri that the authorization request must have: with `state` if the entry says so."""
-    return f"{callback}?state={state_of(sent_to, provider)}" if provider.state_in_redirect_uri else callback
+    return f"{callback}?state={state_in(sent_to, provider)}" if provider.state_in_redirect_uri else callback
 
 
-def _back(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
+def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     """Return the callback URL to which the provider would redirect the browser."""
     provider = actor.provider
     got = authorization_params(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
-    state = state_of(sent_to, provider)
+    state = state_in(sent_to, provider)
     back = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
     local = next(iter(actor.stage.origins.values()))
     names = provider.redirect_uri_metadata or ()
-    query = {name: captured(provider, name, local, "redirect_uri_metadata") for name in names}
+    query = {name: sample_setting(provider, name, local, "redirect_uri_metadata") for name in names}
     match provider.auth_mode:
         case "OAUTH1":
-            return f"{_callback_of(actor, gateway)}&{urlencode({'oauth_token': got['oauth_token'], 'oauth_verifier': CODE})}"
+            verified = urlencode({"oauth_token": got["oauth_token"], "oauth_verifier": CODE})
+            return f"{_requested_callback(actor, gateway)}&{verified}"
         case "APP":
             query |= {"installation_id": INSTALLATION, "setup_action": "install"}
         case "CUSTOM":
@@ -141,9 +147,9 @@ def _back(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     return f"{back}{'&' if '?' in back else '?'}{urlencode(query)}"
 
 
-def _callback_of(actor: PlayedProvider, gateway: Gateway) -> str:
+def _requested_callback(actor: PlayedProvider, gateway: Gateway) -> str:
     """Return the callback URL in the request for a request token (RFC 5849 §2.1)."""
-    from gateway.authoring.rehearsal.arrival_checks import oauth_params
+    from gateway.authoring.rehearsal.request_checks import oauth_params
 
     (request,) = actor.since(0, "request_url")[:1]
     return oauth_params(request).get("oauth_callback", f"{gateway.url}/oauth/callback?")
@@ -151,25 +157,30 @@ def _callback_of(actor: PlayedProvider, gateway: Gateway) -> str:
 
 def authorization_checks(
     sent_to: str, provider: Provider, known: KnownValues, samples: Samples, gateway: Gateway, entry: Mapping[str, Any]
-) -> Iterator[Check]:
+) -> Iterator[RehearsalCheck]:
     """Check the authorization request (RFC 6749 §4.1.1, RFC 7636 §4.3), with the entry's deviations."""
     got = authorization_params(sent_to, provider.authorization_url_fragment)
     if "authorization_url" in entry and provider.auth_mode != "APP":
         path = known.path(entry["authorization_url"])
         if path is not None:
             found = urlsplit(sent_to).path
-            yield Check("the path is authorization_url's", found == path, ("authorization_url",), f"it was {found}")
+            yield RehearsalCheck(
+                "the path is authorization_url's", found == path, ("authorization_url",), f"it was {found}"
+            )
     if provider.auth_mode in {"APP", "INSTALL_PLUGIN"}:
         return
     for name, template in provider.authorization_params.items():
         value = known.text(template)
         standard = {"response_type", "client_id", "redirect_uri", "state", "scope"}
         if value is not None and name not in standard:
-            yield equal(f"parameter {name}", value, got.get(name), ("authorization_params", name))
+            yield equality_check(f"parameter {name}", value, got.get(name), ("authorization_params", name))
     if provider.auth_mode == "OAUTH1":
-        yield Check("oauth_token is sent", "oauth_token" in got, ("authorization_url",), "it is missing")
+        yield RehearsalCheck("oauth_token is sent", "oauth_token" in got, ("authorization_url",), "it is missing")
         return
-    own = {"response_type": "code", "redirect_uri": callback_of(sent_to, provider, f"{gateway.url}/oauth/callback")}
+    own = {
+        "response_type": "code",
+        "redirect_uri": expected_callback(sent_to, provider, f"{gateway.url}/oauth/callback"),
+    }
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
         own["client_id"] = samples.client_id
     scopes = provider.default_scopes or ([] if provider.auth_mode.startswith("MCP") else SCOPES)
@@ -179,18 +190,18 @@ def authorization_checks(
         renamed = provider.authorization_param_renames.get(name, name)
         place = ("authorization_param_renames", name) if renamed != name else ("authorization_url",)
         if renamed:
-            yield equal(f"parameter {renamed}", value, got.get(renamed), place)
+            yield equality_check(f"parameter {renamed}", value, got.get(renamed), place)
         else:
-            yield Check(f"{name} is left out", name not in got, place, "it was sent")
+            yield RehearsalCheck(f"{name} is left out", name not in got, place, "it was sent")
     challenged = got.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
     wanted = not provider.disable_pkce
     what = "a PKCE challenge is sent" if wanted else "no PKCE challenge is sent"
-    yield Check(
+    yield RehearsalCheck(
         what, (challenged is not None) == wanted, ("disable_pkce",), "it is missing" if wanted else "it was sent"
     )
 
 
-def _words(text: str) -> str:
+def _page_text(text: str) -> str:
     """Return code and message of a gateway error, or the text of a page without markup."""
     try:
         error = json.loads(text)["error"]

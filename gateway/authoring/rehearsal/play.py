@@ -11,22 +11,29 @@ from urllib.parse import quote
 
 from aiohttp import ClientError
 
-from gateway.authoring.rehearsal import arrival_checks
-from gateway.authoring.rehearsal.actor import CALL, LIST, Arrival, PlayedProvider, Sockets, acting
-from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, header_fields, proxied
+from gateway.authoring.rehearsal import request_checks
+from gateway.authoring.rehearsal.actor import (
+    CALL_PATH,
+    LIST_PATH,
+    PlayedProvider,
+    ReceivedRequest,
+    Sockets,
+    serve_actor,
+)
 from gateway.authoring.rehearsal.connect_step import (
     CODE,
     authorization_checks,
-    by_browser,
-    callback_of,
-    imported,
-    integration_of,
+    connect_by_browser,
+    connect_by_form,
+    expected_callback,
+    import_credential,
+    integration_keys,
     is_redirecting,
-    state_of,
-    typed_in,
+    state_in,
 )
-from gateway.authoring.rehearsal.played_responses import PAGE, RECORDS
-from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused, running
+from gateway.authoring.rehearsal.played_responses import PAGE_SIZE, RECORDS
+from gateway.authoring.rehearsal.rehearsal_gateway import INTEGRATION, Gateway, RehearsalRefused, run_gateway
+from gateway.authoring.rehearsal.request_checks import KnownValues, RehearsalCheck, header_checks, proxied_call_checks
 from gateway.authoring.rehearsal.samples import Samples, samples_for
 from gateway.authoring.rehearsal.stage import Stage
 from gateway.authoring.rehearsal.token_checks import access_checks, refresh_checks, token_checks
@@ -44,7 +51,7 @@ TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 
 
 @dataclass(slots=True)
-class Knowledge:
+class RehearsalState:
     """The state of a rehearsal: the connection, and the values issued so far.
 
     `entry`: the rewritten entry. `config`: the connection's settings. `shown`: the connection as the gateway's API
@@ -115,7 +122,7 @@ class Knowledge:
         values = flat_values(self.shown.get("connection_config") or {})
         self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
 
-    def token_requests(self, mark: int) -> list[Arrival]:
+    def token_requests(self, mark: int) -> list[ReceivedRequest]:
         """Return the requests to token URLs, and those of additional steps, since number `mark`."""
         arrivals = self.actor.since(mark)
         return [arrival for arrival in arrivals if arrival.role in TOKEN_ROLES or arrival.role.startswith("step")]
@@ -125,28 +132,28 @@ class Knowledge:
 
 
 def call_checks(
-    arrival: Arrival, known: KnownValues, samples: Samples, entry: Mapping[str, Any], shown: Mapping[str, Any]
-) -> Iterator[Check]:
+    arrival: ReceivedRequest, known: KnownValues, samples: Samples, entry: Mapping[str, Any], shown: Mapping[str, Any]
+) -> Iterator[RehearsalCheck]:
     """Check a proxied call and its credential. `shown`: the connection as the gateway's API shows it."""
     provider = known.provider
-    yield from proxied(arrival, known, entry, CALL, _default(known))
+    yield from proxied_call_checks(arrival, known, entry, CALL_PATH, _default_authorization(known))
     credentials = shown.get("credentials", {})
     client = (samples.client_id, samples.client_secret)
     match provider.auth_mode:
         case "OAUTH1":
             token = (credentials["oauth_token"], credentials["oauth_token_secret"])
-            yield from arrival_checks.oauth1(arrival, client, token, provider.signature_method or "HMAC-SHA1")
+            yield from request_checks.oauth1_checks(arrival, client, token, provider.signature_method or "HMAC-SHA1")
         case "TBA":
             token = (samples.typed["token_id"], samples.typed["token_secret"])
-            yield from arrival_checks.oauth1(arrival, client, token, provider.signature_method or "HMAC-SHA256")
+            yield from request_checks.oauth1_checks(arrival, client, token, provider.signature_method or "HMAC-SHA256")
         case "AWS_SIGV4":
-            yield from arrival_checks.aws(arrival, known, samples.typed.get("access_key_id", ""))
+            yield from request_checks.aws_checks(arrival, known, samples.typed.get("access_key_id", ""))
         case "JWT" if provider.jwt is not None:
             key, *_ = (samples.typed[name.rpartition(".")[2]] for name in placeholders(provider.jwt.key))
-            yield from arrival_checks.jwt(credentials["token"], key, known)
+            yield from request_checks.jwt_checks(credentials["token"], key, known)
 
 
-def _default(known: KnownValues) -> str | None:
+def _default_authorization(known: KnownValues) -> str | None:
     """Return the Authorization that the auth mode writes if the entry has no template: the whole field or its
     beginning."""
     match known.provider.auth_mode:
@@ -160,7 +167,7 @@ def _default(known: KnownValues) -> str | None:
     return f"Bearer {known.values['accessToken']}" if "accessToken" in known.values else "Bearer "
 
 
-def page_checks(way: Paginate, status: int, text: str, arrivals: list[Arrival]) -> Iterator[Check]:
+def page_checks(scheme: Paginate, status: int, text: str, arrivals: list[ReceivedRequest]) -> Iterator[RehearsalCheck]:
     """Check a list that the gateway paginated. `text`: the body that the caller received. `arrivals`: one per page."""
     place: Place = ("proxy", "paginate")
     lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
@@ -168,40 +175,47 @@ def page_checks(way: Paginate, status: int, text: str, arrivals: list[Arrival]) 
     detail = f"the status was {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
     expected = [f"r{number}" for number in range(RECORDS)]
     complete = [line.get("id") for line in lines[:-1]] == expected and bool(trailer.get("complete"))
-    pages = -(-RECORDS // PAGE)
-    yield Check(f"{RECORDS} records of {pages} pages are returned once each, in order", complete, place, detail)
-    if limit := way.limit_name_in_request:
-        ok = all(arrival.query.get(limit) == str(PAGE) for arrival in arrivals[:1])
+    pages = -(-RECORDS // PAGE_SIZE)
+    yield RehearsalCheck(
+        f"{RECORDS} records of {pages} pages are returned once each, in order", complete, place, detail
+    )
+    if limit := scheme.limit_name_in_request:
+        ok = all(arrival.query.get(limit) == str(PAGE_SIZE) for arrival in arrivals[:1])
         at = (*place, "limit_name_in_request")
-        yield Check(f"query {limit} is the page size", ok, at, "it is missing or has another value")
-    name = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
-    if way.type != "link" and name and len(arrivals) > 1:
+        yield RehearsalCheck(f"query {limit} is the page size", ok, at, "it is missing or has another value")
+    name = scheme.cursor_name_in_request if scheme.type == "cursor" else scheme.offset_name_in_request
+    if scheme.type != "link" and name and len(arrivals) > 1:
         ok = all(name in arrival.query for arrival in arrivals[1:])
-        at = (*place, f"{way.type}_name_in_request")
-        yield Check(f"query {name} selects the next page", ok, at, "it is missing")
+        at = (*place, f"{scheme.type}_name_in_request")
+        yield RehearsalCheck(f"query {name} selects the next page", ok, at, "it is missing")
 
 
 def revocation_checks(
-    provider: Provider, outcomes: Collection[Mapping[str, Any]], arrivals: list[Arrival], tokens: Collection[str]
-) -> Iterator[Check]:
+    provider: Provider,
+    outcomes: Collection[Mapping[str, Any]],
+    arrivals: list[ReceivedRequest],
+    tokens: Collection[str],
+) -> Iterator[RehearsalCheck]:
     """Check the revocation. `outcomes`: the gateway's report for each token. `tokens`: all issued tokens."""
     place: Place = ("revocation_url",)
-    yield Check("revocation_url was called", bool(arrivals), place, "no request was received")
+    yield RehearsalCheck("revocation_url was called", bool(arrivals), place, "no request was received")
     for outcome in outcomes:
         ok = outcome["outcome"] in {"revoked", "already_invalid"}
-        yield Check(f"{outcome['token']} is revoked", ok, place, str(outcome))
+        yield RehearsalCheck(f"{outcome['token']} is revoked", ok, place, str(outcome))
     spec = provider.revocation
     wanted = spec.method if spec else "POST"
     for arrival in arrivals[:1]:
         ok = arrival.method == wanted
-        yield Check(f"the method is {wanted}", ok, ("revocation", "method"), f"it was {arrival.method}")
+        yield RehearsalCheck(f"the method is {wanted}", ok, ("revocation", "method"), f"it was {arrival.method}")
         name = (spec.param_renames if spec else {}).get("token", "token")
         if name:
             ok = arrival.params(spec.body_format if spec else None).get(name) in tokens
-            yield Check(f"parameter {name} is a token", ok, ("revocation",), "it is missing or has another value")
+            yield RehearsalCheck(
+                f"parameter {name} is a token", ok, ("revocation",), "it is missing or has another value"
+            )
 
 
-def unproved(provider: Provider) -> list[str]:
+def unproved_points(provider: Provider) -> list[str]:
     """Return the points that a rehearsal cannot prove for this provider."""
     found = [
         "the real provider was not called, so its URLs, scopes and responses may differ from the entry",
@@ -220,10 +234,10 @@ def unproved(provider: Provider) -> list[str]:
 
 
 # Auth modes with tokens that are refreshed at the provider.
-REFRESHED: Final = frozenset(
+MODES_WITH_REFRESH: Final = frozenset(
     {"OAUTH2", "OAUTH2_CC", "TWO_STEP", "BILL", "APP", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
 )
-NO_REFRESH: Final = {
+REFRESH_SKIPPED: Final = {
     "JWT": "the gateway signs a new token itself, without a request to the provider",
     "SIGNATURE": "the gateway builds a new token itself, without a request to the provider",
 }
@@ -238,13 +252,14 @@ class RehearsedStep:
 
     name: str
     sent: list[list[str]] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    checks: list[RehearsalCheck] = field(default_factory=list)
     skipped: str | None = None
 
 
 @dataclass(slots=True)
-class Rehearsed:
-    """A finished rehearsal. `origins`: the provider's origin ▸ the local one. `unproved`: see `unproved`."""
+class RehearsalReport:
+    """A finished rehearsal. `origins`: the provider's origin ▸ the local origin. `unproved`: see
+    `unproved_points`."""
 
     steps: list[RehearsedStep]
     origins: Mapping[str, str]
@@ -255,7 +270,7 @@ class Rehearsed:
         return all(check.ok for step in self.steps for check in step.checks)
 
 
-async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
+async def rehearse(provider: Provider, given: Mapping[str, str]) -> RehearsalReport:
     """Run all steps for `provider`. `given`: values for settings and credentials, by name. Raises NoSample, Faults."""
     samples = samples_for(provider, given)
     sockets = Sockets()
@@ -264,16 +279,16 @@ async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
     local = next(iter(stage.origins.values()))
     actor = PlayedProvider(stage, entry)
     with tempfile.TemporaryDirectory(prefix="gateway-rehearsal-") as folder:
-        integration = integration_of(provider, samples, local)
-        async with acting(actor, sockets), running(Path(folder), entry, integration) as gateway:
-            play = _Play(gateway, actor, samples, entry)
+        integration = integration_keys(provider, samples, local)
+        async with serve_actor(actor, sockets), run_gateway(Path(folder), entry, integration) as gateway:
+            play = _Rehearsal(gateway, actor, samples, entry)
             await play.all()
     known = {**samples.typed, **{f"credentials.{name}": value for name, value in samples.typed.items()}}
-    return Rehearsed(play.steps, stage.shown_origins(samples.config, known), unproved(provider))
+    return RehearsalReport(play.steps, stage.shown_origins(samples.config, known), unproved_points(provider))
 
 
 @dataclass(slots=True)
-class _Play(Knowledge):
+class _Rehearsal(RehearsalState):
     steps: list[RehearsedStep] = field(default_factory=list)
 
     async def all(self) -> None:
@@ -293,7 +308,9 @@ class _Play(Knowledge):
                 await run(step, mark)
             except (RehearsalRefused, ClientError, TimeoutError) as wrong:
                 step.checks.append(
-                    Check(f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no response in time")
+                    RehearsalCheck(
+                        f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no response in time"
+                    )
                 )
             step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.since(mark)]
             known = tuple(self.secrets())
@@ -308,27 +325,29 @@ class _Play(Knowledge):
         self.config = dict(self.samples.config)
         sent_to = ""
         if is_redirecting(self.provider):
-            self.connection_id, sent_to = await by_browser(self.gateway, self.actor, self.samples)
+            self.connection_id, sent_to = await connect_by_browser(self.gateway, self.actor, self.samples)
         else:
-            await typed_in(self.gateway, self.provider, self.samples, self.connection_id)
+            await connect_by_form(self.gateway, self.provider, self.samples, self.connection_id)
         await self.read_connection()
         known = self.known()
         if sent_to:
             step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)
         arrivals = self.token_requests(mark)
-        if self.provider.auth_mode in REFRESHED:
+        if self.provider.auth_mode in MODES_WITH_REFRESH:
             callback = f"{self.gateway.url}/oauth/callback"
             if sent_to:
-                callback = callback_of(sent_to, self.provider, callback)
-                in_callback = {"callback.state": state_of(sent_to, self.provider), "callback.code": CODE}
+                callback = expected_callback(sent_to, self.provider, callback)
+                in_callback = {"callback.state": state_in(sent_to, self.provider), "callback.code": CODE}
                 known = replace(known, values={**known.values, **in_callback})
             step.checks += token_checks(arrivals, known, self.samples, callback)
         if self.provider.auth_mode == "CUSTOM" and self.provider.installation_access_url is not None:
             step.checks += access_checks(self.actor.since(mark), known, self.actor.tokens[0])
         for key in ("token_response_metadata", "redirect_uri_metadata"):
             for name in getattr(self.provider, key) or ():
-                step.checks.append(Check(f"{name} is stored as a setting", name in self.config, (key,), "it is not"))
-        step.checks.append(Check("the connection is stored", bool(self.shown), ("auth_mode",)))
+                step.checks.append(
+                    RehearsalCheck(f"{name} is stored as a setting", name in self.config, (key,), "it is not")
+                )
+        step.checks.append(RehearsalCheck("the connection is stored", bool(self.shown), ("auth_mode",)))
 
     async def _verification(self, step: RehearsedStep, _: int) -> None:
         spec = self.provider.proxy.verification
@@ -338,40 +357,42 @@ class _Play(Knowledge):
         mark = 0
         if is_redirecting(self.provider):  # the gateway verifies imported credentials, not new grants
             mark = len(self.actor.arrivals)
-            await imported(self.gateway, self.provider, self.shown)
+            await import_credential(self.gateway, self.provider, self.shown)
         known = self.known()
         arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.method == spec.method]
         paths = [path for endpoint in spec.endpoints if (path := known.path(f"http://host{endpoint}"))]
         fitting = [arrival for arrival in arrivals if any(map(arrival.path.endswith, paths))]
         place: Place = ("proxy", "verification")
         what = f"{spec.method} {spec.endpoints[0]} was called when the connection was created"
-        step.checks.append(Check(what, bool(fitting), place, "it was not"))
+        step.checks.append(RehearsalCheck(what, bool(fitting), place, "it was not"))
         if fitting:
             step.sent = [fitting[0].masked_lines(self.secrets())]
-            step.checks += header_fields(fitting[0], spec.headers, known, (*place, "headers"))
+            step.checks += header_checks(fitting[0], spec.headers, known, (*place, "headers"))
         if is_redirecting(self.provider):
             return
-        self.actor.refusing = True
+        self.actor.refuses_credentials = True
         try:
-            await typed_in(self.gateway, self.provider, self.samples, "refused")
-            step.checks.append(Check("wrong credentials are refused at once", False, place, "they were accepted"))
+            await connect_by_form(self.gateway, self.provider, self.samples, "refused")
+            step.checks.append(
+                RehearsalCheck("wrong credentials are refused at once", False, place, "they were accepted")
+            )
         except RehearsalRefused as refused:
             ok = "connection_test_failed" in str(refused)
-            step.checks.append(Check("wrong credentials are refused at once", ok, place, str(refused)))
+            step.checks.append(RehearsalCheck("wrong credentials are refused at once", ok, place, str(refused)))
         finally:
-            self.actor.refusing = False
+            self.actor.refuses_credentials = False
 
     async def _call(self, step: RehearsedStep, mark: int) -> None:
-        status, text = await self.gateway.proxied(self.connection_id, CALL)
+        status, text = await self.gateway.proxied(self.connection_id, CALL_PATH)
         arrivals = self.actor.since(mark, "proxy")
         if status != 200 or not arrivals:
-            raise RehearsalRefused(f"GET /proxy{CALL} returned {status}: {text[:300]}")
+            raise RehearsalRefused(f"GET /proxy{CALL_PATH} returned {status}: {text[:300]}")
         step.checks += call_checks(arrivals[-1], self.known(), self.samples, self.entry, self.shown)
 
     async def _refresh(self, step: RehearsedStep, mark: int) -> None:
         mode = self.provider.auth_mode
-        if mode not in REFRESHED:
-            step.skipped = NO_REFRESH.get(mode, f"a credential of {mode} does not expire")
+        if mode not in MODES_WITH_REFRESH:
+            step.skipped = REFRESH_SKIPPED.get(mode, f"a credential of {mode} does not expire")
             return
         before, refresh_token = self.actor.access_token, self.shown.get("credentials", {}).get("refresh_token", "")
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
@@ -379,11 +400,11 @@ class _Play(Knowledge):
         arrivals = self.token_requests(mark)
         if not arrivals:
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
-            step.checks.append(Check("a new token was requested", False, place, "no request was received"))
+            step.checks.append(RehearsalCheck("a new token was requested", False, place, "no request was received"))
             return
         step.checks += refresh_checks(arrivals[0], self.known(), self.samples, refresh_token)
         is_new = self.actor.access_token != before
-        step.checks.append(Check("a new token was issued", is_new, ("token_response",), "it is the old one"))
+        step.checks.append(RehearsalCheck("a new token was issued", is_new, ("token_response",), "it is the old one"))
         await self._call(step, len(self.actor.arrivals))
 
     async def _page(self, step: RehearsedStep, mark: int) -> None:
@@ -394,16 +415,16 @@ class _Play(Knowledge):
         if in_body(way.type, way.in_body):
             step.skipped = "the lists are requested by POST, which a rehearsal does not support"
             return
-        limit = f"; limit={PAGE}" if way.limit_name_in_request else ""
-        status, text = await self.gateway.proxied(self.connection_id, LIST, **{"Gateway-Paginate": f"all{limit}"})
-        arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.path.endswith(LIST)]
+        limit = f"; limit={PAGE_SIZE}" if way.limit_name_in_request else ""
+        status, text = await self.gateway.proxied(self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit}"})
+        arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.path.endswith(LIST_PATH)]
         step.checks += page_checks(way, status, text, arrivals)
 
     async def _revocation(self, step: RehearsedStep, mark: int) -> None:
         if self.provider.revocation_url is None:
             step.skipped = "the entry has no revocation_url"
             return
-        path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={NAME}"
+        path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={INTEGRATION}"
         body = await self.gateway.json("DELETE", path)
         arrivals = self.actor.since(mark, "revocation_url")
         tokens = {*self.actor.tokens, *self.actor.refresh_tokens}

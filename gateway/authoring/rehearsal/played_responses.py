@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from gateway.authoring.rehearsal.samples import value_for
+from gateway.authoring.rehearsal.samples import sample_value
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import addresses, texts
+from gateway.catalog.template_places import text_templates, url_templates
 
 LIFETIME_S: Final = 3600
 RECORDS: Final = 6
-PAGE: Final = 2
-_URLISH: Final = ("url", "uri", "domain", "host", "endpoint")
+PAGE_SIZE: Final = 2
+_URL_WORDS: Final = ("url", "uri", "domain", "host", "endpoint")
 
 
 def token_response(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
@@ -29,16 +29,16 @@ def token_response(provider: Provider, access_token: str, refresh_token: str, lo
     default = "token" if provider.auth_mode == "APP" else "access_token"
     path = (response and response.token_path) or default
     holder = provider.alternate_access_token_response_path
-    put(out, f"{holder}.access_token" if holder else path, access_token)
+    put_value(out, f"{holder}.access_token" if holder else path, access_token)
     within = f"{holder}." if holder else ""
     if not (provider.refresh and provider.refresh.by_access_token):
-        put(out, (response and response.refresh_token_path) or f"{within}refresh_token", refresh_token)
-    put(out, *_expiry(provider, within))
+        put_value(out, (response and response.refresh_token_path) or f"{within}refresh_token", refresh_token)
+    put_value(out, *_expiry(provider, within))
     out.setdefault("token_type", "Bearer")
     for name in provider.token_response_metadata or ():
-        put(out, name, captured(provider, name, local), keep=True)
+        put_value(out, name, sample_setting(provider, name, local), keep=True)
     for name in _raw_names(provider):
-        put(out, name, access_token if name in {"token", "access_token"} else "raw-1", keep=True)
+        put_value(out, name, access_token if name in {"token", "access_token"} else "raw-1", keep=True)
     return out
 
 
@@ -52,20 +52,20 @@ def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
     return path, LIFETIME_S * (1000 if provider.expires_in_unit == "milliseconds" else 1)
 
 
-def captured(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
+def sample_setting(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
     """Return a valid value for the setting `name`, as the provider would report it. Raises NoSample."""
     setting = provider.connection_config.get(name)
     if setting is None:
         last = name.rpartition(".")[2].lower()
-        return local if any(word in last for word in _URLISH) else "captured1"
+        return local if any(word in last for word in _URL_WORDS) else "captured1"
     if setting.format == "uri" and setting.pattern is None:
         return local
-    return value_for((key,), name, setting)
+    return sample_value((key,), name, setting)
 
 
 def _raw_names(provider: Provider) -> Iterator[str]:
     """Yield the members of the response that templates use as ``${credentials.raw.…}``."""
-    for _, template in (*addresses(provider), *texts(provider)):
+    for _, template in (*url_templates(provider), *text_templates(provider)):
         for name in placeholders(template):
             if name.startswith("credentials.raw."):
                 yield name.removeprefix("credentials.raw.")
@@ -73,15 +73,15 @@ def _raw_names(provider: Provider) -> Iterator[str]:
 
 def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
     """Add to `base` the values that later requests take from the response to step `number`."""
-    for _, template in (*addresses(provider), *texts(provider)):
+    for _, template in (*url_templates(provider), *text_templates(provider)):
         for name in placeholders(template):
             step, _, path = name.partition(".")
             if step == f"step{number}":
-                put(base, path, f"step-{secrets.token_hex(4)}", keep=True)
+                put_value(base, path, f"step-{secrets.token_hex(4)}", keep=True)
     return base
 
 
-def put(into: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
+def put_value(into: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
     """Put `value` at a dotted path; numbers in the path are array indices. `keep`: do not replace an existing value."""
     steps = path.split(".")
     parent: Any = into
@@ -105,50 +105,51 @@ def _is_index(step: str) -> bool:
     return step.lstrip("-").isdigit()
 
 
-def page(way: Paginate, query: dict[str, str], url: str) -> tuple[Any, dict[str, str]]:
+def list_page(scheme: Paginate, query: dict[str, str], url: str) -> tuple[Any, dict[str, str]]:
     """Return one page of a list of `RECORDS` records, and its header fields.
 
     `url`: the list's URL without its query.
     """
-    start = _start(way, query)
-    records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE, RECORDS))]
-    more = start + PAGE < RECORDS
+    start = _page_start(scheme, query)
+    records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE_SIZE, RECORDS))]
+    more = start + PAGE_SIZE < RECORDS
     body: Any = records
-    if way.response_path:
+    if scheme.response_path:
         body = {}
-        put(body, way.response_path, records)
+        put_value(body, scheme.response_path, records)
     elif (
-        (way.cursor_path_in_response or "-1").partition(".")[0] != "-1"
-        or way.link_path_in_response_body
-        or way.has_more_path_in_response
+        (scheme.cursor_path_in_response or "-1").partition(".")[0] != "-1"
+        or scheme.link_path_in_response_body
+        or scheme.has_more_path_in_response
     ):
         body = {"items": records}
-    if way.has_more_path_in_response:
-        put(body, way.has_more_path_in_response, more)
-    if way.type == "cursor" and way.cursor_path_in_response:
-        _put_cursor(body, way.cursor_path_in_response, f"c{start + PAGE}" if more else None)
-    link = f"{url}?after={start + PAGE}"
-    if way.type == "link" and more and way.link_path_in_response_body:
-        put(body, way.link_path_in_response_body, link)
-    if way.type == "link" and more and way.link_rel_in_response_header:
-        return body, {"Link": f'<{link}>; rel="{way.link_rel_in_response_header}"'}
+    if scheme.has_more_path_in_response:
+        put_value(body, scheme.has_more_path_in_response, more)
+    if scheme.type == "cursor" and scheme.cursor_path_in_response:
+        _put_cursor(body, scheme.cursor_path_in_response, f"c{start + PAGE_SIZE}" if more else None)
+    link = f"{url}?after={start + PAGE_SIZE}"
+    if scheme.type == "link" and more and scheme.link_path_in_response_body:
+        put_value(body, scheme.link_path_in_response_body, link)
+    if scheme.type == "link" and more and scheme.link_rel_in_response_header:
+        return body, {"Link": f'<{link}>; rel="{scheme.link_rel_in_response_header}"'}
     return body, {}
 
 
 def _put_cursor(body: Any, path: str, cursor: str | None) -> None:
-    """Put the cursor at `path`. If `path` leads into the last record, that record's value is the cursor already."""
+    """Put the cursor at `path`. If `path` leads into the last record, the value in that record already is the
+    cursor."""
     if isinstance(body, dict) and "-1" not in path.split("."):
-        put(body, path, cursor)
+        put_value(body, path, cursor)
 
 
-def _start(way: Paginate, query: dict[str, str]) -> int:
-    if way.type == "link":
+def _page_start(scheme: Paginate, query: dict[str, str]) -> int:
+    if scheme.type == "link":
         return int(query.get("after", 0))
-    if way.type == "offset":
-        first = way.offset_start_value or 0
-        given = int(query.get(way.offset_name_in_request or "", first)) - first
-        return given * PAGE if way.offset_calculation_method == "per-page" else given
-    cursor = query.get(way.cursor_name_in_request or "", "")
+    if scheme.type == "offset":
+        first = scheme.offset_start_value or 0
+        given = int(query.get(scheme.offset_name_in_request or "", first)) - first
+        return given * PAGE_SIZE if scheme.offset_calculation_method == "per-page" else given
+    cursor = query.get(scheme.cursor_name_in_request or "", "")
     if cursor.startswith("c"):
         return int(cursor[1:])
-    return int(cursor[1:]) + 1 if cursor.startswith("r") else 0  # the last record's own id
+    return int(cursor[1:]) + 1 if cursor.startswith("r") else 0  # the cursor is the id of the last record

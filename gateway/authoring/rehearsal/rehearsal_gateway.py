@@ -15,9 +15,9 @@ from aiohttp import ClientSession, ClientTimeout, CookieJar, web
 from gateway import config as configuration
 from gateway.app.compose import create_app
 
-NAME: Final = "entry"
+INTEGRATION: Final = "entry"
 ENVIRONMENT: Final = "rehearsal"
-LONGEST_S: Final = 30.0
+TIMEOUT_S: Final = 30.0
 
 
 class RehearsalRefused(Exception):
@@ -37,12 +37,12 @@ class Gateway:
         async with self.http.request(method, self.url + path, headers=self._headers, **options) as response:
             text = await response.text()
         if response.status != expect:
-            raise RehearsalRefused(f"{method} {path.partition('?')[0]} returned {response.status}: {_words(text)}")
+            raise RehearsalRefused(f"{method} {path.partition('?')[0]} returned {response.status}: {_error_text(text)}")
         return json.loads(text) if text else {}
 
     async def proxied(self, connection_id: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         """Call the provider through ``/proxy``; return status and body."""
-        names = {"Provider-Config-Key": NAME, "Connection-Id": connection_id}
+        names = {"Provider-Config-Key": INTEGRATION, "Connection-Id": connection_id}
         fields = {**self._headers, **names, **headers}
         async with self.http.request(method, f"{self.url}/proxy{path}", headers=fields) as response:
             return response.status, await response.text()
@@ -50,7 +50,7 @@ class Gateway:
     async def connection(self, connection_id: str, *, force_refresh: bool = False) -> dict[str, Any]:
         """Return a connection with its credential. Raises RehearsalRefused."""
         force = "&force_refresh=true" if force_refresh else ""
-        path = f"/connections/{quote(connection_id, safe='')}?provider_config_key={NAME}{force}"
+        path = f"/connections/{quote(connection_id, safe='')}?provider_config_key={INTEGRATION}{force}"
         shown: dict[str, Any] = await self.json("GET", path)
         return shown
 
@@ -62,7 +62,7 @@ class Gateway:
         return str(found[0]["connection_id"])
 
 
-def _words(text: str) -> str:
+def _error_text(text: str) -> str:
     """Return code and message of a gateway error; other text as it is."""
     try:
         error = json.loads(text)["error"]
@@ -73,10 +73,10 @@ def _words(text: str) -> str:
 
 
 @asynccontextmanager
-async def running(folder: Path, entry: Mapping[str, Any], integration: Mapping[str, Any]) -> AsyncIterator[Gateway]:
+async def run_gateway(folder: Path, entry: Mapping[str, Any], integration: Mapping[str, Any]) -> AsyncIterator[Gateway]:
     """Run a gateway whose only integration uses `entry`. Raises config.Faults if the entry does not load."""
     (folder / "catalog").mkdir()
-    (folder / "catalog" / f"{NAME}.yaml").write_text(json.dumps(entry), encoding="utf-8")  # JSON is YAML
+    (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(entry), encoding="utf-8")  # JSON is YAML
     key = f"gw_{secrets.token_urlsafe(24)}"
     listener = socket.create_server(("127.0.0.1", 0))
     document = {
@@ -84,7 +84,7 @@ async def running(folder: Path, entry: Mapping[str, Any], integration: Mapping[s
         "store": {"encryption_keys": [base64.b64encode(secrets.token_bytes(32)).decode()]},
         "catalog": ["catalog"],
         "environments": {
-            ENVIRONMENT: {"secret_keys": [key], "integrations": {NAME: {"provider": NAME, **integration}}}
+            ENVIRONMENT: {"secret_keys": [key], "integrations": {INTEGRATION: {"provider": INTEGRATION, **integration}}}
         },
         "egress": {"allow": ["127.0.0.1/32"]},
     }
@@ -93,7 +93,7 @@ async def running(folder: Path, entry: Mapping[str, Any], integration: Mapping[s
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()
-        timeout = ClientTimeout(total=LONGEST_S)
+        timeout = ClientTimeout(total=TIMEOUT_S)
         async with ClientSession(
             cookie_jar=CookieJar(unsafe=True), timeout=timeout, skip_auto_headers=["Accept", "User-Agent"]
         ) as http:

@@ -12,15 +12,15 @@ from typing import Any, Final
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
-from gateway.catalog.template import FunctionCall, Name, Template, parse, placeholders
-from gateway.catalog.template_places import Place, texts
+from gateway.catalog.template import FunctionCall, Name, Template, parse_template, placeholders
+from gateway.catalog.template_places import Place, text_templates
 from gateway.catalog.value import BadValue, check_value
 
 # ── Keys and certificates for a rehearsal, generated once per process.
 
 
 @cache
-def key_for(kind: str) -> str:
+def sample_key(kind: str) -> str:
     """Return a private key in PEM for a JWS algorithm.
 
     For HMAC, return a secret: `kind` is then such as ``HS256:hex``.
@@ -44,7 +44,7 @@ def key_for(kind: str) -> str:
 
 
 @cache
-def certificate() -> str:
+def sample_certificate() -> str:
     """Return a self-signed PEM certificate for the key of RS256."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -52,7 +52,7 @@ def certificate() -> str:
     from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
     from cryptography.x509.oid import NameOID
 
-    key = load_pem_private_key(key_for("RS256").encode(), password=None)
+    key = load_pem_private_key(sample_key("RS256").encode(), password=None)
     assert isinstance(key, RSAPrivateKey)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rehearsal")])
     now = datetime.now(UTC)
@@ -83,7 +83,7 @@ _FORMATS: Final = {
     "email": "ada@acme.test",
 }
 _NAME_OF_SECRET: Final = re.compile(r"(?i)secret|password|key|token|private")
-BY_KEY: Final = "private_key_jwt"
+KEY_AUTH_METHOD: Final = "private_key_jwt"
 KEY_FUNCTIONS: Final = {"fingerprint": "RS256", "ed25519Sign": "EdDSA"}
 
 
@@ -122,13 +122,13 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
     keys = dict(_key_names(provider))
     forms: dict[str, Mapping[str, Setting]] = {
         "connection_config": {name: one for name, one in provider.connection_config.items() if not one.automated},
-        "credentials": _typed_in(provider),
+        "credentials": _typed_fields(provider),
         "assertion_option": provider.assertion_option,
     }
     values: dict[str, dict[str, str]] = {}
     for form, settings in forms.items():
         values[form] = {
-            name: given.get(name) or _known_kind(name, keys) or value_for((form, name), name, setting)
+            name: given.get(name) or _key_or_certificate(name, keys) or sample_value((form, name), name, setting)
             for name, setting in settings.items()
         }
     for name in provider.connection_configuration or ():
@@ -137,14 +137,14 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
     return Samples(values["connection_config"], values["credentials"], values["assertion_option"])
 
 
-def _known_kind(name: str, keys: Mapping[str, str]) -> str | None:
+def _key_or_certificate(name: str, keys: Mapping[str, str]) -> str | None:
     """Return a key or certificate if the field needs one, else None. `keys`: see `_key_names`."""
     if name in {"client_certificate", "clientCertificate"}:
-        return certificate()
-    return key_for(keys[name]) if name in keys else None
+        return sample_certificate()
+    return sample_key(keys[name]) if name in keys else None
 
 
-def _typed_in(provider: Provider) -> Mapping[str, Setting]:
+def _typed_fields(provider: Provider) -> Mapping[str, Setting]:
     """Return the fields of a credential that an end user enters."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
@@ -152,15 +152,19 @@ def _typed_in(provider: Provider) -> Mapping[str, Setting]:
     # With these, the gateway would call AWS.
     left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
     own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
-    default = {name: Setting(secret=True) for name in (mode.asks if mode else ())}
-    if provider.auth_mode == "OAUTH2_CC" and provider.token_request_auth_method == BY_KEY and provider.jwt is None:
+    default = {name: Setting(secret=True) for name in (mode.typed_fields if mode else ())}
+    if (
+        provider.auth_mode == "OAUTH2_CC"
+        and provider.token_request_auth_method == KEY_AUTH_METHOD
+        and provider.jwt is None
+    ):
         default["client_private_key"] = Setting(secret=True)
     if provider.require_client_certificate and mode is not None and not mode.redirects:
         default |= {"client_certificate": Setting(secret=True), "client_private_key": Setting(secret=True)}
     return {**default, **own}
 
 
-def value_for(place: Place, name: str, setting: Setting) -> str:
+def sample_value(place: Place, name: str, setting: Setting) -> str:
     """Return a value that `setting` accepts; a secret setting gets a new value each time. Raises NoSample."""
     if setting.secret or (place[0] == "credentials" and _NAME_OF_SECRET.search(name)):
         random = f"try-{secrets.token_hex(8)}"
@@ -188,15 +192,15 @@ def _fits(name: str, value: str, setting: Setting) -> bool:
 
 
 def _key_names(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the credentials that are keys, each with its kind for `key_for`."""
+    """Yield the credentials that are keys, each with its kind for `sample_key`."""
     if provider.jwt is not None:
         algorithm = provider.jwt.header.get("alg", "RS256")
         kind = f"{algorithm}:{provider.jwt.key_encoding or 'utf8'}" if algorithm.startswith("HS") else algorithm
         yield from ((_bare(name), kind) for name in placeholders(provider.jwt.key))
-    if provider.token_request_auth_method == BY_KEY or provider.require_client_certificate:
+    if provider.token_request_auth_method == KEY_AUTH_METHOD or provider.require_client_certificate:
         yield "client_private_key", "RS256"
-    for _, template in texts(provider):
-        yield from _keys_in(parse(template))
+    for _, template in text_templates(provider):
+        yield from _keys_in(parse_template(template))
 
 
 def _keys_in(template: Template) -> Iterator[tuple[str, str]]:

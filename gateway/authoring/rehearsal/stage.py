@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.catalog.folder import content_of
+from gateway.catalog.folder import provider_json
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Unresolved, render_url
 from gateway.catalog.template import TemplateError
-from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.value import BadValue
 
 _AUTHORITY: Final = re.compile(r"(?:https?://)?(?:\$\{[^}]*\}|[^/?$])*", re.IGNORECASE)
@@ -36,8 +36,8 @@ class Stage:
 
     def entry(self) -> dict[str, Any]:
         """Return the values of the rewritten entry."""
-        said: dict[str, Any] = json.loads(content_of(self.provider))
-        for key in ADDRESSES:
+        said: dict[str, Any] = json.loads(provider_json(self.provider))
+        for key in URL_FIELDS:
             if key in said:
                 said[key] = self.played(said[key])
         for step in said.get("additional_steps", ()):

@@ -40,29 +40,29 @@ def filters(command: F) -> F:
     return command
 
 
-def filter_of(given: Mapping[str, Any], **more: Any) -> "AuditFilter":
-    """Return the filter for the options in `given`. Raises UsageError."""
+def build_filter(options: Mapping[str, Any], **fixed: Any) -> "AuditFilter":
+    """Return the filter for the options in `options`. Raises UsageError."""
     from gateway.records.audit import AuditFilter
     from gateway.records.filters import single_or_any_set
 
-    if given["end_user"] and not given["environment"]:
+    if options["end_user"] and not options["environment"]:
         raise click.UsageError(
             "--end-user needs --environment: the same id may be another person in another environment."
         )
     return AuditFilter(
-        environment=given["environment"],
-        since=moment(given["since"], "since"),
-        until=moment(given["until"], "until"),
-        action=given["action"],
-        key_ids=single_or_any_set(given["key"]),
-        integration_id=given["integration"],
-        connection_id=given["connection"],
-        end_user_id=given["end_user"],
-        **more,
+        environment=options["environment"],
+        since=parse_time(options["since"], "since"),
+        until=parse_time(options["until"], "until"),
+        action=options["action"],
+        key_ids=single_or_any_set(options["key"]),
+        integration_id=options["integration"],
+        connection_id=options["connection"],
+        end_user_id=options["end_user"],
+        **fixed,
     )
 
 
-def moment(text: str | None, option: str) -> datetime | None:
+def parse_time(text: str | None, option: str) -> datetime | None:
     """Return the time that a span or date means; None for None. Raises UsageError, which names `option`."""
     from gateway import clock
     from gateway.timestamps import ago

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.audit.audit_filters import moment
+from gateway.cli.audit.audit_filters import parse_time
 from gateway.cli.options import RowId, as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.records.filters import single_or_any_set
@@ -51,17 +51,17 @@ def uses(
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.api.audit_endpoints import uses_shown
+        from gateway.api.audit_endpoints import credential_uses_json
         from gateway.records.audit import UseFilter
 
-        end = moment(until, "until") or clock.now()
-        begin = moment(since, "since") or end - timedelta(days=1)
+        end = parse_time(until, "until") or clock.now()
+        begin = parse_time(since, "since") or end - timedelta(days=1)
         if end <= begin:
             raise click.UsageError("--until must be later than --since.")
         wanted = UseFilter(
             environment_of(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
         )
-        found = uses_shown(wanted, await runtime.store.uses.find(wanted))
+        found = credential_uses_json(wanted, await runtime.store.uses.find(wanted))
         if as_json:
             print(json.dumps(found, indent=2))
             return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.audit.audit_filters import filter_of, filters
+from gateway.cli.audit.audit_filters import build_filter, filters
 from gateway.cli.options import RowId, as_json, config_file
 from gateway.cli.run_command import run_on_store, table
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from gateway.store import Store
 
 COLUMNS: Final = ("NUMBER", "AT (UTC)", "ACTION", "BY", "FROM", "OF", "OUTCOME", "DETAIL")
-MOST: Final = 10_000
-DETAIL_SHOWN: Final = 80
+MAX_LIMIT: Final = 10_000
+MAX_DETAIL_CHARS: Final = 80
 
 
 @click.command()
 @config_file
 @filters
 @click.option(
-    "--limit", type=click.IntRange(1, MOST), default=100, show_default=True, help="Maximum number of records."
+    "--limit", type=click.IntRange(1, MAX_LIMIT), default=100, show_default=True, help="Maximum number of records."
 )
 @click.option("--cursor", type=RowId(), metavar="NUMBER", help="Only records before this one.")
 @as_json
 def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any) -> None:
     """Print records, newest first."""
-    wanted = filter_of(given, limit=limit, before=cursor)
+    wanted = build_filter(given, limit=limit, before=cursor)
 
     async def work(store: "Store", _config: "Config") -> int:
         await store.audit.seal()
@@ -60,7 +60,7 @@ def export(file: Path, after: int | None, **given: Any) -> None:
 
     Each line is one record with its sequence number and hash. Without filters, the output is the complete chain.
     """
-    wanted = filter_of(given, after=after)
+    wanted = build_filter(given, after=after)
 
     async def work(store: "Store", _config: "Config") -> int:
         await store.audit.seal()
@@ -72,21 +72,21 @@ def export(file: Path, after: int | None, **given: Any) -> None:
     run_on_store(file, work)
 
 
-def _row(one: "SealedRecord") -> tuple[str, ...]:
-    members = one.as_json()
+def _row(record: "SealedRecord") -> tuple[str, ...]:
+    members = record.as_json()
     what = members.get("object", {})
     of = "/".join(what[name] for name in ("integration", "connection") if name in what)
     key = f"key {what['key_id']}" if "key_id" in what else ""
     detail = " ".join(f"{name}={value}" for name, value in members.get("detail", {}).items())
     return (
-        str(one.sequence),
-        f"{one.columns.at:%Y-%m-%d %H:%M:%S}",
-        one.columns.action,
+        str(record.sequence),
+        f"{record.columns.at:%Y-%m-%d %H:%M:%S}",
+        record.columns.action,
         actor_text(members.get("actor", {})),
         members.get("address", ""),
         of or key or members.get("end_user", ""),
         members.get("outcome", ""),
-        detail[:DETAIL_SHOWN],
+        detail[:MAX_DETAIL_CHARS],
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from gateway import resources
 from gateway.catalog.checks import ExternalNames
 from gateway.catalog.lint import lint
-from gateway.catalog.load_catalog import Catalog, Values
+from gateway.catalog.load_catalog import Catalog, EntryValues
 from gateway.catalog.yaml_file import CatalogFault
 from gateway.config import load
 from gateway.integrations.declared import SCRIPTS, catalog_of, known_modes
@@ -15,21 +15,21 @@ from gateway.integrations.declared import SCRIPTS, catalog_of, known_modes
 DEFAULT_URL = "http://127.0.0.1:3003"
 
 
-def linted(folders: Sequence[Path]) -> list[CatalogFault]:
+def lint_folders(folders: Sequence[Path]) -> list[CatalogFault]:
     """Return the faults of, and warnings about, the entries in `folders`."""
     shipped = resources.folder("catalog")
     below = [] if shipped in folders else [shipped]
-    return lint(folders, scripts=SCRIPTS, modes=known_modes(), below=below)
+    return lint(folders, scripts=SCRIPTS, modes=known_modes(), base_folders=below)
 
 
-def words() -> ExternalNames:
+def external_names() -> ExternalNames:
     """Return the auth modes and scripts that an entry may name here."""
     return ExternalNames(known_modes(), SCRIPTS)
 
 
 def shipped_values() -> Mapping[str, Mapping[str, Any]]:
     """Return the shipped entries, with all their fields."""
-    return Values(catalog_of(None).providers.contents)
+    return EntryValues(catalog_of(None).providers.contents)
 
 
 def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:

@@ -13,7 +13,7 @@ from gateway.cli.options import as_json
 from gateway.text import counted
 
 if TYPE_CHECKING:
-    from gateway.authoring.conversion.catalog_file import Converted
+    from gateway.authoring.conversion.catalog_file import ConvertedEntry
 
 
 @click.command("import")
@@ -34,12 +34,12 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     Every field that our format cannot express is reported with its line in FILE. Written entries pass `gateway catalog
     lint`; an entry that could not work is reported as refused and is not written. Exit 1 if an entry is not written.
     """
-    from gateway.authoring.conversion.catalog_file import NotACatalog, converted, rows, write
+    from gateway.authoring.conversion.catalog_file import NotACatalog, convert_catalog, report_rows, write
     from gateway.catalog.yaml_file import UnreadableFile
-    from gateway.cli.catalog.catalog_in_use import shipped_values, words
+    from gateway.cli.catalog.catalog_in_use import external_names, shipped_values
 
     try:
-        found = converted(file, words(), shipped_values())
+        found = convert_catalog(file, external_names(), shipped_values())
     except (UnreadableFile, NotACatalog) as wrong:
         print(wrong.fault, file=sys.stderr)
         sys.exit(1)
@@ -48,7 +48,7 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     if as_json:
         report = {"ok": len(usable) == len(found) and not there, "entries": len(found), "usable": len(usable)}
         wrote = None if folder is None else str(folder)
-        print(json.dumps({**report, "folder": wrote, "not_written": there, "data": list(rows(found))}, indent=2))
+        print(json.dumps({**report, "folder": wrote, "not_written": there, "data": list(report_rows(found))}, indent=2))
     else:
         for line in _lines(found, changes=changes):
             print(line)
@@ -60,14 +60,14 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     sys.exit(0 if len(usable) == len(found) and not there else 1)
 
 
-def _lines(found: Sequence["Converted"], *, changes: bool) -> Iterator[str]:
+def _lines(found: Sequence["ConvertedEntry"], *, changes: bool) -> Iterator[str]:
     for one in found:
         for note in one.notes:
             if note.kind != "changed" or changes:
                 yield f"{note.where}: {one.name}: {note.kind}: {f'{note.field}: ' if note.field else ''}{note.message}"
 
 
-def _summary(found: Sequence["Converted"], folder: Path | None, written: int) -> str:
+def _summary(found: Sequence["ConvertedEntry"], folder: Path | None, written: int) -> str:
     usable = [one for one in found if one.values is not None]
     kinds = Counter(note.kind for one in found for note in one.notes)
     whole = sum(not any(note.kind == "lost" for note in one.notes) for one in usable)

@@ -15,8 +15,8 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.catalog.yaml_file import CatalogFault
 
-MOST_ALIKE = 20  # if more warnings than this have the same text, they are reported in one line
-SHOWN = 5
+MAX_EQUAL_WARNINGS = 20  # if more warnings have the same text, they are reported in one line
+MAX_PLACES = 5
 
 
 @click.command()
@@ -24,15 +24,19 @@ SHOWN = 5
     "folders", metavar="[PATHS]...", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
 @click.option(
-    "--all", "every", is_flag=True, help=f"Report every warning, also if more than {MOST_ALIKE} have the same text."
+    "--all",
+    "every",
+    is_flag=True,
+    help=f"Report every warning, also if more than {MAX_EQUAL_WARNINGS} have the same text.",
 )
 @as_json
 def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
-    """Check the catalog folders PATHS, by default the shipped one. Exits 1 if there is a fault, 0 if there are only warnings."""
+    """Check the catalog folders PATHS, by default the shipped one. Exits 1 if there is a fault, 0 if there are only
+    warnings."""
     from gateway import resources
-    from gateway.cli.catalog.catalog_in_use import linted
+    from gateway.cli.catalog.catalog_in_use import lint_folders
 
-    found = linted(list(folders) or [resources.folder("catalog")])
+    found = lint_folders(list(folders) or [resources.folder("catalog")])
     faults = [one for one in found if one.level == "fault"]
     if as_json:
         rows = [{"where": one.where, "level": one.level, "message": one.message} for one in found]
@@ -47,12 +51,13 @@ def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
 
 
 def _lines(found: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
-    """Yield a line for each fault and warning; more than `MOST_ALIKE` warnings with the same text share one line."""
+    """Yield a line for each fault and warning; more than `MAX_EQUAL_WARNINGS` warnings with the same text share one
+    line."""
     alike = Counter(one.message for one in found if one.level == "warning")
-    many = {message for message, count in alike.items() if count > MOST_ALIKE and not every}
+    many = {message for message, count in alike.items() if count > MAX_EQUAL_WARNINGS and not every}
     for one in found:
         if one.message not in many:
             yield f"{one.where}: {'' if one.level == 'fault' else f'{one.level}: '}{one.message}"
     for message in sorted(many):
         places = [one.where for one in found if one.message == message]
-        yield f"warning: {message}; in {len(places)} places, listed by --all: {', '.join(places[:SHOWN])} …"
+        yield f"warning: {message}; in {len(places)} places, listed by --all: {', '.join(places[:MAX_PLACES])} …"

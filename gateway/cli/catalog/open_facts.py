@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import as_json, catalog_of
+from gateway.cli.options import as_json, catalog_config_file
 
 NO_PAGE = "no page known"
 
@@ -14,7 +14,7 @@ NO_PAGE = "no page known"
 @click.command("evidence")
 @click.argument("names", metavar="[NAMES]...", nargs=-1)
 @click.option("--level", type=click.Choice(["assumed", "unconfirmed"]), help="Only fields of this level.")
-@catalog_of
+@catalog_config_file
 @as_json
 def evidence(names: tuple[str, ...], level: str | None, file: Path | None, as_json: bool) -> None:
     """List the unconfirmed fields of the providers NAMES, by default of all, each with the page that would confirm it.

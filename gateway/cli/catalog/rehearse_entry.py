@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.options import as_json, catalog_of
+from gateway.cli.options import as_json, catalog_config_file
 
 if TYPE_CHECKING:
-    from gateway.authoring.rehearsal.play import Rehearsed, RehearsedStep
+    from gateway.authoring.rehearsal.play import RehearsalReport, RehearsedStep
     from gateway.catalog.load_catalog import Catalog
 
 
 @click.command("test")
 @click.argument("name")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A value for a setting or a credential.")
-@catalog_of
+@catalog_config_file
 @as_json
 def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Test the entry NAME: connect, call, refresh, pagination, and verification and revocation if the entry has them.
@@ -55,7 +55,7 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
     sys.exit(0 if found.ok else 1)
 
 
-def _lines(name: str, mode: str, found: "Rehearsed", catalog: "Catalog") -> Iterator[str]:
+def _lines(name: str, mode: str, found: "RehearsalReport", catalog: "Catalog") -> Iterator[str]:
     yield f"{name} ({catalog.where(name).rpartition(':')[0]}): {mode}, its provider played by the sandbox"
     for origin, local in found.origins.items():
         yield f"  {origin} is played at {local}"
@@ -83,7 +83,7 @@ def _outcome(step: "RehearsedStep") -> str:
     return "ok" if all(check.ok for check in step.checks) else "FAIL"
 
 
-def _report(name: str, found: "Rehearsed", catalog: "Catalog") -> dict[str, Any]:
+def _report(name: str, found: "RehearsalReport", catalog: "Catalog") -> dict[str, Any]:
     steps = [
         {
             "step": step.name,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.options import as_json, catalog_of
+from gateway.cli.options import as_json, catalog_config_file
 from gateway.text import counted, did_you_mean
 
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
-UNWRAPPED = 400  # width if stdout is not a terminal, so that no line is wrapped in a pipe
+PIPE_WIDTH = 400  # width if stdout is not a terminal, so that no line is wrapped in a pipe
 
 
 @click.command("list")
@@ -24,7 +24,7 @@ UNWRAPPED = 400  # width if stdout is not a terminal, so that no line is wrapped
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @click.option("--auth-mode", metavar="MODE", help="Only this auth mode.")
-@catalog_of
+@catalog_config_file
 @as_json
 def list_providers(search: str, category: str | None, auth_mode: str | None, file: Path | None, as_json: bool) -> None:
     """List the catalog's providers: name, display name, auth mode, categories."""
@@ -67,7 +67,7 @@ def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
 
 @click.command()
 @click.argument("name")
-@catalog_of
+@catalog_config_file
 @as_json
 def show(name: str, file: Path | None, as_json: bool) -> None:
     """Show the provider NAME: every field, defaults filled in, and the file it comes from."""
@@ -124,7 +124,7 @@ def schema(as_json: bool) -> None:  # noqa: ARG001  (it is JSON either way, and 
     "--scopes", "only_scopes", is_flag=True, help="Show the scopes that the operations need, instead of the operations."
 )
 @click.option("--granted", metavar="SCOPES", help="With --scopes: compare with these scopes, separated by spaces.")
-@catalog_of
+@catalog_config_file
 @as_json
 def operations(
     name: str,
@@ -138,7 +138,7 @@ def operations(
     as_json: bool,
 ) -> None:
     """List API operations of the provider NAME with all WORDS in id, path or summary."""
-    from gateway.catalog.api_operations import RISKS, provenance, shown_operation, shown_scopes
+    from gateway.catalog.api_operations import RISKS, api_operation_json, provenance, scopes_json
     from gateway.catalog.yaml_file import UnreadableFile
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
     from gateway.cli.terminal import exit_on_faults
@@ -155,9 +155,9 @@ def operations(
     if known is None:
         raise click.ClickException(f"the catalog has no operations of '{name}'; its API can still be called")
     found = known.find(" ".join(words), risk.casefold() if risk else None, scope, starter=starter)
-    scopes = shown_scopes(known, found, granted)
+    scopes = scopes_json(known, found, granted)
     if as_json:
-        shown = [] if only_scopes else [shown_operation(one, known.prefix) for one in found]
+        shown = [] if only_scopes else [api_operation_json(one, known.prefix) for one in found]
         print(
             json.dumps(
                 {**({} if only_scopes else {"data": shown}), "source": provenance(known), "scopes": scopes}, indent=2
@@ -207,4 +207,4 @@ def _print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> N
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else UNWRAPPED, markup=False).print(table)
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, markup=False).print(table)

@@ -60,7 +60,7 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
     async def work(runtime: "Runtime") -> int:
         from gateway.access.caller import Caller
         from gateway.api import connect_endpoints
-        from gateway.api.request_body import checked
+        from gateway.api.request_body import validated
         from gateway.records.access import Environment
 
         named = environment_of(runtime, environment)
@@ -69,20 +69,20 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
         caller = Caller(Environment(named))
         body = _body(**asked)
         if reconnect is None:
-            wish = checked(
+            wish = validated(
                 {**body, "allowed_integrations": list(integrations)}, connect_endpoints.NewSession, "invalid_body"
             )
             token, session = await connect_endpoints.new_session(runtime, runtime.generation, caller, wish)
         else:
             body |= {"integration_id": integrations[0], "connection_id": reconnect}
-            again = checked(body, connect_endpoints.Reconnect, "invalid_body")
+            again = validated(body, connect_endpoints.Reconnect, "invalid_body")
             token, session = await connect_endpoints.reconnect_session(runtime, runtime.generation, caller, again)
         shown = connect_endpoints.connect_session_json(runtime.generation, token, session)
         if as_json:
             print(json.dumps(shown, indent=2))
         else:
             print(shown["connect_link"])
-            print(f"\n{_terms(session)}\nTo get the result: GET {shown['poll_url']}", file=sys.stderr)
+            print(f"\n{_link_terms(session)}\nTo get the result: GET {shown['poll_url']}", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)
@@ -107,7 +107,7 @@ def _body(
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _terms(session: "ConnectSession") -> str:
+def _link_terms(session: "ConnectSession") -> str:
     from gateway.text import counted
 
     terms = [f"Valid until {session.expires_at:%Y-%m-%d %H:%M} UTC"]

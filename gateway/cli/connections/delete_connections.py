@@ -1,4 +1,5 @@
-"""``gateway connections delete``: deletes connections and revokes their tokens at the provider, with a report of each."""
+"""``gateway connections delete``: deletes connections and revokes their tokens at the provider, with a report of
+each."""
 
 import csv
 import json
@@ -9,8 +10,16 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import as_json, check_named, config_file, connection_ids, environment, every, integration
-from gateway.cli.run_command import check_integration, each, environment_of, refs_of, run, table
+from gateway.cli.options import (
+    all_connections,
+    as_json,
+    check_named,
+    config_file,
+    connection_ids,
+    environment,
+    integration,
+)
+from gateway.cli.run_command import check_integration, connection_refs, environment_of, run, run_for_each, table
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ COLUMNS: Final = ("environment", "integration", "connection_id", "deleted", "tok
 @config_file
 @environment
 @integration
-@every
+@all_connections
 @connection_ids
 @click.option(
     "--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a CSV file with a line for each token."
@@ -46,8 +55,8 @@ def delete(
 ) -> None:
     """Delete each CONNECTION and revoke its tokens at the provider.
 
-    A connection is deleted even if its provider refuses to revoke the tokens. Exits 1 if a connection does not exist, or
-    if a token may still work; --report lists these. To continue an interrupted run, run the command again.
+    A connection is deleted even if its provider refuses to revoke the tokens. Exits 1 if a connection does not exist,
+    or if a token may still work; --report lists these. To continue an interrupted run, run the command again.
     """
     check_named(connection_ids, every)
 
@@ -57,19 +66,19 @@ def delete(
         name = environment_of(runtime, environment)
         await check_integration(runtime, name, integration)
         refs = [ConnectionRef(name, integration, one) for one in connection_ids]
-        refs = refs or await refs_of(runtime, name, integration)
+        refs = refs or await connection_refs(runtime, name, integration)
         if not refs:
             print(f"gateway: integration '{integration}' has no connections", file=sys.stderr)
             return 0
         if not yes:
             _confirm(len(refs), integration, name, keep_tokens=keep_tokens)
-        record = Record(report)
+        record = DeletionReport(report)
         try:
 
             async def one(ref: "ConnectionRef") -> None:
                 record.add(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
 
-            await each(refs, one, "deleting")
+            await run_for_each(refs, one, "deleting")
         finally:
             record.close()
         return record.print_result(as_json=as_json)
@@ -77,15 +86,15 @@ def delete(
     run(file, work, as_json=as_json)
 
 
-class Record:
-    """The results for each connection and token, written to the report line by line: an interruption loses only those of
-    deletions in progress."""
+class DeletionReport:
+    """The results for each connection and token, written to the report line by line: an interruption loses only the
+    results of deletions in progress."""
 
     def __init__(self, report: Path | None) -> None:
         self.rows: list[dict[str, Any]] = []
         self.missing = 0
         self.deleted = 0
-        self.alive = 0
+        self.still_valid = 0
         self._out: IO[str] | None = None
         if report is not None:
             try:
@@ -108,7 +117,7 @@ class Record:
             self.deleted += 1
         outcomes = deleted.revocation if deleted else ()
         ended = [{"token": one.token, "outcome": one.outcome, "detail": one.detail} for one in outcomes]
-        self.alive += sum(one.lives_on for one in outcomes)
+        self.still_valid += sum(one.may_still_work for one in outcomes)
         for row in ended or [{"token": None, "outcome": None, "detail": None}]:
             whole = {**place, "deleted": deleted is not None, **row}
             self.rows.append(whole)
@@ -123,7 +132,7 @@ class Record:
     def print_result(self, *, as_json: bool) -> int:
         """Print the results; return the exit code."""
         if as_json:
-            counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.alive}
+            counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.still_valid}
             print(json.dumps({**counts, "rows": self.rows}, indent=2))
         else:
             columns = ("connection_id", "deleted", "token", "outcome", "detail")
@@ -131,9 +140,11 @@ class Record:
             table([name.replace("_", " ").upper() for name in columns], shown)
             summary = f"{self.deleted} deleted"
             summary += f", {self.missing} not found" if self.missing else ""
-            summary += f"; {counted(self.alive, 'token')} may still work at the provider" if self.alive else ""
+            summary += (
+                f"; {counted(self.still_valid, 'token')} may still work at the provider" if self.still_valid else ""
+            )
             print(summary, file=sys.stderr)
-        return 1 if self.missing or self.alive else 0
+        return 1 if self.missing or self.still_valid else 0
 
 
 def _cell(value: Any) -> str:

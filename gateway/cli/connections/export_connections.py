@@ -12,7 +12,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import check_integration, environment_of, pages, run
-from gateway.cli.secret_inputs import passphrase_env, passphrase_file, passphrase_of
+from gateway.cli.secret_inputs import passphrase_env, passphrase_file, read_passphrase
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.secret import Secret
 
 
-RECORDED_AT_ONCE: Final = 100
+RECORDS_PER_WRITE: Final = 100
 
 
 @click.command("export")
@@ -48,15 +48,16 @@ def export(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write connections and their integrations to FILE: credentials, settings, metadata, tags, end users, states, dates.
+    """Write connections and their integrations to FILE: credentials, settings, metadata, tags, end users, states,
+    dates.
 
-    FILE is encrypted with a passphrase and readable only by its owner; import it elsewhere with `gateway connections import
-    FILE`. Nothing changes here, and a gateway may run meanwhile. If both gateways keep running, the first to refresh a
-    rotating refresh token invalidates the other's copy: stop this gateway before the other starts.
+    FILE is encrypted with a passphrase and readable only by its owner; import it elsewhere with `gateway connections
+    import FILE`. Nothing changes here, and a gateway may run meanwhile. If both gateways keep running, the first to
+    refresh a rotating refresh token invalidates the other's copy: stop this gateway before the other starts.
     """
     if plain and (passphrase_env or passphrase_file):
         raise click.UsageError("--plain does not encrypt, so it takes no passphrase.")
-    passphrase = None if plain else passphrase_of(passphrase_env, passphrase_file, new=True)
+    passphrase = None if plain else read_passphrase(passphrase_env, passphrase_file, new=True)
     if target.exists() and not force:
         raise click.UsageError(f"{target} already exists. Give another file, or add --force.")
 
@@ -64,15 +65,15 @@ def export(
         name = environment_of(runtime, environment)
         for one in only:
             await check_integration(runtime, name, one)
-        with _appearing_whole(target) as out:
-            counts = await _written(runtime, out, name, only, passphrase)
+        with _complete_file(target) as out:
+            counts = await _write_bundle(runtime, out, name, only, passphrase)
         _print_counts(target, counts, plain=plain, as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json)
 
 
-async def _written(
+async def _write_bundle(
     runtime: "Runtime", out: IO[bytes], environment: str, only: tuple[str, ...], passphrase: "Secret | None"
 ) -> "Counts":
     from gateway import clock
@@ -115,7 +116,7 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
 
     async for one in pages(runtime, environment, integration_ids=only):
         some.append(one)
-        if len(some) == RECORDED_AT_ONCE:
+        if len(some) == RECORDS_PER_WRITE:
             await recorded()
             for passed in some:
                 yield passed
@@ -126,7 +127,7 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
 
 
 @contextmanager
-def _appearing_whole(target: Path) -> Iterator[IO[bytes]]:
+def _complete_file(target: Path) -> Iterator[IO[bytes]]:
     """Yield a file that only its owner can read. It gets its name once it is complete and synced to disk; an error
     leaves no file."""
     half = target.with_name(f".{target.name}.{os.getpid()}.part")

@@ -14,7 +14,7 @@ import click
 from gateway.cli import secret_inputs
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
-from gateway.cli.secret_inputs import passphrase_of
+from gateway.cli.secret_inputs import read_passphrase
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
     )
 
 
-def print_result(intake: "Importer", *, as_json: bool) -> int:
+def print_import_result(intake: "Importer", *, as_json: bool) -> int:
     """Print the results of the import; return the exit code."""
     tally, dry = intake.tally, intake.wish.dry_run
     faults = [one for one in intake.made if one.fault]
@@ -74,32 +74,32 @@ def _example(intake: "Importer", result: str, reason: str) -> str:
     return f"{place}: {one.detail}" if place and one.detail else place or one.detail
 
 
-def print_move_preview(seen: "Preview", *, as_json: bool) -> int:
+def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
     """Print the preview; return exit code 1 if something cannot be moved without changes, else 0."""
-    well = not seen.orphans and all(one.verdict in ("works", "register_callback") for one in seen.forecasts)
+    well = not preview.orphans and all(one.verdict in ("works", "register_callback") for one in preview.forecasts)
     if as_json:
         report = {
             "ok": well,
-            "callback_url": seen.callback_url,
-            "webhook_url": seen.webhook_url,
-            "connections": seen.counts(),
-            "integrations": [one.as_json() for one in seen.forecasts],
-            "without_integration": dict(seen.orphans),
-            "steps": list(seen.steps),
+            "callback_url": preview.callback_url,
+            "webhook_url": preview.webhook_url,
+            "connections": preview.counts(),
+            "integrations": [one.as_json() for one in preview.forecasts],
+            "without_integration": dict(preview.orphans),
+            "steps": list(preview.steps),
         }
         print(json.dumps(report, indent=2))
         return 0 if well else 1
-    for one in seen.forecasts:
+    for one in preview.forecasts:
         name = one.key if one.key == one.here else f"{one.key} → {one.here}"
         print(f"{one.verdict:<17} {name} ({one.provider}): {counted(one.connections, 'connection')}")
         for line in one.todo:
             print(f"{'':<17} - {line}")
-    for key, count in seen.orphans.items():
+    for key, count in preview.orphans.items():
         print(f"{'not_possible':<17} {key}: {counted(count, 'connection')} of an integration that is not listed there")
-    print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in seen.counts().items()))
+    print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in preview.counts().items()))
     print("Out of scope: syncs, actions, records and functions. Move what they do into your application.")
     print("\nSteps, in this order:")
-    for number, step in enumerate(seen.steps, 1):
+    for number, step in enumerate(preview.steps, 1):
         print(f"  {number}. {step}")
     return 0 if well else 1
 
@@ -107,7 +107,7 @@ def print_move_preview(seen: "Preview", *, as_json: bool) -> int:
 # ── The sources of `import`, each opened, read to its end and closed; and the report.
 
 
-def _stopped(intake: "Importer", fault: Exception) -> click.ClickException:
+def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException:
     """Return the error for a source that cannot be read to its end, with what was imported before."""
     by_result = intake.tally.as_json()
     here = by_result["imported"] + by_result["replaced"]
@@ -138,7 +138,7 @@ class PeerSource:
                 peer = Peer(PeerCalls(session, self.url, self.key, plain_http=self.plain_http))
                 await intake.from_peer(peer, self.only)
         except SourceRefused as fault:
-            raise _stopped(intake, fault) from None
+            raise _stopped_error(intake, fault) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,8 @@ class FileSource:
     only: tuple[str, ...]
 
     async def into(self, intake: "Importer") -> None:
-        """Import all connections of the file. Raises ClickException if it cannot be read to its end; nothing of a damaged
-        bundle is imported."""
+        """Import all connections of the file. Raises ClickException if it cannot be read to its end; nothing of a
+        damaged bundle is imported."""
         from gateway.moving import bundle
         from gateway.moving.foreign_files import count, kind_of, of_bundle, of_table
         from gateway.moving.moved_connection import SourceRefused
@@ -179,12 +179,12 @@ class FileSource:
                         source.seek(0)
                     await intake.from_lines(of_table(source, kind, self.integration, self.columns), self.only)
                     return
-                passphrase = passphrase_of(*self.passphrase, new=False)
+                passphrase = read_passphrase(*self.passphrase, new=False)
                 intake.total = bundle.checked(source, passphrase).connections
                 source.seek(0)
                 await intake.from_lines(of_bundle(source, passphrase), self.only)
             except SourceRefused as fault:
-                raise _stopped(intake, fault) from None
+                raise _stopped_error(intake, fault) from None
 
     def _opened(self, stack: ExitStack) -> IO[bytes]:
         if self.source == "-":
@@ -196,7 +196,7 @@ class FileSource:
 
 
 def reporting_importer(
-    runtime: "Runtime", wish: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
+    runtime: "Runtime", options: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
 ) -> "Importer":
     """Return an importer that shows its progress and writes its report; the report is open until `stack` is closed."""
     from gateway.cli.terminal import progress
@@ -204,8 +204,8 @@ def reporting_importer(
     from gateway.moving.parallel_work import Tally
 
     tally = Tally(stack.enter_context(_report(report)) if report is not None else None)
-    step = stack.enter_context(progress("checking" if wish.dry_run else "importing"))
-    return Importer(runtime=runtime, wish=wish, tally=tally, at_once=at_once, step=step)
+    step = stack.enter_context(progress("checking" if options.dry_run else "importing"))
+    return Importer(runtime=runtime, wish=options, tally=tally, at_once=at_once, step=step)
 
 
 def _report(file: Path) -> IO[str]:
@@ -244,11 +244,11 @@ def preview_from(
             runtime, peer, ImportOptions(environment=environment_of(runtime, None)), as_json=as_json
         )
 
-    run(file, work, as_json=as_json, begins=True)
+    run(file, work, as_json=as_json, may_create_store=True)
     raise AssertionError("run ends the command")
 
 
-async def preview_of(runtime: "Runtime", peer: PeerSource, wish: "ImportOptions", *, as_json: bool) -> int:
+async def preview_of(runtime: "Runtime", peer: PeerSource, options: "ImportOptions", *, as_json: bool) -> int:
     """Print the preview; return exit code 0 if everything can be moved without changes, else 1."""
     from gateway.moving.moved_connection import SourceRefused
     from gateway.moving.peer import Peer, PeerCalls, session_for
@@ -257,7 +257,7 @@ async def preview_of(runtime: "Runtime", peer: PeerSource, wish: "ImportOptions"
     try:
         async with session_for(4) as session:
             calls = PeerCalls(session, peer.url, peer.key, plain_http=peer.plain_http)
-            seen = await preview(runtime, Peer(calls), wish, peer.only)
+            seen = await preview(runtime, Peer(calls), options, peer.only)
     except SourceRefused as fault:
         raise click.ClickException(str(fault)) from None
     return print_move_preview(seen, as_json=as_json)
@@ -355,19 +355,19 @@ def import_connections(
     """Import connections: from FILE (a bundle of `gateway connections export`, JSON Lines or CSV; - is stdin), or from
     another gateway's API.
 
-    To continue an interrupted run, run the command again: connections that exist are skipped. A gateway may run meanwhile.
-    Exits 1 if a connection was not imported or its test refresh failed; --report lists which and why.
+    To continue an interrupted run, run the command again: connections that exist are skipped. A gateway may run
+    meanwhile. Exits 1 if a connection was not imported or its test refresh failed; --report lists which and why.
     """
     _check(source, peer_url, preview, test_refresh, dry_run)
-    names = _pairs(renamed, "--integration")
+    names = _parse_pairs(renamed, "--integration")
     if peer_url is not None:
         feed: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
     else:
-        secret_inputs.secret_of(
+        secret_inputs.read_secret(
             "key", "--key", key_env, key_file
         )  # not used with a file, but a mistake in these options is still reported
         passphrase = (passphrase_env, passphrase_file)
-        feed = FileSource(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
+        feed = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase, only)
 
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
@@ -386,9 +386,9 @@ def import_connections(
             if test_refresh:
                 warn_about_test_refresh(runtime, name)
             await feed.into(intake)
-        return print_result(intake, as_json=as_json)
+        return print_import_result(intake, as_json=as_json)
 
-    run(file, work, as_json=as_json, begins=True)
+    run(file, work, as_json=as_json, may_create_store=True)
 
 
 def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
@@ -405,13 +405,13 @@ def _peer_source(
     peer_url: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
 ) -> PeerSource:
     """Return the API to import from. Raises UsageError if its key is not given or cannot be read."""
-    key = secret_inputs.secret_of("key", "--key", key_env, key_file)
+    key = secret_inputs.read_secret("key", "--key", key_env, key_file)
     if key is None:
         raise click.UsageError("Give the key of the other gateway with --key-env NAME or --key-file FILE.")
     return PeerSource(peer_url, key, plain_http, only)
 
 
-def _pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
+def _parse_pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
     """Return the ``there=here`` pairs as a mapping. Raises UsageError."""
     pairs: dict[str, str] = {}
     for one in given:

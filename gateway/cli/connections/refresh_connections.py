@@ -9,15 +9,15 @@ import click
 
 from gateway.cli.connections.show_connections import find_connection
 from gateway.cli.options import (
+    all_connections,
     as_json,
     check_named,
     config_file,
     connection_ids,
     environment,
-    every,
-    perhaps_integration,
+    optional_integration,
 )
-from gateway.cli.run_command import check_integration, each, environment_of, refs_of, run, table
+from gateway.cli.run_command import check_integration, connection_refs, environment_of, run, run_for_each, table
 
 if TYPE_CHECKING:
     from gateway.records.connection import ConnectionRef
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @click.command()
 @config_file
 @environment
-@perhaps_integration
-@every
+@optional_integration
+@all_connections
 @connection_ids
 @as_json
 def refresh(
@@ -60,7 +60,7 @@ def refresh(
             named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
             results.append({**named, "outcome": outcome, "detail": detail})
 
-        await each(refs, one, "refreshing")
+        await run_for_each(refs, one, "refreshing")
         results.sort(key=lambda row: str(row["connection_id"]))
         if as_json:
             print(json.dumps({"connections": results}, indent=2))
@@ -71,7 +71,7 @@ def refresh(
             )
         failed = sum(row["outcome"] == "failed" for row in results)
         if failed:
-            print(f"gateway: {failed} of {len(results)} could not be refreshed{_helps(results)}", file=sys.stderr)
+            print(f"gateway: {failed} of {len(results)} could not be refreshed{_help_text(results)}", file=sys.stderr)
         return 1 if failed else 0
 
     run(file, work, as_json=as_json)
@@ -86,12 +86,12 @@ async def _refs(
 
         await check_integration(runtime, environment, integration)
         named = [ConnectionRef(environment, integration, one) for one in connection_ids]
-        return named or await refs_of(runtime, environment, integration)
+        return named or await connection_refs(runtime, environment, integration)
     found = [await find_connection(runtime, environment, None, one) for one in connection_ids]
     return [one.ref for one in found if one is not None] if all(found) else None
 
 
-def _helps(results: list[dict[str, Any]]) -> str:
+def _help_text(results: list[dict[str, Any]]) -> str:
     from shlex import quote
 
     from gateway.cli.terminal import program

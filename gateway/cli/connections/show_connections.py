@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.options import as_json, config_file, environment, perhaps_integration
+from gateway.cli.options import as_json, config_file, environment, optional_integration
 from gateway.cli.run_command import check_integration, environment_of, run, table
 from gateway.cli.terminal import one_line, without_control_characters
 from gateway.text import did_you_mean
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # ── Finding a connection by its id, with or without its integration.
 
-MOST: Final = 20
-COMPARED: Final = 500
+MAX_LISTED: Final = 20
+MAX_COMPARED: Final = 500
 
 
 async def find_connection(
@@ -34,14 +34,14 @@ async def find_connection(
     if integration is not None:
         await check_integration(runtime, environment, integration)
     of = (integration,) if integration is not None else ()
-    wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MOST)
+    wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MAX_LISTED)
     found = await runtime.store.connections.list(environment, wanted)
     if len(found) == 1:
         return found[0]
     if found:
         _print_several(connection_id, [one.ref.integration_id for one in found])
     else:
-        some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=COMPARED))
+        some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=MAX_COMPARED))
         near = did_you_mean(connection_id, dict.fromkeys(one.ref.connection_id for one in some))
         where = f"integration '{integration}'" if integration is not None else "any integration"
         print(
@@ -92,12 +92,12 @@ def list_connections(
     cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List connections: ID, integration, end user, state, the day on which they expire if nothing is done, and when they
-    were created. Credentials are never shown."""
+    """List connections: ID, integration, end user, state, the day on which they expire if nothing is done, and when
+    they were created. Credentials are never shown."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.api.connection_json import listed
+        from gateway.api.connection_json import listed_connection_json
         from gateway.store import ListFilter, cursor_after
 
         name = environment_of(runtime, environment)
@@ -112,13 +112,13 @@ def list_connections(
             cursor=cursor,
         )
         if missing_scopes:
-            shown, following = await _lacking(runtime, name, wanted, limit)
+            shown, following = await _find_lacking(runtime, name, wanted, limit)
         else:
             found = await runtime.store.connections.list(name, wanted)
             shown = found[:limit]
             following = cursor_after(shown[-1]) if len(found) > limit else None
         if as_json:
-            body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
+            body: dict[str, Any] = {"connections": [listed_connection_json(one) for one in shown]}
             print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
             return 0
         table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "EXPIRES", "CREATED"), [_row(one) for one in shown])
@@ -129,8 +129,8 @@ def list_connections(
     run(file, work, as_json=as_json)
 
 
-async def _lacking(
-    runtime: "Runtime", environment: str, wanted: "ListFilter", limit: int
+async def _find_lacking(
+    runtime: "Runtime", environment: str, list_filter: "ListFilter", limit: int
 ) -> "tuple[list[Connection], str | None]":
     """Return the first `limit` connections that lack scopes, and the cursor of the next page, or None."""
     from gateway.connections.lacking_scopes import find_lacking
@@ -138,12 +138,12 @@ async def _lacking(
     shown: list[Connection] = []
     while True:
         some = await find_lacking(
-            runtime.store, runtime.generation, environment, replace(wanted, limit=limit - len(shown))
+            runtime.store, runtime.generation, environment, replace(list_filter, limit=limit - len(shown))
         )
         shown += some.rows
         if some.cursor is None or len(shown) == limit:
             return shown, some.cursor
-        wanted = replace(wanted, cursor=some.cursor)
+        list_filter = replace(list_filter, cursor=some.cursor)
 
 
 def state(connection: "Connection") -> str:
@@ -168,7 +168,7 @@ def _row(connection: "Connection") -> tuple[str, ...]:
 @click.command()
 @config_file
 @environment
-@perhaps_integration
+@optional_integration
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def show(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
@@ -192,17 +192,17 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
 
 
 def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
-    from gateway.api.connection_json import stamp, whole
+    from gateway.api.connection_json import full_connection_json, timestamp_with_offset
 
-    shown = dict(whole(runtime.store, row, credentials=False))
+    shown = dict(full_connection_json(runtime.store, row, credentials=False))
     del shown["credentials"]
     failure = row.failure
     return {
         **shown,
         "state_reason": row.state_reason,
         "credential_type": runtime.store.open_or_nothing(row.credential).get("type"),
-        "expires_at": stamp(row.expires_at) if row.expires_at else None,
-        "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,
+        "expires_at": timestamp_with_offset(row.expires_at) if row.expires_at else None,
+        "last_refreshed_at": timestamp_with_offset(row.last_refreshed_at) if row.last_refreshed_at else None,
         "refresh_failure": {"reason": failure.code, "provider_message": failure.message, "attempts": failure.attempts}
         if failure
         else None,
@@ -215,19 +215,19 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
 @click.command()
 @config_file
 @environment
-@perhaps_integration
+@optional_integration
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
     """Explain the state of CONNECTION: its timeline, the likely causes in order, and what to do. Shows no secret."""
 
     async def work(runtime: "Runtime") -> int:
-        from gateway.api.connection_json import state_and_story
+        from gateway.api.connection_json import history_json
 
         row = await find_connection(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        story = await state_and_story(runtime, runtime.generation, row, serves=False)
+        story = await history_json(runtime, runtime.generation, row, in_serving_process=False)
         body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **story}
         print(json.dumps(body, indent=2) if as_json else without_control_characters(_text(body)))
         return 0

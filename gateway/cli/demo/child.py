@@ -16,11 +16,11 @@ from gateway.cli.demo import DemoFailed
 START_LIMIT_S: Final = 45
 STOP_LIMIT_S: Final = 8
 _LAST_LINES: Final = 6
-_READY = re.compile(rb"^\w+ ready on (http://\S+)\r?$", re.MULTILINE)
+_READY_LINE = re.compile(rb"^\w+ ready on (http://\S+)\r?$", re.MULTILINE)
 
 
 class Child:
-    """A running module, whose output is written to `log`. Created by `started`."""
+    """A running module, whose output is written to `log`. Created by `start_child`."""
 
     def __init__(self, name: str, log: Path, process: Process, sink: IO[bytes]) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    async def ready(self) -> str:
+    async def wait_until_ready(self) -> str:
         """Wait for the URL that the process prints once it listens, and return it.
 
         Raises DemoFailed, with the last lines of the log if the process ends before.
@@ -47,10 +47,10 @@ class Child:
         if self._ready.done():
             return self._ready.result()
         if self._process.returncode is not None:
-            raise await self.ended()
+            raise await self.wait_for_end()
         raise DemoFailed(f"the {self.name} was not ready within {START_LIMIT_S} s; see {self._log}")
 
-    async def ended(self) -> DemoFailed:
+    async def wait_for_end(self) -> DemoFailed:
         """Wait until the process ends; return an error with the last lines of its log."""
         code = await self._process.wait()
         await asyncio.wait({self._copying}, timeout=1)
@@ -81,7 +81,7 @@ class Child:
             sink.flush()
             if not self._ready.done():
                 seen += piece
-                if found := _READY.search(seen):
+                if found := _READY_LINE.search(seen):
                     self._ready.set_result(found[1].decode())
 
     def _last_lines(self) -> list[str]:
@@ -90,12 +90,12 @@ class Child:
 
 
 @asynccontextmanager
-async def started(
+async def start_child(
     name: str, module: str, *arguments: str, log: Path, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
     """Run ``python -m module`` as a child process that ends with the block, and with this process."""
     command = [sys.executable, "-P", "-m", "gateway.cli.demo.follow", str(os.getpid()), module, *arguments]
-    with _fresh(log) as sink:
+    with _new_log(log) as sink:
         # A new session: Ctrl-C then reaches only this process, which stops the children in order.
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -113,7 +113,7 @@ async def started(
             await child.stop()
 
 
-def _fresh(log: Path) -> IO[bytes]:
+def _new_log(log: Path) -> IO[bytes]:
     """Open an empty log that only its owner can read; the previous run's log is renamed to ``….1``."""
     with contextlib.suppress(FileNotFoundError):
         log.replace(log.with_name(log.name + ".1"))

@@ -15,12 +15,12 @@ from gateway.secret import Secret
 
 INTEGRATION: Final = "sandbox"
 END_USER: Final = {"id": "demo-user", "email": "demo@example.com", "display_name": "Dana Demo"}
-_INPUTS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
+_FORM_INPUTS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
 _SITE: Final = "acme"
-AGENT: Final = "demo agent"
-AGENT_S: Final = 30 * 86_400
+AGENT_KEY_NAME: Final = "demo agent"
+AGENT_KEY_LIFETIME_S: Final = 30 * 86_400
 # Statuses of the proxy for which only a new connection helps: no such connection, access denied, token or site gone.
-_DEAD: Final = frozenset({401, 403, 404, 424})
+_UNUSABLE_STATUSES: Final = frozenset({401, 403, 404, 424})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class DemoConnection:
 
 
 class Customer:
-    """Calls the gateway at `url` with `key`. Every method raises DemoFailed if the gateway does not respond as expected."""
+    """Calls the gateway at `url` with `key`. Every method raises DemoFailed if the gateway does not respond as
+    expected."""
 
     def __init__(self, http: ClientSession, url: str, key: Secret) -> None:
         self._http = http
@@ -43,12 +44,12 @@ class Customer:
         """Return the demo user's existing connection if it works, else the same one, authorized again, else a new one.
         Both go through the real OAuth flow."""
         for known in await self._connection_ids():
-            if found := await self._working(known) or await self._reconnected(known):
+            if found := await self._connection_if_working(known) or await self._reconnect(known):
                 return found
             await self._call("DELETE", f"/connections/{quote(known, safe='')}?provider_config_key={INTEGRATION}")
         await self._authorize({"connect_session_token": (await self._session())["token"], "params[subdomain]": _SITE})
         for made in await self._connection_ids():
-            if found := await self._working(made):
+            if found := await self._connection_if_working(made):
                 return found
         raise DemoFailed("a proxied call with the new connection failed; see the gateway's log")
 
@@ -65,8 +66,8 @@ class Customer:
         return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
 
     async def agent_key(self, connected: DemoConnection, kept: Secret) -> Secret:
-        """Return a key for the demo user's issues: the key `kept` from an earlier start if it is for this connection, else
-        a new one that replaces it."""
+        """Return a key for the demo user's issues: the key `kept` from an earlier start if it is for this connection,
+        else a new one that replaces it."""
         site = connected.path.partition("/search")[0]
         rules = [
             f"GET {site}/search as search_issues",
@@ -75,13 +76,18 @@ class Customer:
         ]
         limits = {"connections": [f"{INTEGRATION}/{connected.connection_id}"], "rules": rules}
         for known in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
-            if known["display_name"] != AGENT:
+            if known["display_name"] != AGENT_KEY_NAME:
                 continue
             if known["limits"] == [limits] and kept.reveal().endswith(known["last_four"]):
                 return kept
             await self._call("DELETE", f"/environment/api-keys/{known['id']}")
         scopes = ["environment:proxy", "environment:connect_sessions:write"]
-        wish = {"display_name": AGENT, "scopes": scopes, "limits": limits, "expires_in_s": AGENT_S}
+        wish = {
+            "display_name": AGENT_KEY_NAME,
+            "scopes": scopes,
+            "limits": limits,
+            "expires_in_s": AGENT_KEY_LIFETIME_S,
+        }
         return Secret((await self._call("POST", "/environment/api-keys", wish))["data"]["secret"])
 
     def mcp_add(self, agent_key: Secret) -> str:
@@ -90,33 +96,33 @@ class Customer:
         add = ["claude", "mcp", "add", "--transport", "http", INTEGRATION, f"{self._url}/mcp", "--header", header]
         return shlex.join(add)
 
-    async def _working(self, connection_id: str) -> DemoConnection | None:
+    async def _connection_if_working(self, connection_id: str) -> DemoConnection | None:
         path = await self._path(connection_id)
         if path is None or not await self._works(connection_id, path):
             return None
         return DemoConnection(connection_id, path)
 
-    async def _reconnected(self, connection_id: str) -> DemoConnection | None:
-        """Authorize the connection again, so that the agent's key, which is for this connection, stays valid. Return None
-        if that is impossible."""
+    async def _reconnect(self, connection_id: str) -> DemoConnection | None:
+        """Authorize the connection again, so that the agent's key, which is for this connection, stays valid. Return
+        None if that is impossible."""
         wish = {"connection_id": connection_id, "integration_id": INTEGRATION}
         try:
             token = (await self._call("POST", "/connect/sessions/reconnect", wish))["data"]["token"]
             await self._authorize({"connect_session_token": token})
         except DemoFailed:
             return None
-        return await self._working(connection_id)
+        return await self._connection_if_working(connection_id)
 
     async def _authorize(self, query: dict[str, str]) -> None:
         """Log in and consent at the sandbox as the demo user would."""
         try:
             async with browser() as session:
-                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{urlencode(query)}", _INPUTS)
+                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{urlencode(query)}", _FORM_INPUTS)
         except (ClientError, VisitUnfinished) as fault:
             raise DemoFailed(f"the authorization did not finish: {fault}") from fault
         if end.status != 200 or not end.url.startswith(f"{self._url}/oauth/callback"):
             url = end.url.partition("?")[0]
-            raise DemoFailed(f"the authorization ended at {url} with {end.status}: {_words(end)}")
+            raise DemoFailed(f"the authorization ended at {url} with {end.status}: {_page_text(end)}")
 
     async def _session(self) -> dict[str, Any]:
         wish = {"end_user": END_USER, "allowed_integrations": [INTEGRATION]}
@@ -148,13 +154,14 @@ class Customer:
         headers: dict[str, str] | None = None,
         dead_is: Any = ...,
     ) -> Any:
-        """Return the JSON of a 2xx response; `dead_is`, if given, for a status in `_DEAD`. Raises DemoFailed."""
+        """Return the JSON of a 2xx response; `dead_is`, if given, for a status in `_UNUSABLE_STATUSES`. Raises
+        DemoFailed."""
         sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
         try:
             async with self._http.request(method, self._url + path, json=body, headers=sent) as response:
                 if response.ok:
                     return await response.json()
-                if dead_is is not ... and response.status in _DEAD:
+                if dead_is is not ... and response.status in _UNUSABLE_STATUSES:
                     return dead_is
                 text = await response.text()
         except (ClientError, TimeoutError) as fault:
@@ -171,7 +178,7 @@ def _connection_headers(connection_id: str) -> dict[str, str]:
     return {"Provider-Config-Key": INTEGRATION, "Connection-Id": connection_id}
 
 
-def _words(page: VisitedPage) -> str:
+def _page_text(page: VisitedPage) -> str:
     """Return a page's text without markup."""
     text = re.sub(r"<(style|script)\b.*?</\1>|<[^>]*>", " ", page.text, flags=re.DOTALL | re.IGNORECASE)
     return " ".join(unescape(text).split())[:300]

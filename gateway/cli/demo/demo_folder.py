@@ -18,9 +18,9 @@ from gateway.secret import Secret
 CLIENT_ID: Final = "gateway-demo"
 PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # used in configurations that earlier versions wrote
 SANDBOX_PORT_VARIABLE: Final = "GATEWAY_DEMO_SANDBOX_PORT"
-USUAL_PORT: Final = 3003
-USUAL_SANDBOX_PORT: Final = 3004
-SHIPPED_ORIGIN: Final = f"http://127.0.0.1:{USUAL_SANDBOX_PORT}"
+DEFAULT_PORT: Final = 3003
+DEFAULT_SANDBOX_PORT: Final = 3004
+SHIPPED_ORIGIN: Final = f"http://127.0.0.1:{DEFAULT_SANDBOX_PORT}"
 
 _CONFIGURATION: Final = f"""\
 # Written by `gateway demo`. You may edit it: an existing file is not replaced.
@@ -92,21 +92,21 @@ class DemoFolder:
         path = self.path / "agent_key"
         return Secret(path.read_text().removesuffix("\n") if path.exists() else "")
 
-    def keep_agent_key(self, key: Secret) -> None:
+    def save_agent_key(self, key: Secret) -> None:
         if key != self.agent_key():
             (self.path / "agent_key").unlink(missing_ok=True)
             _write_if_missing(self.path / "agent_key", f"{key.reveal()}\n")
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Lock the folder until the end of the block; create it and its missing files. Raises DemoFailed."""
         with self._lock():
             self._create_missing_files()
             yield
 
     def point_catalog_at(self, origin: str) -> None:
-        """Write a copy of the shipped sandbox entry with `origin`, at which the sandbox listens; it overrides the shipped
-        entry. Raises DemoFailed."""
+        """Write a copy of the shipped sandbox entry with `origin`, at which the sandbox listens; it overrides the
+        shipped entry. Raises DemoFailed."""
         shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
         if SHIPPED_ORIGIN not in shipped:
             raise DemoFailed(f"the shipped catalog entry of the sandbox does not name {SHIPPED_ORIGIN}")
@@ -143,7 +143,7 @@ class DemoFolder:
         _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
-        for name, usual in (("port", USUAL_PORT), ("sandbox_port", USUAL_SANDBOX_PORT)):
+        for name, usual in (("port", DEFAULT_PORT), ("sandbox_port", DEFAULT_SANDBOX_PORT)):
             _write_if_missing(self.path / name, f"{usual}\n")  # until `write_ports` writes the actual ports
         _write_if_missing(self.configuration, _CONFIGURATION)
 

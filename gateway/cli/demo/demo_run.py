@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.cli.console_command import sign_in_link
 from gateway.cli.demo import DemoFailed, customer
-from gateway.cli.demo.child import Child, started
+from gateway.cli.demo.child import Child, start_child
 from gateway.cli.demo.demo_folder import CLIENT_ID, PORT_VARIABLE, SANDBOX_PORT_VARIABLE, DemoFolder
-from gateway.cli.run_command import on_opened_store
+from gateway.cli.run_command import run_on_opened_store
 from gateway.config import Faults
 from gateway.errors import StartRefused
 from gateway.sandbox.app import HOST
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reserved_port(port: int, flag: str) -> Iterator[int]:
+def reserve_port(port: int, flag: str) -> Iterator[int]:
     """Reserve a port until the end of the block, so that it is then free for a child process; 0 picks a free port.
 
     Raises DemoFailed, which names the flag that selects another port.
@@ -87,9 +87,9 @@ async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Cal
 async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
     if port == sandbox_port != 0:
         raise DemoFailed(f"--port and --sandbox-port are both {port}; they must differ")
-    with folder.locked():
+    with folder.lock():
         async with _run_both_processes(folder, port, sandbox_port) as (url, sandbox, gateway):
-            ends = [asyncio.create_task(child.ended()) for child in (sandbox, gateway)]
+            ends = [asyncio.create_task(child.wait_for_end()) for child in (sandbox, gateway)]
             try:
                 announce(await _wait_until_ready(url, folder, ends))
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -100,7 +100,8 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
 
 
 async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
-    """Return the result of `_ready`. If a child ends meanwhile, raise its error: it explains more than the failed call."""
+    """Return the result of `_ready`. If a child ends meanwhile, raise its error: it explains more than the failed
+    call."""
     try:
         return await _ready(url, folder)
     except DemoFailed:
@@ -123,20 +124,22 @@ async def _run_both_processes(
     Both are stopped at the end of the block, the gateway first.
     """
     async with AsyncExitStack() as stack:
-        with reserved_port(port, "--port") as own_port:
+        with reserve_port(port, "--port") as own_port:
             url = f"http://{HOST}:{own_port}"
-            with reserved_port(sandbox_port, "--sandbox-port"):
+            with reserve_port(sandbox_port, "--sandbox-port"):
                 pass  # fail early if the port is in use, with a message that names the flag
             sandbox = await stack.enter_async_context(_sandbox(folder, sandbox_port, f"{url}/oauth/callback"))
-            origin = await sandbox.ready()
+            origin = await sandbox.wait_until_ready()
             folder.point_catalog_at(origin)
         sandbox_listens = int(origin.rpartition(":")[2])
         folder.write_ports(own_port, sandbox_listens)
         environ = {PORT_VARIABLE: str(own_port), SANDBOX_PORT_VARIABLE: str(sandbox_listens)}
         arguments = ("serve", "-c", str(folder.configuration))
         log = folder.path / "gateway.log"
-        gateway = await stack.enter_async_context(started("gateway", "gateway", *arguments, log=log, environ=environ))
-        listens = await gateway.ready()
+        gateway = await stack.enter_async_context(
+            start_child("gateway", "gateway", *arguments, log=log, environ=environ)
+        )
+        listens = await gateway.wait_until_ready()
         if listens != url:
             raise DemoFailed(
                 f"the gateway listens on {listens} instead of {url}; "
@@ -155,7 +158,7 @@ def _sandbox(folder: DemoFolder, port: int, callback: str) -> AbstractAsyncConte
         "--redirect-uri": callback,
     }
     arguments = [word for option in options.items() for word in option]
-    return started("sandbox", "gateway.sandbox", *arguments, log=folder.path / "sandbox.log")
+    return start_child("sandbox", "gateway.sandbox", *arguments, log=folder.path / "sandbox.log")
 
 
 async def _ready(url: str, folder: DemoFolder) -> Ready:
@@ -167,7 +170,7 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
         agent_key = await caller.agent_key(connected, kept)
         if kept and agent_key != kept:
             print(NEW_AGENT_KEY, file=sys.stderr, flush=True)
-        folder.keep_agent_key(agent_key)
+        folder.save_agent_key(agent_key)
         return Ready(
             url=url,
             secret_key=key.reveal(),
@@ -193,5 +196,5 @@ async def _console_link(folder: DemoFolder) -> str:
         return 0
 
     with suppress(Faults, StartRefused):
-        await on_opened_store(folder.configuration, make)
+        await run_on_opened_store(folder.configuration, make)
     return "".join(links)

@@ -1,7 +1,8 @@
 """Run a module as ``python -m`` does, but end with the parent process: ``… follow PARENT_PID MODULE [ARGUMENT…]``.
 
-Without this, a demo killed by SIGKILL would leave two processes behind that hold its ports. Linux only; elsewhere the
-module runs as usual. Done here, after the start: code between fork and exec is not safe if the parent has threads.
+Without this, a demo that is killed by SIGKILL would leave two processes behind that hold its ports. This works on
+Linux; elsewhere the module runs as usual. The module itself asks for the signal, since code between fork and exec is
+not safe if the parent has threads.
 """
 
 import ctypes

@@ -42,18 +42,18 @@ def doctor(
     public URL and clock; the callback URL to register at the provider, the client copied from the provider, and whether
     the provider can be reached.
 
-    The command changes nothing and shows or sends no secret: each server gets one request without a credential. A gateway
-    may run meanwhile. Exits 1 if something would keep a user from connecting.
+    The command changes nothing and shows or sends no secret: each server gets one request without a credential. A
+    gateway may run meanwhile. Exits 1 if something would keep a user from connecting.
     """
     from gateway.observe import logs
 
     if peer is not None:
         from gateway.cli.connections.import_connections import preview_from
 
-        key = secret_inputs.secret_of("key", "--key", key_env, key_file)
+        key = secret_inputs.read_secret("key", "--key", key_env, key_file)
         preview_from(file, peer, key, integration, plain_http=plain_http, as_json=as_json)
     logs.setup("critical")
-    findings, config = asyncio.run(_examined(file, integration, offline=offline))
+    findings, config = asyncio.run(_examine(file, integration, offline=offline))
     if as_json:
         print(json.dumps(_report(findings, config), indent=2))
     else:
@@ -62,16 +62,18 @@ def doctor(
     sys.exit(1 if any(finding.level == "fail" for finding in findings) else 0)
 
 
-async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[list[DoctorFinding], Config | None]":
+async def _examine(
+    file: Path, integration: str | None, *, offline: bool
+) -> "tuple[list[DoctorFinding], Config | None]":
     """Return the findings in the order in which they are printed, and the configuration if it can be used."""
-    from gateway.cli.doctor.findings import declared, examined_gateway, ok
+    from gateway.cli.doctor.findings import declared_integrations, examined_gateway, ok
 
     config, catalog, findings = await asyncio.to_thread(_configuration, file)
     if config is None or catalog is None:
         return findings, None
-    integrations = declared(config, catalog, wanted)
-    if wanted is not None and not integrations:
-        findings.append(_unknown(config, wanted))
+    integrations = declared_integrations(config, catalog, integration)
+    if integration is not None and not integrations:
+        findings.append(_unknown_integration(config, integration))
     elif not findings:
         findings.append(ok("configuration", f"{file} is valid"))
     async with examined_gateway(config, catalog, integrations) as one:
@@ -79,31 +81,37 @@ async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[
     return findings, config
 
 
-async def _run_checks(one: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
+async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
     """Run all checks at the same time; checks that read the disk or block on the database run in threads."""
-    from gateway.cli.doctor.integration_checks import integrations
-    from gateway.cli.doctor.machine_checks import database, files, journal
-    from gateway.cli.doctor.network_checks import clocks, outbound, reach, running
+    from gateway.cli.doctor.integration_checks import check_integrations
+    from gateway.cli.doctor.machine_checks import check_files, check_journal, check_store
+    from gateway.cli.doctor.network_checks import check_clocks, check_inbound, check_outbound, check_running
 
     async with asyncio.TaskGroup() as group:
-        at_disk = [group.create_task(asyncio.to_thread(_listed, look, one)) for look in (files, database)]
-        declared = group.create_task(asyncio.to_thread(_listed, integrations, one))
-        journaled = group.create_task(_all(journal(one)))
-        network = [] if offline else [group.create_task(_all(look(one))) for look in (reach, running, outbound)]
+        at_disk = [
+            group.create_task(asyncio.to_thread(_list_findings, look, gateway)) for look in (check_files, check_store)
+        ]
+        declared = group.create_task(asyncio.to_thread(_list_findings, check_integrations, gateway))
+        journaled = group.create_task(_collect(check_journal(gateway)))
+        network = (
+            []
+            if offline
+            else [group.create_task(_collect(look(gateway))) for look in (check_inbound, check_running, check_outbound)]
+        )
     (reached, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
     here: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journaled.result()]
     if any((finding.check, finding.level) == ("store", "fail") for finding in running_gateway):
         here = [finding for finding in here if (finding.check, finding.level) != ("store", "ok")]
-    return [*here, *running_gateway, *reached, *clocks(one), *declared.result(), *providers]
+    return [*here, *running_gateway, *reached, *check_clocks(gateway), *declared.result(), *providers]
 
 
-def _listed(
-    look: "Callable[[ExaminedGateway], Iterator[DoctorFinding]]", one: "ExaminedGateway"
+def _list_findings(
+    look: "Callable[[ExaminedGateway], Iterator[DoctorFinding]]", gateway: "ExaminedGateway"
 ) -> "list[DoctorFinding]":
-    return list(look(one))
+    return list(look(gateway))
 
 
-async def _all(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFinding]":
+async def _collect(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFinding]":
     return [finding async for finding in findings]
 
 
@@ -119,17 +127,17 @@ def _configuration(file: Path) -> "tuple[Config | None, Catalog | None, list[Doc
     return config, catalog_of(config) if config else None, findings
 
 
-def _unknown(config: "Config", wanted: str) -> "DoctorFinding":
+def _unknown_integration(config: "Config", integration: str) -> "DoctorFinding":
     from gateway.cli.doctor.findings import DoctorFinding
     from gateway.text import did_you_mean
 
     keys = [key for environment in config.environments.values() for key in environment.integrations]
-    hint = did_you_mean(wanted, keys) or f"; declared integrations: {', '.join(sorted(set(keys))) or 'none'}"
+    hint = did_you_mean(integration, keys) or f"; declared integrations: {', '.join(sorted(set(keys))) or 'none'}"
     where = config.where("environments")
     return DoctorFinding(
         "fail",
         "configuration",
-        f"no environment has an integration '{wanted}'{hint}",
+        f"no environment has an integration '{integration}'{hint}",
         where,
         "name a declared integration",
     )

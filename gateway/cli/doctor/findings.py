@@ -7,10 +7,10 @@ from typing import Any, Final, Literal
 
 import aiohttp
 
-from gateway.app.generations import egress_of
+from gateway.app.generations import build_egress
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
-from gateway.cli.terminal import placed
+from gateway.cli.terminal import fault_json
 from gateway.config import Config
 from gateway.egress.client import Egress
 from gateway.records.integration import Integration
@@ -36,8 +36,9 @@ class DoctorFinding:
     integration: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as JSON, without empty members; `file` and `line` are split from `where`, as in `check`."""
-        fields = {"level": self.level, "check": self.check, "integration": self.integration, **placed(self)}
+        """Return the finding as JSON, without empty members; `file` and `line` are split from `where`, as in
+        `check`."""
+        fields = {"level": self.level, "check": self.check, "integration": self.integration, **fault_json(self)}
         return {name: value for name, value in (fields | {"fix": self.fix}).items() if value != ""}
 
 
@@ -47,11 +48,11 @@ def ok(check: str, message: str, *, integration: str = "") -> DoctorFinding:
 
 # ── What is examined: a configuration that loads, its catalog, and the selected integrations.
 
-RESPONSE_S: Final = 5.0
+RESPONSE_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredIntegration:
     """An integration as declared, and its provider's catalog entry."""
 
     environment: str
@@ -77,7 +78,7 @@ class ExaminedGateway:
 
     config: Config
     catalog: Catalog
-    integrations: tuple[Declared, ...]
+    integrations: tuple[DeclaredIntegration, ...]
     egress: Egress
     http: aiohttp.ClientSession
     skews_s: list[tuple[str, float]] = field(default_factory=list)
@@ -87,22 +88,22 @@ class ExaminedGateway:
         return self.config.where(*place)
 
 
-def declared(config: Config, catalog: Catalog, wanted: str | None) -> tuple[Declared, ...]:
-    """Return the integrations whose key is `wanted`, in any environment; all of them if it is None."""
+def declared_integrations(config: Config, catalog: Catalog, selected: str | None) -> tuple[DeclaredIntegration, ...]:
+    """Return the integrations whose key is `selected`, in any environment; all of them if it is None."""
     return tuple(
-        Declared(environment.name, key, integration, provider)
+        DeclaredIntegration(environment.name, key, integration, provider)
         for environment in config.environments.values()
         for key, integration in environment.integrations.items()
-        if wanted in (None, key) and (provider := catalog.get(integration.provider)) is not None
+        if selected in (None, key) and (provider := catalog.get(integration.provider)) is not None
     )
 
 
 @asynccontextmanager
 async def examined_gateway(
-    config: Config, catalog: Catalog, integrations: tuple[Declared, ...]
+    config: Config, catalog: Catalog, integrations: tuple[DeclaredIntegration, ...]
 ) -> AsyncIterator[ExaminedGateway]:
-    egress = egress_of(config.egress)
-    timeout = aiohttp.ClientTimeout(total=RESPONSE_S)
+    egress = build_egress(config.egress)
+    timeout = aiohttp.ClientTimeout(total=RESPONSE_TIMEOUT_S)
     try:
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as http:
             yield ExaminedGateway(config, catalog, integrations, egress, http)

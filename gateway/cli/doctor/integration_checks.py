@@ -6,54 +6,59 @@ from pathlib import Path
 from gateway import resources
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.lint import warnings
-from gateway.cli.doctor.findings import Declared, DoctorFinding, ExaminedGateway, ok
+from gateway.cli.doctor.findings import DeclaredIntegration, DoctorFinding, ExaminedGateway, ok
 from gateway.integrations.client_mistakes import client_mistakes, client_values
 
 
-def integrations(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+def check_integrations(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     for one in examined.integrations:
-        yield from redirect(examined, one)
-        yield from scopes(one)
-        yield from client(examined, one)
-    yield from entries(examined)
+        yield from check_redirect(examined, one)
+        yield from check_scopes(one)
+        yield from check_client(examined, one)
+    yield from check_entries(examined)
 
 
-def redirect(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
-    mode = AUTH_MODES.get(one.provider.auth_mode)
+def check_redirect(examined: ExaminedGateway, integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
+    mode = AUTH_MODES.get(integration.provider.auth_mode)
     if mode is None or not mode.redirects:
         return
-    page = one.provider.setup_guide_url or one.provider.docs
+    page = integration.provider.setup_guide_url or integration.provider.docs
     at = f" ({page})" if page else ""
-    advice = f"register exactly this callback URL at {one.provider.display_name}{at}: {examined.config.callback_url}"
-    yield ok("redirect", advice, integration=one.name)
+    advice = (
+        f"register exactly this callback URL at {integration.provider.display_name}{at}: {examined.config.callback_url}"
+    )
+    yield ok("redirect", advice, integration=integration.name)
 
 
-def scopes(one: Declared) -> Iterator[DoctorFinding]:
+def check_scopes(integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
     """Report that the scope that refresh needs is requested. `gateway check` reports a missing one."""
-    asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
-    needed = one.provider.refresh.requires_scope if one.provider.refresh else None
+    asked = integration.config.scopes if integration.config.scopes is not None else integration.provider.default_scopes
+    needed = integration.provider.refresh.requires_scope if integration.provider.refresh else None
     if needed and asked and needed in asked:
-        yield ok("scopes", f"'{needed}' is requested; tokens cannot be refreshed without it", integration=one.name)
+        yield ok(
+            "scopes", f"'{needed}' is requested; tokens cannot be refreshed without it", integration=integration.name
+        )
 
 
-def client(examined: ExaminedGateway, one: Declared) -> Iterator[DoctorFinding]:
+def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
     """Report client values that look like copying mistakes; the values are never shown."""
-    given, found = client_values(one.config), client_mistakes(one.config)
+    given, found = client_values(integration.config), client_mistakes(integration.config)
     for key, trouble in found:
         yield DoctorFinding(
             "fail",
             "client",
             f"{key} {trouble}",
-            examined.where(*one.place, key),
-            f"copy {key} again from {one.provider.display_name}'s developer console",
-            one.name,
+            examined.where(*integration.place, key),
+            f"copy {key} again from {integration.provider.display_name}'s developer console",
+            integration.name,
         )
     if given and not found:
-        yield ok("client", f"the format of {' and '.join(given)} looks right", integration=one.name)
+        yield ok("client", f"the format of {' and '.join(given)} looks right", integration=integration.name)
 
 
-def entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Warn about the operator's own entries in use. Faults of these entries are reported as faults of the configuration."""
+def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+    """Warn about the operator's own entries in use. Faults of these entries are reported as faults of the
+    configuration."""
     shipped = resources.folder("catalog").absolute()
     seen = {one.provider.name: one for one in examined.integrations}
     fine = []

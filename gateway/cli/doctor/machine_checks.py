@@ -22,11 +22,11 @@ from gateway.text import counted
 
 # ── Files with secrets that other users can read, and free disk space.
 
-FULL_BYTES: Final = 100 << 20
-TIGHT_BYTES: Final = 1 << 30
+FAIL_BELOW_BYTES: Final = 100 << 20
+WARN_BELOW_BYTES: Final = 1 << 30
 
 
-def files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+def check_files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Check the file modes of the configuration, its secret files and the database, and the free disk space."""
     config = examined.config
     found = open_files(config)
@@ -35,35 +35,36 @@ def files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     if not found:
         yield ok("files", "only their owner can read keys, configuration and database")
     if config.store.url.startswith(SQLITE):
-        yield _room(examined, Path(config.store.url.removeprefix(SQLITE)))
+        yield _check_free_space(examined, Path(config.store.url.removeprefix(SQLITE)))
 
 
-def _room(examined: ExaminedGateway, database: Path) -> DoctorFinding:
+def _check_free_space(examined: ExaminedGateway, database: Path) -> DoctorFinding:
     folder = database.parent
     try:
         free = shutil.disk_usage(folder).free
     except OSError as fault:
         return DoctorFinding("warn", "disk", f"the free space of {folder} is unknown: {fault.strerror}", str(folder))
     message = f"{free >> 20:,} MiB are free in {folder}"
-    if free >= TIGHT_BYTES:
+    if free >= WARN_BELOW_BYTES:
         return ok("disk", message)
-    level: Level = "fail" if free < FULL_BYTES else "warn"
+    level: Level = "fail" if free < FAIL_BELOW_BYTES else "warn"
     where = examined.where("store", "url")
     return DoctorFinding(level, "disk", message, where, "free space, or set store.url to a file on another disk")
 
 
-# ── The store: whether it can be reached and belongs to a gateway, its revision, and whether the encryption keys open it.
-# These checks write nothing.
+# ── The store: whether it can be reached and belongs to a gateway, its revision, and whether the encryption keys open
+# it. These checks write nothing.
 
-CHECK_S: Final = 10.0
+DAMAGE_CHECK_TIMEOUT_S: Final = 10.0
 
 
-def refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Warn about integrations with connections that have no refresh token, so they end when the access token expires."""
+def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+    """Warn about integrations with connections that have no refresh token, so they end when the access token
+    expires."""
     by_name = {one.name: one for one in examined.integrations}
     try:
         found = connections_ending_with_token(examined.config.store)
-    except StoreRefused:  # in use by another process now; `database` reports faults of the store
+    except StoreRefused:  # in use by another process now; `check_store` reports faults of the store
         return
     for environment, key, number, first in found:
         one = by_name.get(f"{environment}/{key}")
@@ -76,14 +77,14 @@ def refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         yield DoctorFinding("warn", "refresh tokens", message, examined.where(*one.place), how, one.name)
 
 
-def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Check the store. Blocks: PostgreSQL for at most `store.pool.connect_s` to connect and the same time to respond, a file
-    for at most `CHECK_S`."""
+def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+    """Check the store. Blocks: PostgreSQL for at most `store.pool.connect_s` to connect and the same time to respond, a
+    file for at most `DAMAGE_CHECK_TIMEOUT_S`."""
     config = examined.config
     key = ("store", "url")
     try:
         revision = check_database(config.store)
-        sound = revision is None or not config.store.url.startswith("sqlite:") or _sound(config.store.url)
+        sound = revision is None or not config.store.url.startswith("sqlite:") or _is_sound(config.store.url)
     except StoreDamaged as damage:
         fix = f"stop the gateway, then `{program()} restore BACKUP -c {config.path}`"
         yield DoctorFinding("fail", "store", str(damage), examined.where(*key), fix)
@@ -99,7 +100,7 @@ def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         yield ok("store", "the database does not exist or is empty; the first start creates its tables")
     elif revision == REVISIONS[-1]:
         yield ok("store", f"the database has revision {revision}, which this version needs")
-        yield from refresh_tokens(examined)
+        yield from check_refresh_tokens(examined)
     else:
         yield DoctorFinding(
             "warn",
@@ -111,7 +112,8 @@ def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     if not sound:
         yield ok(
             "store",
-            f"the check for damage stopped after {CHECK_S:g} s; for a complete check, run `{program()} backup FILE`",
+            f"the check for damage stopped after {DAMAGE_CHECK_TIMEOUT_S:g} s; for a complete check, run "
+            f"`{program()} backup FILE`",
         )
     if revision is not None:
         yield ok("encryption key", "the encryption keys match the database")
@@ -125,43 +127,43 @@ def database(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         )
 
 
-def _sound(url: str) -> bool:
+def _is_sound(url: str) -> bool:
     """Return whether the whole file was checked; False if time ran out. Raises StoreDamaged."""
     from gateway.store.sqlite.file_preflight import quick_check, sqlite_path
 
-    return quick_check(sqlite_path(url), at_most_s=CHECK_S)
+    return quick_check(sqlite_path(url), at_most_s=DAMAGE_CHECK_TIMEOUT_S)
 
 
 # ── The refresh journal, which keeps replies of token endpoints when a process is killed: whether it can be written.
 
-CHECK = "journal"
-AT_STAKE = "a token may be lost if a process is killed while refreshing it"
+JOURNAL = "journal"
+RISK = "a token may be lost if a process is killed while refreshing it"
 
 
-async def journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
+async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Check, as this user on this machine, that the refresh journal can be written; no file is left behind."""
     url, where = examined.config.store.url, examined.where("store", "url")
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:
         yield DoctorFinding(
             "warn",
-            CHECK,
-            f"{AT_STAKE}: there is no folder for the refresh journal",
+            JOURNAL,
+            f"{RISK}: there is no folder for the refresh journal",
             where,
             NO_FOLDER.partition(": ")[2],
         )
         return
     if not folder.parent.exists():
-        return  # `database` reports this
+        return  # `check_store` reports this
     there = folder.exists()
     try:
         await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
     except OSError as fault:
-        detail = f"{AT_STAKE}: the refresh journal cannot be written in {folder} ({fault.strerror})"
+        detail = f"{RISK}: the refresh journal cannot be written in {folder} ({fault.strerror})"
         fix = "free space and give the service's user write permission there, or set store.url to another folder"
-        yield DoctorFinding("warn", CHECK, detail, where, fix)
+        yield DoctorFinding("warn", JOURNAL, detail, where, fix)
         return
     if not there:
         with contextlib.suppress(OSError):  # a gateway may have started to use it meanwhile
             folder.rmdir()
-    yield ok(CHECK, f"this user can write the refresh journal in {folder.parent}")
+    yield ok(JOURNAL, f"this user can write the refresh journal in {folder.parent}")

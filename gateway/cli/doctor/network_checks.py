@@ -15,12 +15,19 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from gateway import clock
-from gateway.api.health import INSTANCE
+from gateway.api.health import INSTANCE_HEADER
 from gateway.authority import local_url
-from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
-from gateway.cli.doctor.findings import RESPONSE_S, Declared, DoctorFinding, ExaminedGateway, Level, ok
-from gateway.cli.doctor.machine_checks import AT_STAKE, CHECK
+from gateway.catalog.url_template import parse_url_template
+from gateway.cli.doctor.findings import (
+    RESPONSE_TIMEOUT_S,
+    DeclaredIntegration,
+    DoctorFinding,
+    ExaminedGateway,
+    Level,
+    ok,
+)
+from gateway.cli.doctor.machine_checks import JOURNAL, RISK
 from gateway.cli.terminal import program
 from gateway.config.exposed import SQLITE
 from gateway.egress.egress_errors import EgressError
@@ -30,13 +37,13 @@ from gateway.vault import Keyring, instance
 
 # ── Our clock compared with the Date header of responses (RFC 9110 §6.6.1), to a second.
 
-FINE_S: Final = 5.0
-BAD_S: Final = 60.0  # from here token endpoints refuse our signatures, and tokens expire unnoticed
+MAX_SKEW_S: Final = 5.0
+FAILING_SKEW_S: Final = 60.0  # above this, token endpoints refuse our signatures, and tokens expire unnoticed
 
 
 def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
-    """Return by how many seconds our clock is ahead of the server's `date`; 0.0 if the duration of the exchange explains
-    the difference, None if `date` cannot be parsed."""
+    """Return by how many seconds our clock is ahead of the server's `date`; 0.0 if the duration of the exchange
+    explains the difference, None if `date` cannot be parsed."""
     try:
         date_there = parsedate_to_datetime(date)
         early, late = (asked - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
@@ -45,8 +52,8 @@ def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
     return 0.0 if early <= 0 <= late else (early if early > 0 else late)
 
 
-def clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Compare this machine's clock with the median of the providers' and of the public URL's.
+def check_clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+    """Compare this machine's clock with the median of the clocks of the providers and the public URL.
 
     The application that gets events is not compared: it often runs on this machine, or with a wrong clock of its own.
     """
@@ -54,10 +61,10 @@ def clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         return
     skew = median(seconds for _, seconds in examined.skews_s)
     who = ", ".join(sorted({name for name, _ in examined.skews_s}))
-    if abs(skew) <= FINE_S:
+    if abs(skew) <= MAX_SKEW_S:
         yield ok("clock", f"this machine's clock agrees with {who}")
         return
-    level: Level = "fail" if abs(skew) > BAD_S else "warn"
+    level: Level = "fail" if abs(skew) > FAILING_SKEW_S else "warn"
     way = "ahead of" if skew > 0 else "behind"
     yield DoctorFinding(
         level,
@@ -70,7 +77,7 @@ def clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
 
 # ── Whether the gateway can connect to the servers that an integration needs: DNS, the guard, TLS.
 
-FIELDS: Final = ("token_url", "refresh_url", "revocation_url", "proxy.base_url")
+URL_FIELDS: Final = ("token_url", "refresh_url", "revocation_url", "proxy.base_url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +88,24 @@ class Origin:
     field: str
 
 
-async def outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
+async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Send ``HEAD /`` without a credential to each literal origin, to all at the same time, and report the results."""
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
         for one in examined.integrations:
             for origin in origins(one):
                 if origin.url not in asked:
-                    asked[origin.url] = group.create_task(_head(examined, origin.url))
+                    asked[origin.url] = group.create_task(_request_head(examined, origin.url))
         for environment in examined.config.environments.values():
             if environment.webhook_url is not None and environment.webhook_url not in asked:
-                receiver = _head(examined, _origin_of(environment.webhook_url), has_clock=False)
+                receiver = _request_head(examined, _origin_of(environment.webhook_url), has_clock=False)
                 asked[environment.webhook_url] = group.create_task(receiver)
     for one in examined.integrations:
         results = [(origin, asked[origin.url].result()) for origin in origins(one)]
         bad = [
-            _unreachable(examined, one, origin, found) for origin, found in results if isinstance(found, EgressError)
+            _unreachable_finding(examined, one, origin, found)
+            for origin, found in results
+            if isinstance(found, EgressError)
         ]
         for finding in bad:
             yield finding
@@ -106,23 +115,25 @@ async def outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     for environment in examined.config.environments.values():
         if environment.webhook_url is not None:
             result = asked[environment.webhook_url].result()
-            yield _of_webhook(examined, environment.name, environment.webhook_url, result)
+            yield _webhook_finding(examined, environment.name, environment.webhook_url, result)
 
 
-def origins(one: Declared) -> Iterator[Origin]:
+def origins(integration: DeclaredIntegration) -> Iterator[Origin]:
     """Yield the literal origins of the entry. An origin with a part that end users fill in cannot be tried."""
-    provider, seen = one.provider, set()
-    for field in FIELDS:
+    provider, seen = integration.provider, set()
+    for field in URL_FIELDS:
         template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)
         if not isinstance(template, str):
             continue
         try:
-            address = parse_address(template)
+            url_template = parse_url_template(template)
         except TemplateError:
             continue
-        if address.whole is None and all(isinstance(piece, str) for piece in (*address.host, address.port or "")):
-            port = f":{address.port}" if address.port else ""
-            url = f"{address.scheme}://{''.join(map(str, address.host))}{port}"
+        if url_template.whole_base_url is None and all(
+            isinstance(piece, str) for piece in (*url_template.host, url_template.port or "")
+        ):
+            port = f":{url_template.port}" if url_template.port else ""
+            url = f"{url_template.scheme}://{''.join(map(str, url_template.host))}{port}"
             if url not in seen:
                 seen.add(url)
                 yield Origin(url, field)
@@ -133,14 +144,14 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-async def _head(examined: ExaminedGateway, origin: str, *, has_clock: bool = True) -> str | EgressError:
+async def _request_head(examined: ExaminedGateway, origin: str, *, has_clock: bool = True) -> str | EgressError:
     """Return the status, whatever it is, since any response shows that the origin can be reached; else the error.
 
     `has_clock`: compare our clock with the response's date.
     """
     began = clock.now()
     try:
-        response = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=RESPONSE_S)
+        response = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=RESPONSE_TIMEOUT_S)
     except EgressError as fault:
         return fault
     date = response.headers.get("Date")
@@ -150,16 +161,23 @@ async def _head(examined: ExaminedGateway, origin: str, *, has_clock: bool = Tru
     return str(response.status)
 
 
-def _unreachable(examined: ExaminedGateway, one: Declared, origin: Origin, fault: EgressError) -> DoctorFinding:
+def _unreachable_finding(
+    examined: ExaminedGateway, integration: DeclaredIntegration, origin: Origin, fault: EgressError
+) -> DoctorFinding:
     if fault.kind == "refused":
         fix = "if that IP address is correct, add it to egress.allow; if not, correct the entry or DNS"
         return DoctorFinding(
-            "fail", "egress", f"{origin.field}: {fault.message}", examined.where("egress", "allow"), fix, one.name
+            "fail",
+            "egress",
+            f"{origin.field}: {fault.message}",
+            examined.where("egress", "allow"),
+            fix,
+            integration.name,
         )
-    shipped = examined.catalog.where(one.provider.name, *origin.field.split("."))
-    where = examined.where(*one.place, "provider")
+    shipped = examined.catalog.where(integration.provider.name, *origin.field.split("."))
+    where = examined.where(*integration.place, "provider")
     fix = f"check DNS, the firewall and egress.proxy of this machine, and the URL in {shipped}"
-    return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, one.name)
+    return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, integration.name)
 
 
 WEBHOOK_FIX: Final = {
@@ -170,7 +188,7 @@ WEBHOOK_FIX: Final = {
 }
 
 
-def _of_webhook(examined: ExaminedGateway, environment: str, url: str, result: str | EgressError) -> DoctorFinding:
+def _webhook_finding(examined: ExaminedGateway, environment: str, url: str, result: str | EgressError) -> DoctorFinding:
     host = urlsplit(url).hostname
     if isinstance(result, EgressError):
         where = examined.where("environments", environment, "webhook_url")
@@ -182,23 +200,24 @@ def _of_webhook(examined: ExaminedGateway, environment: str, url: str, result: s
 
 # ── Whether the public URL leads to this gateway: DNS name, certificate, and the server that responds.
 
-OURS: Final = {"result": "ok"}
+HEALTHY_BODY: Final = {"result": "ok"}
 
 
 @dataclass(frozen=True, slots=True)
 class HealthResponse:
-    """The result of ``GET /health``. `ours`: a gateway responded; else `trouble` describes the problem.
+    """The result of ``GET /health``. `is_gateway`: a gateway responded; else `problem` describes the problem.
 
-    `another`: the gateway that responded has other encryption keys than the configuration. `nobody`: connection refused.
+    `is_another_gateway`: the gateway that responded has other encryption keys than the configuration. `is_refused`: the
+    connection was refused.
     """
 
-    ours: bool = False
-    another: bool = False
-    trouble: str = ""
-    nobody: bool = False
+    is_gateway: bool = False
+    is_another_gateway: bool = False
+    problem: str = ""
+    is_refused: bool = False
 
 
-async def reach(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
+async def check_inbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Check the local listener and the public URL, from this machine only.
 
     Problems between this machine and the internet are not found.
@@ -206,7 +225,7 @@ async def reach(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     server = examined.config.server
     local = local_url(server.host, server.port)
     here, there = await asyncio.gather(_health(examined, local), _health(examined, server.public_url))
-    if here.another:
+    if here.is_another_gateway:
         yield DoctorFinding(
             "fail",
             "gateway",
@@ -214,40 +233,42 @@ async def reach(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
             examined.where("server", "port"),
             "stop it (press Ctrl-C in `gateway demo` or `make run`), or set another server.port",
         )
-    elif here.ours:
+    elif here.is_gateway:
         yield ok("gateway", f"it runs, and responds on {local}")
-    elif here.nobody:
+    elif here.is_refused:
         yield ok("gateway", f"it does not run on this machine: nothing listens on {local}")
     else:
         yield DoctorFinding(
             "warn",
             "gateway",
-            f"another server listens on {local}: it {here.trouble}",
+            f"another server listens on {local}: it {here.problem}",
             examined.where("server", "port"),
             "stop it, or set another server.port",
         )
-    yield _of_public(examined, here, there)
+    yield _public_url_finding(examined, here, there)
 
 
-def _of_public(examined: ExaminedGateway, here: HealthResponse, there: HealthResponse) -> DoctorFinding:
+def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public: HealthResponse) -> DoctorFinding:
     url, where = examined.config.server.public_url, examined.where("server", "public_url")
-    if there.another:
+    if public.is_another_gateway:
         fix = "correct server.public_url or the reverse proxy, or stop the other gateway"
         what = "its encryption keys are not those of this configuration"
         return DoctorFinding("fail", "public URL", f"{url} leads to another gateway: {what}", where, fix)
-    if there.ours:
+    if public.is_gateway:
         return ok("public URL", f"{url} leads to a gateway")
     loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
-    if not here.ours and (there.nobody or loopback):
+    if not local.is_gateway and (public.is_refused or loopback):
         start = f"start `{program()} serve`, then run doctor again"
         return DoctorFinding("warn", "public URL", f"{url} cannot be checked while no gateway runs here", where, start)
     behind = (
-        "" if here.ours else " (no gateway runs here; if one runs elsewhere, its reverse proxy does not lead there)"
+        ""
+        if local.is_gateway
+        else " (no gateway runs here; if one runs elsewhere, its reverse proxy does not lead there)"
     )
     fix = "correct server.public_url, or DNS, certificate, load balancer or firewall; if this network cannot reach its own "
     fix += "public IP address, run doctor from elsewhere"
     return DoctorFinding(
-        "fail", "public URL", f"{url} does not lead to a gateway: it {there.trouble}{behind}", where, fix
+        "fail", "public URL", f"{url} does not lead to a gateway: it {public.problem}{behind}", where, fix
     )
 
 
@@ -262,32 +283,32 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
                 examined.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
             if 300 <= response.status < 400:
                 to = urlsplit(response.headers.get("Location", "")).netloc
-                return HealthResponse(trouble=f"responds with a redirect{f' to {to}' if to else ''}")
+                return HealthResponse(problem=f"responds with a redirect{f' to {to}' if to else ''}")
             body = None
             with contextlib.suppress(ValueError, aiohttp.ClientError):
                 body = await response.json(content_type=None)
-            if response.status == 200 and body == OURS:
-                shown = response.headers.get(INSTANCE)
+            if response.status == 200 and body == HEALTHY_BODY:
+                shown = response.headers.get(INSTANCE_HEADER)
                 known = {instance(one) for one in Keyring(examined.config.store.encryption_keys).ids}
-                return HealthResponse(ours=True, another=shown is not None and shown not in known)
-            return HealthResponse(trouble=f"responds to GET /health with {response.status}, and not as a gateway does")
+                return HealthResponse(is_gateway=True, is_another_gateway=shown is not None and shown not in known)
+            return HealthResponse(problem=f"responds to GET /health with {response.status}, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
-        return HealthResponse(trouble="has a host name that DNS does not know")
+        return HealthResponse(problem="has a host name that DNS does not know")
     except aiohttp.ClientConnectorCertificateError as fault:
         return HealthResponse(
-            trouble=f"has a certificate that is not trusted: {_of_certificate(fault.certificate_error)}"
+            problem=f"has a certificate that is not trusted: {_certificate_text(fault.certificate_error)}"
         )
     except aiohttp.ClientConnectorSSLError:
-        return HealthResponse(trouble="does not support TLS 1.2 or newer")
+        return HealthResponse(problem="does not support TLS 1.2 or newer")
     except aiohttp.ClientConnectorError as fault:
-        return HealthResponse(trouble=f"accepts no connection ({unconnected(fault.os_error)})", nobody=True)
+        return HealthResponse(problem=f"accepts no connection ({unconnected(fault.os_error)})", is_refused=True)
     except TimeoutError:
-        return HealthResponse(trouble=f"does not respond within {RESPONSE_S:g} s")
+        return HealthResponse(problem=f"does not respond within {RESPONSE_TIMEOUT_S:g} s")
     except (aiohttp.ClientError, OSError) as fault:
-        return HealthResponse(trouble=f"does not respond in HTTP ({type(fault).__name__})")
+        return HealthResponse(problem=f"does not respond in HTTP ({type(fault).__name__})")
 
 
-def _of_certificate(fault: Exception) -> str:
+def _certificate_text(fault: Exception) -> str:
     return (
         fault.verify_message
         if isinstance(fault, ssl.SSLCertVerificationError)
@@ -297,14 +318,14 @@ def _of_certificate(fault: Exception) -> str:
 
 # ── What a gateway running on this machine reports: its service may have fewer permissions than this shell.
 
-REJECTED: Final = re.compile(
+REJECTED_METRIC: Final = re.compile(
     r'^gateway_rejected_credentials_total\{environment="([^"]*)",integration="([^"]*)",state="needs_reauth"\} ([0-9]+)',
     re.MULTILINE,
 )
-UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*\} ([0-9]+)", re.MULTILINE)
+UNREADABLE_METRIC: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*\} ([0-9]+)", re.MULTILINE)
 
 
-async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
+async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Yield findings from ``/ready`` of a running gateway, and from its metrics if `server.admin_port` is set."""
     server, text, reported = examined.config.server, "", {}
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
@@ -317,15 +338,15 @@ async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
                 text = await response.text()
     where = examined.where("store", "url")
     if reported.get("store") == "away":
-        yield _lost_store(examined, where)
+        yield _lost_store_finding(examined, where)
     if reported.get("journal") == "unwritable":
-        detail = f"{AT_STAKE}: the running gateway cannot write the refresh journal"
-        yield DoctorFinding("warn", CHECK, detail, where, "see refresh_journal_unwritable in its log")
-    if times := sum(map(int, UNREADABLE.findall(text))):
+        detail = f"{RISK}: the running gateway cannot write the refresh journal"
+        yield DoctorFinding("warn", JOURNAL, detail, where, "see refresh_journal_unwritable in its log")
+    if times := sum(map(int, UNREADABLE_METRIC.findall(text))):
         detail = f"stored secrets were changed or damaged: {counted(times, 'call')} of the running gateway failed for this reason"
         fix = "see stored_secret_unreadable in its log; run `gateway restore`, or let these end users authorize again"
         yield DoctorFinding("fail", "store", detail, where, fix)
-    for environment, integration, times in REJECTED.findall(text):
+    for environment, integration, times in REJECTED_METRIC.findall(text):
         if not int(times):
             continue
         detail = (
@@ -336,7 +357,7 @@ async def running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
         yield DoctorFinding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")
 
 
-def _lost_store(examined: ExaminedGateway, where: str) -> DoctorFinding:
+def _lost_store_finding(examined: ExaminedGateway, where: str) -> DoctorFinding:
     url = examined.config.store.url
     if not url.startswith(SQLITE):
         detail, fix = "the running gateway does not reach its database", "see store_unavailable in its log"

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 # ── A delivery as JSON and as text.
 
 
-def delivery_json(one: "Delivery") -> dict[str, Any]:
+def delivery_json(delivery: "Delivery") -> dict[str, Any]:
     """Return the delivery as JSON, with times in ISO 8601."""
     return {
-        "id": one.message_id,
-        "event": one.event,
-        "at": _stamp(one.at),
-        "environment": one.environment,
-        "provider_config_key": one.integration_id,
-        "connection_id": one.connection_id,
-        "target": one.target,
-        "state": one.state.value,
-        "attempts": one.attempts,
-        "next_attempt_at": _stamp(one.due_at),
-        "ended_at": _stamp(one.ended_at),
-        "status": one.status,
-        "detail": one.detail,
+        "id": delivery.message_id,
+        "event": delivery.event,
+        "at": _stamp(delivery.at),
+        "environment": delivery.environment,
+        "provider_config_key": delivery.integration_id,
+        "connection_id": delivery.connection_id,
+        "target": delivery.target,
+        "state": delivery.state.value,
+        "attempts": delivery.attempts,
+        "next_attempt_at": _stamp(delivery.due_at),
+        "ended_at": _stamp(delivery.ended_at),
+        "status": delivery.status,
+        "detail": delivery.detail,
     }
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKeyUse:
-    """An encryption key and its use. `place`: in store.encryption_keys, from 1. `values`: number of values that its data
-    keys encrypt."""
+    """An encryption key and its use. `place`: its position in store.encryption_keys, from 1. `values`: number of values
+    that its data keys encrypt."""
 
     place: int
     id: str
@@ -32,7 +32,7 @@ class EncryptionKeyUse:
     values: int
 
     @property
-    def may_go(self) -> bool:
+    def is_removable(self) -> bool:
         """Return whether the key may be removed. The first key may not: it wraps new data keys."""
         return self.place > 1 and self.data_keys == 0
 
@@ -50,7 +50,7 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
 
 def advice(found: Sequence[EncryptionKeyUse]) -> str:
     """Return the next step, in one line."""
-    gone = [str(one.place) for one in found if one.may_go]
+    gone = [str(one.place) for one in found if one.is_removable]
     needed = [one for one in found if one.place > 1 and one.data_keys]
     if needed:
         return (
@@ -87,7 +87,7 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
             with progress("decrypting") as step:
                 damaged = await store.rotation.verify(step)
         if as_json:
-            print(json.dumps(as_report(config, counts, damaged), indent=2))
+            print(json.dumps(status_json(config, counts, damaged), indent=2))
         else:
             _print(config, counts)
         for value in damaged or ():
@@ -102,12 +102,18 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
     run_on_store(file, work, as_json=as_json)
 
 
-def as_report(config: "Config", counts: "KeyCounts", damaged: list[str] | None = None) -> dict[str, Any]:
+def status_json(config: "Config", counts: "KeyCounts", damaged: list[str] | None = None) -> dict[str, Any]:
 
     found = key_uses(config.store, counts)
     report: dict[str, Any] = {
         "encryption_keys": [
-            {"place": one.place, "id": one.id, "data_keys": one.data_keys, "values": one.values, "may_go": one.may_go}
+            {
+                "place": one.place,
+                "id": one.id,
+                "data_keys": one.data_keys,
+                "values": one.values,
+                "may_go": one.is_removable,
+            }
             for one in found
         ],
         "data_keys": [
@@ -133,7 +139,8 @@ def _print(config: "Config", counts: "KeyCounts") -> None:
 
     found = key_uses(config.store, counts)
     rows = [
-        (str(one.place), one.id, str(one.data_keys), f"{one.values:,}", _use(one.place, one.may_go)) for one in found
+        (str(one.place), one.id, str(one.data_keys), f"{one.values:,}", _use_text(one.place, one.is_removable))
+        for one in found
     ]
     table(("ENCRYPTION KEY", "ID", "DATA KEYS", "VALUES", ""), rows)
     print()
@@ -147,7 +154,7 @@ def _print(config: "Config", counts: "KeyCounts") -> None:
     print(advice(found))
 
 
-def _use(place: int, may_go: bool) -> str:
+def _use_text(place: int, may_go: bool) -> str:
     if place == 1:
         return "encrypts new data keys"
     return "can be removed" if may_go else "needed"
@@ -180,9 +187,9 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
 
     async def work(store: "Store", config: "Config") -> int:
         if not yes:
-            _remind()
+            _remind_of_other_nodes()
         if wrap_only:
-            return await _wrapped(store, config, as_json=as_json)
+            return await _rewrap_data_keys(store, config, as_json=as_json)
         from gateway.cli.terminal import progress
 
         began = time.monotonic()
@@ -193,8 +200,9 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
     run_on_store(file, work, as_json=as_json)
 
 
-def _remind() -> None:
-    """Remind the operator that every node needs the key, which this command cannot check; on a terminal, ask to confirm."""
+def _remind_of_other_nodes() -> None:
+    """Remind the operator that every node needs the key, which this command cannot check; on a terminal, ask to
+    confirm."""
     print(
         "Every running gateway must already have the first key of store.encryption_keys: add it on each node and send "
         "SIGHUP. A gateway without the key returns 503 once values are encrypted with it.",
@@ -204,12 +212,12 @@ def _remind() -> None:
         raise click.Abort
 
 
-async def _wrapped(store: "Store", config: "Config", *, as_json: bool) -> int:
+async def _rewrap_data_keys(store: "Store", config: "Config", *, as_json: bool) -> int:
 
     count = await store.rotation.wrap_again()
     counts = await store.rotation.counts()
     if as_json:
-        print(json.dumps({"wrapped": count, "status": as_report(config, counts)}, indent=2))
+        print(json.dumps({"wrapped": count, "status": status_json(config, counts)}, indent=2))
     else:
         print(f"{counted(count, 'data key')} encrypted again; no value was changed.")
         print(advice(key_uses(config.store, counts)))
@@ -229,7 +237,7 @@ async def _report(store: "Store", config: "Config", done: "Rotated", took_s: flo
             "damaged": done.damaged,
             "took_s": round(took_s, 2),
         }
-        print(json.dumps({**report, "status": as_report(config, counts)}, indent=2))
+        print(json.dumps({**report, "status": status_json(config, counts)}, indent=2))
     else:
         made = f"data keys: {done.new_keys} made, {done.removed_keys} removed"
         sealed = counted(done.sealed, "value")

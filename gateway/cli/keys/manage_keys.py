@@ -34,14 +34,14 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
         yield "budget", f"{counted(key.budget, 'call')} in total"
 
 
-def unknown_integration_warnings(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Iterator[str]:
+def unknown_integration_warnings(runtime: "Runtime", environment: str, integrations: "KeyLimits") -> Iterator[str]:
     """Yield a warning for each integration that the limits name but the environment lacks.
 
     This is no error, since the integration may be added later.
     """
-    of_connections = (one.partition("/")[0] for one in asked.connections)
+    of_connections = (one.partition("/")[0] for one in integrations.connections)
     known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
-    for name in dict.fromkeys((*asked.integrations, *of_connections)):
+    for name in dict.fromkeys((*integrations.integrations, *of_connections)):
         if name != "*" and not runtime.generation.integrations.has(environment, name):
             hint = did_you_mean(name, known) or f"; its integrations: {', '.join(known) or 'none'}"
             yield (
@@ -63,17 +63,17 @@ _REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()
 
 
 def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each valid rule that probably matches no request: its path has a placeholder, or its method is
-    a typo."""
-    from gateway.access.key_policy import parse
+    """Yield a warning for each valid rule that probably matches no request: its path has a placeholder, or its method
+    is a typo."""
+    from gateway.access.key_policy import parse_rule
     from gateway.access.operation_rules import is_reference
 
     for text in rules:
         if is_reference(text):
             continue
-        rule = parse(text)
-        if not rule.name and (found := _PLACEHOLDER.search(rule.written)):
-            written = text.replace(rule.written, _PLACEHOLDER.sub("*", rule.written), 1)
+        rule = parse_rule(text)
+        if not rule.name and (found := _PLACEHOLDER.search(rule.path_pattern)):
+            written = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
             yield (
                 f"rule '{text}' matches only paths that hold the characters '{found[0]}'. For any value, write *: "
                 f"'{written}'"
@@ -158,21 +158,21 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
 
     async def work(runtime: "Runtime") -> int:
         env = environment_of(runtime, environment)
-        wish = _wish(asked)
+        wish = _requested_key(asked)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
         warnings = [*unknown_integration_warnings(runtime, env, wish.limits), *rule_warnings(wish.limits.rules)]
         _print_key(text, key, runtime, warnings, as_json=as_json)
         return 0
 
-    run(file, work, as_json=as_json, begins=True)
+    run(file, work, as_json=as_json, may_create_store=True)
 
 
-def _wish(asked: dict[str, object]) -> "RequestedKey":
+def _requested_key(options: dict[str, object]) -> "RequestedKey":
     from gateway import clock
     from gateway.access.key_forms import RequestedKey
     from gateway.records.access import KeyLimits
 
-    fields = dict(asked)
+    fields = dict(options)
     narrowed = KeyLimits(
         fields.pop("integrations"),  # type: ignore[arg-type]
         fields.pop("connections"),  # type: ignore[arg-type]
@@ -191,15 +191,18 @@ def _wish(asked: dict[str, object]) -> "RequestedKey":
 
 
 def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
-    from gateway.api.keys import as_json as shown
-    from gateway.api.keys import secret_part
+    from gateway.api.keys import key_json as shown
+    from gateway.api.keys import secret_json
 
-    secret = secret_part(text, key, runtime.generation.public_url)
+    secret = secret_json(text, key, runtime.generation.public_url)
     if as_json:
         print(json.dumps({**shown(key), **secret, **({"warnings": warnings} if warnings else {})}, indent=2))
         return
     print(secret.get("base_url") or secret["secret"])
-    print(f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_end(key.expires_at)}.", file=sys.stderr)
+    print(
+        f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_expiry_text(key.expires_at)}.",
+        file=sys.stderr,
+    )
     print(f"  {'may':<12} {', '.join(key.scopes)}", file=sys.stderr)
     for name, words in limits(key):
         print(f"  {name:<12} {words}", file=sys.stderr)
@@ -210,7 +213,7 @@ def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: l
         print("Use it as the base URL of any client. A key that the client sends itself is dropped.", file=sys.stderr)
 
 
-def _end(at: datetime | None) -> str:
+def _expiry_text(at: datetime | None) -> str:
     return "" if at is None else f", until {at:%Y-%m-%d %H:%M} UTC"
 
 
@@ -233,7 +236,7 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.api.keys import as_json as shown
+        from gateway.api.keys import key_json as shown
 
         name = environment_of(runtime, environment)
         now = clock.now()
@@ -260,12 +263,12 @@ def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
         f"{PREFIXES[key.kind]}…{key.last_four}",
         ", ".join(scope.removeprefix("environment:") for scope in key.scopes),
         what,
-        _at(key.last_used_at) or "never",
-        "revoked" if key.revoked_at else "expired" if not key.alive(now) else _at(key.expires_at),
+        _time_text(key.last_used_at) or "never",
+        "revoked" if key.revoked_at else "expired" if not key.alive(now) else _time_text(key.expires_at),
     )
 
 
-def _at(at: datetime | None) -> str:
+def _time_text(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M}" if at else ""
 
 

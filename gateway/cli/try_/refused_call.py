@@ -11,14 +11,14 @@ from gateway.cli.try_.try_target import ConnectionPath, Target
 from gateway.client import CallFailed, Client, GatewayError, Stream, Unreachable
 from gateway.text import nearest
 
-MOST_SHOWN: Final = 10
-MOST_COMPARED: Final = 500
+MAX_SHOWN: Final = 10
+MAX_COMPARED: Final = 500
 
 
 @dataclass(slots=True)
 class RefusalHints:
-    """Hints for a refused call. `known`: the existing names. `near`: the closest of them. `connect_url`: the link with which
-    the end user connects."""
+    """Hints for a refused call. `known`: the existing names. `near`: the closest of them. `connect_url`: the link with
+    which the end user connects."""
 
     lines: list[str] = field(default_factory=list)
     known: list[str] | None = None
@@ -26,7 +26,7 @@ class RefusalHints:
     connect_url: str | None = None
 
 
-def explained(client: Client, fault: CallFailed, named: ConnectionPath | None, target: Target) -> TrialFailed:
+def explain_refusal(client: Client, fault: CallFailed, call_path: ConnectionPath | None, target: Target) -> TrialFailed:
     """Return `fault` with hints. Calls the gateway's API for the hints, and leaves out hints whose call fails."""
     if isinstance(fault, Unreachable):
         return TrialFailed(f"no gateway responds at {target.url}: {fault.cause}", f"start it with: {target.start}")
@@ -36,7 +36,7 @@ def explained(client: Client, fault: CallFailed, named: ConnectionPath | None, t
         return _not_a_gateway(str(fault.status), target)
     advice = RefusalHints()
     with suppress(CallFailed):
-        _add_hints(client, fault, named, target, advice)
+        _add_hints(client, fault, call_path, target, advice)
     error: dict[str, object] = {"status": fault.status, "code": fault.code, "message": fault.message}
     if fault.payload:
         error["payload"] = dict(fault.payload)
@@ -61,54 +61,60 @@ def _not_a_gateway(status: str, target: Target) -> TrialFailed:
 
 
 def _add_hints(
-    client: Client, fault: GatewayError, named: ConnectionPath | None, target: Target, advice: RefusalHints
+    client: Client, fault: GatewayError, call_path: ConnectionPath | None, target: Target, advice: RefusalHints
 ) -> None:
     if fault.status == 401:
         advice.lines += [
             f"the key comes from {target.key_from}; check that it belongs to the gateway at {target.url}",
             "pass another key in the environment variable GATEWAY_SECRET_KEY, or with --key",
         ]
-    elif fault.code == "unknown_provider_config" and named is not None:
+    elif fault.code == "unknown_provider_config" and call_path is not None:
         _add_known_names(
-            advice, fault, named.integration, [one["unique_key"] for one in client.list_integrations()], "integrations"
+            advice,
+            fault,
+            call_path.integration,
+            [one["unique_key"] for one in client.list_integrations()],
+            "integrations",
         )
-    elif fault.code == "unknown_connection" and named is not None:
-        some = islice(client.list_connections(integrations=[named.integration]), MOST_COMPARED)
+    elif fault.code == "unknown_connection" and call_path is not None:
+        some = islice(client.list_connections(integrations=[call_path.integration]), MAX_COMPARED)
         ids = [one["connection_id"] for one in some]
-        _add_known_names(advice, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
+        _add_known_names(
+            advice, fault, call_path.connection, ids, f"connections of '{call_path.integration}', newest first"
+        )
         _add_link(advice, fault.connect_url, "open this link to connect a user:")
-    elif fault.code == "reconnect_needed" and named is not None:
+    elif fault.code == "reconnect_needed" and call_path is not None:
         link, payload = fault.connect_url, fault.payload or {}
         if payload.get("rule") == "integration":
             advice.lines.append(str(payload.get("fix")))
         elif link is None:
             with suppress(CallFailed):
-                link = client.create_reconnect_session(named.integration, named.connection)["connect_link"]
+                link = client.create_reconnect_session(call_path.integration, call_path.connection)["connect_link"]
         _add_link(
             advice,
             link,
             "the user authorizes again with this link (valid for 30 minutes; the connection keeps its id):",
         )
         advice.lines.append(
-            f"more details: {program()} connections why --integration {named.integration} {named.connection}"
+            f"more details: {program()} connections why --integration {call_path.integration} {call_path.connection}"
         )
     if fault.retry_at is not None:
         advice.lines.append(f"retry after {fault.retry_at:%Y-%m-%d %H:%M:%S %Z}")
     advice.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
 
 
-def _add_known_names(advice: RefusalHints, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
+def _add_known_names(advice: RefusalHints, fault: GatewayError, unknown_name: str, known: list[str], kind: str) -> None:
     advice.known = known
-    near = nearest(wrong, known) or next((one for one in known if one.startswith(wrong)), None)
+    near = nearest(unknown_name, known) or next((one for one in known if one.startswith(unknown_name)), None)
     if near is not None:
         advice.near = near
         if f"'{near}'" not in fault.message:
             advice.lines.append(f"did you mean '{near}'?")
     if not known:
-        advice.lines.append(f"there are no {what}")
+        advice.lines.append(f"there are no {kind}")
         return
-    advice.lines += [f"{what}:", *(f"  {one}" for one in known[:MOST_SHOWN])]
-    if len(known) > MOST_SHOWN:
+    advice.lines += [f"{kind}:", *(f"  {one}" for one in known[:MAX_SHOWN])]
+    if len(known) > MAX_SHOWN:
         advice.lines.append(f"  … more: {program()} connections list")
 
 

@@ -32,7 +32,7 @@ METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # RFC 9110 §9.1
 
 @dataclass(frozen=True, slots=True)
 class TriedCall:
-    """The call's arguments and options as typed; those that choose the gateway are separate."""
+    """The arguments and options that describe the call, as typed. Options that choose the gateway are separate."""
 
     integration: str | None
     connection: str | None
@@ -47,11 +47,11 @@ class TriedCall:
     as_json: bool
 
 
-def call_of(url: str, wish: TriedCall, named: ConnectionPath) -> SentCall:
+def build_call(url: str, typed: TriedCall, call_path: ConnectionPath) -> SentCall:
     """Return the request for the typed call. Raises BadParameter for an invalid option."""
-    body = None if wish.body is None else read_body(wish.body)
+    body = None if typed.body is None else read_body(typed.body)
     fields: dict[str, str] = {}
-    for line in wish.headers:
+    for line in typed.headers:
         field, colon, value = line.partition(":")
         if not colon or not field.strip():
             raise click.BadParameter(f"'{line}' is not 'NAME: VALUE'", param_hint="-H")
@@ -59,20 +59,20 @@ def call_of(url: str, wish: TriedCall, named: ConnectionPath) -> SentCall:
     if body is not None and "content-type" not in {field.lower() for field in fields}:
         fields["Content-Type"] = body.content_type
     pairs = []
-    for pair in wish.query:
+    for pair in typed.query:
         field, equals, value = pair.partition("=")
         if not equals:
             raise click.BadParameter(f"'{pair}' is not NAME=VALUE", param_hint="-q")
         pairs.append((field, value))
-    target = proxied(url, named.path, pairs).removeprefix(f"{url}/proxy")
-    method = (wish.method or ("GET" if body is None else "POST")).upper()
+    target = proxied(url, call_path.path, pairs).removeprefix(f"{url}/proxy")
+    method = (typed.method or ("GET" if body is None else "POST")).upper()
     if not METHOD.fullmatch(method):
         raise click.BadParameter(f"'{method}' is not a method", param_hint="-X")
-    return SentCall(url, method, target, named.integration, named.connection, fields, body)
+    return SentCall(url, method, target, call_path.integration, call_path.connection, fields, body)
 
 
 @contextmanager
-def streamed(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[Stream]:
+def send(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[Stream]:
     headers = {**sent.headers, **({"Gateway-Dry-Run": "true"} if dry else {})}
     options: dict[str, Any] = {} if sent.body is None else {"data": sent.body.content}
     with client.stream(
@@ -87,7 +87,8 @@ def streamed(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[S
 
 
 def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
-    """Return the body, and whether it is complete; Ctrl-C ends an endless response. `live`: also print it as it arrives.
+    """Return the body, and whether it is complete; Ctrl-C ends an endless response. `live`: also print it as it
+    arrives.
 
     `enough`: stop after this many bytes, unless None.
     """
@@ -105,7 +106,7 @@ def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[
     return bytes(content), True
 
 
-def value(content: bytes) -> Any:
+def decoded_body(content: bytes) -> Any:
     """Return the content as JSON if it is JSON, else as text, else as base64."""
     try:
         text = content.decode()
@@ -120,7 +121,7 @@ def value(content: bytes) -> Any:
 
 
 SNIPPETS: Final = ("all", "none", "curl", "python", "requests", "node", "nango")
-ENOUGH_BYTES: Final = 1 << 20
+MAX_BODY_BYTES: Final = 1 << 20
 REFUSED, PROVIDER_ERROR = 1, 3
 
 
@@ -166,8 +167,8 @@ def trial(file: Path | None, url: str | None, key: str | None, environment: str 
     {cloudId} in PATH is replaced by that setting of the connection. The gateway is that of gateway.yaml in the current
     folder, or that of the demo's folder .gateway.
 
-    Exit codes: 0 the provider returned a status below 400, 1 the gateway refused the call or could not be reached, 3 the
-    provider returned a status of 400 or more.
+    Exit codes: 0 the provider returned a status below 400, 1 the gateway refused the call or could not be reached, 3
+    the provider returned a status of 400 or more.
     """
     from gateway.cli.try_ import TrialFailed, try_target
     from gateway.client import Client
@@ -175,112 +176,118 @@ def trial(file: Path | None, url: str | None, key: str | None, environment: str 
     wish = TriedCall(**typed)
     with exit_on_faults(wish.as_json):
         try:
-            there = try_target.find(file, url, key, environment)
+            there = try_target.find_target(file, url, key, environment)
             _check(there)
             with Client(there.url, there.key.reveal()) as client:
-                sys.exit(_tried(client, there, wish))
+                sys.exit(_make_call(client, there, wish))
         except TrialFailed as failed:
             _exit_with_failure(failed, wish.as_json)
 
 
-def _check(there: "Target") -> None:
+def _check(target: "Target") -> None:
     from gateway.cli.try_ import TrialFailed
     from gateway.client.client_errors import checked, checked_key
 
     try:
-        checked(there.url)
-        checked_key(there.key.reveal())
+        checked(target.url)
+        checked_key(target.key.reveal())
     except ValueError as fault:
         raise TrialFailed(str(fault)) from None
 
 
-def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
+def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
     """Make the call and report on it; return the exit code. Raises TrialFailed."""
-    from gateway.cli.try_.refused_call import check_response_is_from_gateway, explained
+    from gateway.cli.try_.refused_call import check_response_is_from_gateway, explain_refusal
     from gateway.cli.try_.try_target import ConnectionPath, resolve
     from gateway.client import CallFailed
 
     named = None
-    if wish.integration is not None and wish.connection is not None:
-        named = ConnectionPath(wish.integration, wish.connection, wish.path or "/")
+    if typed.integration is not None and typed.connection is not None:
+        named = ConnectionPath(typed.integration, typed.connection, typed.path or "/")
     try:
-        named = resolve(client, wish.integration, wish.connection, wish.path)
-        sent = call_of(there.url, wish, named)
-        if wish.path is None and not wish.as_json:
+        named = resolve(client, typed.integration, typed.connection, typed.path)
+        sent = build_call(target.url, typed, named)
+        if typed.path is None and not typed.as_json:
             print(f"Calling {named.integration} as {named.connection}: {sent.method} {sent.target}\n", file=sys.stderr)
-        if wish.dry:
-            return _dry(_as_sent(client, sent, there), sent, there, wish)
+        if typed.dry:
+            return _dry(_dry_run_request(client, sent, target), sent, target, typed)
         began = time.perf_counter()
-        with streamed(client, sent) as response:
+        with send(client, sent) as response:
             head_s = time.perf_counter() - began
-            check_response_is_from_gateway(response, there)
-            # Only now: the call itself waits for a token refresh, so that its timing includes the wait.
-            return _report(response, _as_sent(client, sent, there), sent, there, wish, head_s)
+            check_response_is_from_gateway(response, target)
+            # The dry run comes after the call: the call then waits for a token refresh, and its timing includes the
+            # wait.
+            return _report(response, _dry_run_request(client, sent, target), sent, target, typed, head_s)
     except CallFailed as fault:
-        raise explained(client, fault, named, there) from fault
+        raise explain_refusal(client, fault, named, target) from fault
 
 
-def _as_sent(client: "Client", sent: "SentCall", there: "Target") -> Any:
+def _dry_run_request(client: "Client", sent: "SentCall", target: "Target") -> Any:
     """Return the request to the provider, with its credential masked, from a dry run."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway
 
-    with streamed(client, sent, dry=True) as response:
-        check_response_is_from_gateway(response, there)
+    with send(client, sent, dry=True) as response:
+        check_response_is_from_gateway(response, target)
         return response.whole().json()
 
 
-def _dry(request: Any, sent: "SentCall", there: "Target", wish: "TriedCall") -> int:
+def _dry(request: Any, sent: "SentCall", target: "Target", typed: "TriedCall") -> int:
     from gateway.cli.try_ import try_output
 
-    if wish.as_json:
-        print(json.dumps({"request": request, "snippets": _snippets(sent, wish)}, indent=2, ensure_ascii=False))
+    if typed.as_json:
+        print(json.dumps({"request": request, "snippets": _snippets(sent, typed)}, indent=2, ensure_ascii=False))
         return 0
-    click.echo(try_output.request(request, dry=True))
-    _print_snippets(sent, there, wish)
+    click.echo(try_output.request_text(request, dry=True))
+    _print_snippets(sent, target, typed)
     return 0
 
 
 def _report(
-    response: "Stream", request: Any, sent: "SentCall", there: "Target", wish: "TriedCall", head_s: float
+    response: "Stream", request: Any, sent: "SentCall", target: "Target", typed: "TriedCall", head_s: float
 ) -> int:
     from gateway.cli.try_ import try_output
 
     headers = list(response.headers.items())
     kind = response.headers.get("Content-Type", "")
-    if not wish.as_json:
-        click.echo(f"{try_output.request(request, dry=False)}\n")
-        click.echo(f"{try_output.head(response.status, response.reason, headers)}\n")
-    live = not wish.as_json and kind.partition(";")[0].strip() in ("text/event-stream", "application/x-ndjson")
+    if not typed.as_json:
+        click.echo(f"{try_output.request_text(request, dry=False)}\n")
+        click.echo(f"{try_output.response_head(response.status, response.reason, headers)}\n")
+    live = not typed.as_json and kind.partition(";")[0].strip() in ("text/event-stream", "application/x-ndjson")
     began = time.perf_counter()
     content, whole = read_response(
-        response, None if wish.everything or wish.as_json or live else ENOUGH_BYTES, live=live
+        response, None if typed.everything or typed.as_json or live else MAX_BODY_BYTES, live=live
     )
     total_s = head_s + time.perf_counter() - began
-    spent = try_output.parts(response.headers.getall("Server-Timing", []), total_s * 1000)
-    if wish.as_json:
+    spent = try_output.timing_parts(response.headers.getall("Server-Timing", []), total_s * 1000)
+    if typed.as_json:
         report = {"request": request, "status": response.status, "reason": response.reason, "headers": headers}
-        report |= {"body": value(content), "complete": whole, "timing_ms": spent, "snippets": _snippets(sent, wish)}
+        report |= {
+            "body": decoded_body(content),
+            "complete": whole,
+            "timing_ms": spent,
+            "snippets": _snippets(sent, typed),
+        }
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         if not live:
-            click.echo(try_output.body(content, kind, everything=wish.everything, whole=whole))
+            click.echo(try_output.response_body(content, kind, everything=typed.everything, whole=whole))
         click.echo(f"\n{try_output.timing_text(spent)}")
-        _print_snippets(sent, there, wish)
+        _print_snippets(sent, target, typed)
     return PROVIDER_ERROR if response.status >= 400 else 0
 
 
-def _snippets(sent: "SentCall", wish: "TriedCall") -> dict[str, str]:
+def _snippets(sent: "SentCall", typed: "TriedCall") -> dict[str, str]:
     from gateway.cli.try_ import try_snippets
 
-    return {name: write(sent) for name, (_, write) in try_snippets.ALL.items() if wish.snippet in ("all", name)}
+    return {name: write(sent) for name, (_, write) in try_snippets.ALL.items() if typed.snippet in ("all", name)}
 
 
-def _print_snippets(sent: "SentCall", there: "Target", wish: "TriedCall") -> None:
+def _print_snippets(sent: "SentCall", target: "Target", typed: "TriedCall") -> None:
     from gateway.cli.try_ import try_output
 
-    names = list(_snippets(sent, wish))
+    names = list(_snippets(sent, typed))
     if names:
-        click.echo(f"\n{try_output.calls(sent, names, there.key_file)}")
+        click.echo(f"\n{try_output.snippets_text(sent, names, target.key_file)}")
 
 
 def _exit_with_failure(failed: "TrialFailed", as_json: bool) -> NoReturn:

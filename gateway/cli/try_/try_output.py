@@ -23,7 +23,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 PARTS: Final = {"gateway": "gateway", "token": "token", "upstream": "provider"}
 
 
-def parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
+def timing_parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
     """Return milliseconds of ``gateway``, ``token``, ``upstream``, the rest as ``transfer``, and ``total``.
 
     If several fields have the same name, the last one counts: the gateway's field follows a provider's own.
@@ -58,16 +58,16 @@ def bar(start: float, share: float) -> str:
     return " " * min(blanks, WIDTH - 1) + "█" * full + (_EIGHTHS[part] if part else "")
 
 
-LINES: Final = 40
-COLUMNS: Final = 2000
-_OURS: Final = ("gateway-", "server-timing", "x-request-id")
+MAX_LINES: Final = 40
+MAX_COLUMNS: Final = 2000
+_GATEWAY_HEADERS: Final = ("gateway-", "server-timing", "x-request-id")
 
 
 def heading(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def request(report: Mapping[str, Any], dry: bool) -> str:
+def request_text(report: Mapping[str, Any], dry: bool) -> str:
     """Return the request as text, from the response to a dry run."""
     lines = [
         heading("The request as it would be sent" if dry else "The request as sent to the provider"),
@@ -81,18 +81,19 @@ def request(report: Mapping[str, Any], dry: bool) -> str:
     return "\n".join(lines)
 
 
-def head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
+def response_head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
     """Return the status and the header fields as text; the gateway's own fields are dimmed."""
     colour = "green" if status < 300 else "yellow" if status < 400 else "red"
     lines = [f"{heading('The response')}  {click.style(f'{status} {reason}'.strip(), fg=colour, bold=True)}"]
     for name, value in headers:
         line = f"  {name}: {value}"
-        lines.append(click.style(line, dim=True) if name.lower().startswith(_OURS) else line)
+        lines.append(click.style(line, dim=True) if name.lower().startswith(_GATEWAY_HEADERS) else line)
     return "\n".join(lines)
 
 
-def body(content: bytes, content_type: str, *, everything: bool, whole: bool) -> str:
-    """Return JSON indented and text unchanged, shortened with a note unless `everything`; for other content its size."""
+def response_body(content: bytes, content_type: str, *, everything: bool, whole: bool) -> str:
+    """Return JSON indented and text unchanged, shortened with a note unless `everything`; for other content its
+    size."""
     if not content:
         return "  (no body)"
     try:
@@ -109,12 +110,12 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
     lines = without_control_characters(text).split("\n")
     if everything:
         return "\n".join(lines)
-    shown = [line if len(line) <= COLUMNS else line[:COLUMNS] + " …" for line in lines[:LINES]]
+    shown = [line if len(line) <= MAX_COLUMNS else line[:MAX_COLUMNS] + " …" for line in lines[:MAX_LINES]]
     hidden = len(lines) - len(shown)
     if hidden or not whole:
         more = f"{hidden:,} more lines" if whole else "there is more"
         shown.append(click.style(f"… {more}; --all shows everything", fg="cyan"))
-    elif any(len(line) > COLUMNS for line in lines):
+    elif any(len(line) > MAX_COLUMNS for line in lines):
         shown.append(click.style("… long lines are cut; --all shows everything", fg="cyan"))
     return "\n".join(shown)
 
@@ -123,7 +124,7 @@ def timing_text(durations: dict[str, float]) -> str:
     return "\n".join([heading("Where the time went"), *(f"  {line}" for line in timing_chart(durations))])
 
 
-def calls(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
+def snippets_text(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
     """Return the snippets called `names`, after the command that sets the variable that they read."""
     if key_file is not None:
         setting = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'

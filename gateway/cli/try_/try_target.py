@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # ── The running gateway and its key: as given, else from a configuration in the current folder.
 
-OWN: Final = Path("gateway.yaml")
-DEMO: Final = Path(".gateway")
+OWN_CONFIGURATION: Final = Path("gateway.yaml")
+DEMO_FOLDER: Final = Path(".gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Target:
     key_file: Path | None = None
 
 
-def find(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
+def find_target(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
     """Return the gateway and key to use: those given, else those of `file`, ``gateway.yaml`` or the demo's folder here.
 
     Raises TrialFailed, and Faults if nothing of the configuration can be read.
@@ -46,7 +46,7 @@ def find(file: Path | None, url: str | None, key: str | None, environment: str |
     found = file or _local_configuration()
     if found is None:
         raise TrialFailed(
-            f"no gateway found: this folder has neither {OWN} nor a folder {DEMO}/ of `{program()} demo`",
+            f"no gateway found: this folder has neither {OWN_CONFIGURATION} nor a folder {DEMO_FOLDER}/ of `{program()} demo`",
             f"start one with `{program()} demo` (or `make run`), and run the command again in the same folder;",
             "or name the configuration of a running gateway with -c FILE, or give --url and --key",
         )
@@ -54,12 +54,13 @@ def find(file: Path | None, url: str | None, key: str | None, environment: str |
 
 
 def _local_configuration() -> Path | None:
-    """Return the configuration in the current folder, or None. A checkout's gateway.yaml, a reference, does not count."""
+    """Return the configuration in the current folder, or None. A checkout's gateway.yaml, a reference, does not
+    count."""
     from gateway import resources
 
-    if OWN.is_file() and not OWN.samefile(resources.file("gateway.yaml")):
-        return OWN
-    demo = DEMO / "gateway.yaml"
+    if OWN_CONFIGURATION.is_file() and not OWN_CONFIGURATION.samefile(resources.file("gateway.yaml")):
+        return OWN_CONFIGURATION
+    demo = DEMO_FOLDER / "gateway.yaml"
     return demo if demo.is_file() else None
 
 
@@ -83,7 +84,8 @@ def _configured(file: Path, url: str | None, key: str | None, environment: str |
 
 
 def _read(file: Path) -> "Config":
-    """Read the configuration as far as possible: environment variables of the gateway may not be set in this terminal."""
+    """Read the configuration as far as possible: environment variables of the gateway may not be set in this
+    terminal."""
     from gateway.config import Faults, load
 
     try:
@@ -94,18 +96,18 @@ def _read(file: Path) -> "Config":
         return faults.readable.config
 
 
-def _key(config: "Config", file: Path, named: str | None) -> Secret:
+def _key(config: "Config", file: Path, environment: str | None) -> Secret:
     there = config.environments
-    if named is None and len(there) == 1:
-        (named,) = there
-    if named is None or named not in there:
+    if environment is None and len(there) == 1:
+        (environment,) = there
+    if environment is None or environment not in there:
         raise TrialFailed(
             f"{file} has the environments {', '.join(there) or '(none)'}; name one with --environment NAME"
         )
-    keys = there[named].secret_keys
+    keys = there[environment].secret_keys
     if not keys:
         raise TrialFailed(
-            f"the secret key of environment '{named}' cannot be read from {file}",
+            f"the secret key of environment '{environment}' cannot be read from {file}",
             "pass it in the environment variable GATEWAY_SECRET_KEY, or with --key",
         )
     return keys[0]
@@ -127,19 +129,19 @@ class ConnectionPath:
 
 
 def resolve(client: Client, integration: str | None, connection: str | None, path: str | None) -> ConnectionPath:
-    """Return integration, connection and path, as given or by default. Raises GatewayError, and TrialFailed if there is no
-    connection."""
+    """Return integration, connection and path, as given or by default. Raises GatewayError, and TrialFailed if there is
+    no connection."""
     if integration is None or connection is None:
-        integration, connection = _newest(client, integration)
+        integration, connection = _newest_connection(client, integration)
     if path is None:
         path = _verification_path(client, integration)
     elif path.startswith(("https://", "http://")):
         path = _below_base(client, integration, path)
     named = ConnectionPath(integration, connection, path)
-    return replace(named, path=_filled(client, named)) if _SETTING.search(named.path) else named
+    return replace(named, path=_fill_settings(client, named)) if _SETTING.search(named.path) else named
 
 
-def _newest(client: Client, integration: str | None) -> tuple[str, str]:
+def _newest_connection(client: Client, integration: str | None) -> tuple[str, str]:
     known = [one["unique_key"] for one in client.list_integrations()]
     if integration is not None and integration not in known:
         return integration, "none"  # the gateway refuses the call, and `refused_call` explains why
@@ -158,15 +160,16 @@ def _newest(client: Client, integration: str | None) -> tuple[str, str]:
 
 def _verification_path(client: Client, integration: str) -> str:
     """Return the path with which the provider's entry verifies a credential, else ``/``."""
-    verification: Mapping[str, Any] = _entry(client, integration).get("verification") or {}
+    verification: Mapping[str, Any] = _proxy_settings(client, integration).get("verification") or {}
     if verification.get("method", "GET") == "GET" and "base_url_override" not in verification:
         return str(next(iter(verification.get("endpoints", ())), "/"))
     return "/"
 
 
 def _below_base(client: Client, integration: str, url: str) -> str:
-    """Return the path of an absolute API URL: the URL without the base URL, which the gateway adds. Raises TrialFailed."""
-    base = str(_entry(client, integration).get("base_url", ""))
+    """Return the path of an absolute API URL: the URL without the base URL, which the gateway adds. Raises
+    TrialFailed."""
+    base = str(_proxy_settings(client, integration).get("base_url", ""))
     rest = url.removeprefix(base)
     if rest != url and rest[:1] in ("", "/", "?"):
         return rest or "/"
@@ -176,7 +179,7 @@ def _below_base(client: Client, integration: str, url: str) -> str:
     )
 
 
-def _entry(client: Client, integration: str) -> Mapping[str, Any]:
+def _proxy_settings(client: Client, integration: str) -> Mapping[str, Any]:
     """Return the proxy settings of the integration's provider; empty if the integration is unknown."""
     for one in client.list_integrations():
         if one["unique_key"] == integration:
@@ -185,8 +188,8 @@ def _entry(client: Client, integration: str) -> Mapping[str, Any]:
     return {}
 
 
-def _filled(client: Client, named: ConnectionPath) -> str:
-    config = client.get_connection(named.integration, named.connection)["connection_config"]
+def _fill_settings(client: Client, call_path: ConnectionPath) -> str:
+    config = client.get_connection(call_path.integration, call_path.connection)["connection_config"]
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in config:
@@ -194,4 +197,4 @@ def _filled(client: Client, named: ConnectionPath) -> str:
             raise TrialFailed(f"the connection has no setting '{found[1]}' for {found[0]}; its settings: {known}")
         return str(config[found[1]])
 
-    return _SETTING.sub(value, named.path)
+    return _SETTING.sub(value, call_path.path)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.access.body_rules import parse_body_rule, read_body
-from gateway.access.key_policy import Breach, Policy, SentRequest, ToolFilter, parse
+from gateway.access.key_policy import Breach, Policy, SentRequest, ToolFilter, parse_rule
 from gateway.records.access import KeyLimits
 
 JSON = [("Content-Type", "application/json")]
@@ -23,12 +23,12 @@ def policy(*rules: str, above: tuple[str, ...] = ()) -> Policy:
     return Policy(("environment:proxy",), limits)
 
 
-def decided(key: Policy, path: str, body: Any, method: str = "POST", query: str = "") -> Breach | str:
+def decision(key: Policy, path: str, body: Any, method: str = "POST", query: str = "") -> Breach | str:
     read = read_body(JSON, query, body if isinstance(body, bytes) else json.dumps(body).encode())
     return key.decision(SentRequest(method, "api.example.com", path, query, ("content-type",), read))
 
 
-def call(tool: Any, **more: Any) -> dict[str, Any]:
+def tool_call(tool: Any, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}, **more}}
 
 
@@ -56,15 +56,15 @@ def call(tool: Any, **more: Any) -> dict[str, Any]:
 )
 def test_rule_that_cannot_be_enforced_is_refused_at_creation(text: str) -> None:
     with pytest.raises(ValueError, match=" "):
-        parse(text)
+        parse_rule(text)
 
 
-def test_a_tool_is_called_by_its_rule_alone() -> None:
+def test_tool_rule_allows_only_calls_of_its_tools() -> None:
     key = policy(TOOLS)
-    assert decided(key, "/mcp", call("search_issues")) == TOOLS
-    assert decided(key, "/mcp", call("get_issue")) == TOOLS
+    assert decision(key, "/mcp", tool_call("search_issues")) == TOOLS
+    assert decision(key, "/mcp", tool_call("get_issue")) == TOOLS
     for tool in ("get_issues", "Search_issues", "delete_issue", "xsearch_"):
-        refused = decided(key, "/mcp", call(tool))
+        refused = decision(key, "/mcp", tool_call(tool))
         assert isinstance(refused, Breach)
         assert (refused.broken, refused.why) == ("body", f"it calls the tool '{tool}'")
 
@@ -72,24 +72,24 @@ def test_a_tool_is_called_by_its_rule_alone() -> None:
 def test_only_mcp_setup_and_list_messages_are_allowed_beside_named_tools() -> None:
     key = policy(TOOLS)
     for method in ("initialize", "notifications/initialized", "tools/list", "ping", "server/discover"):
-        assert decided(key, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method}) == TOOLS
+        assert decision(key, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method}) == TOOLS
     for method in ("resources/read", "prompts/get", "completion/complete", "tasks/result", "Tools/call", "tools/call "):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "search_issues"}}
-        assert isinstance(decided(key, "/mcp", body), Breach)
+        assert isinstance(decision(key, "/mcp", body), Breach)
 
 
 def test_responses_to_the_servers_own_requests_are_allowed() -> None:
     """MCP's Streamable HTTP transport has clients POST them, for example the reply to ``ping``."""
     for content in ({"result": {}}, {"result": {"action": "decline"}}, {"error": {"code": -1, "message": "x"}}):
-        assert decided(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, **content}) == TOOLS
-    named_empty = decided(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, "method": ""})
+        assert decision(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, **content}) == TOOLS
+    named_empty = decision(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, "method": ""})
     assert isinstance(named_empty, Breach)
 
 
 def test_graphql_request_is_checked_by_all_its_root_fields() -> None:
     key = policy(QUERY, MUTATION)
-    assert decided(key, "/graphql", {"query": "{ viewer { id } issues { id } __typename }"}) == QUERY
-    assert decided(key, "/graphql", {"query": 'mutation { commentCreate(body: "x") { id } }'}) == MUTATION
+    assert decision(key, "/graphql", {"query": "{ viewer { id } issues { id } __typename }"}) == QUERY
+    assert decision(key, "/graphql", {"query": 'mutation { commentCreate(body: "x") { id } }'}) == MUTATION
     for document in (
         "{ issues { id } users { id } }",
         "mutation { issues }",
@@ -99,7 +99,7 @@ def test_graphql_request_is_checked_by_all_its_root_fields() -> None:
         "query commentCreate { users { id } }",
         "subscription { issues { id } }",
     ):
-        refused = decided(key, "/graphql", {"query": document})
+        refused = decision(key, "/graphql", {"query": document})
         assert isinstance(refused, Breach), document
         assert refused.broken == "body"
 
@@ -112,7 +112,7 @@ def test_star_matches_any_characters(pattern: str) -> None:
     assert [one for one in names if rule.names(one)] == [one for one in names if fnmatchcase(one, pattern)]
 
 
-def test_a_name_takes_time_in_proportion_to_its_length() -> None:
+def test_matching_a_name_takes_linear_time() -> None:
     """Matching is not quadratic: a long name that almost matched a pattern with two stars used to block the gateway for
     seconds.
     """
@@ -130,32 +130,32 @@ def test_a_name_takes_time_in_proportion_to_its_length() -> None:
 
 def test_body_must_be_allowed_by_the_key_and_all_its_ancestors() -> None:
     key = policy("POST /mcp with tools *", above=("POST /mcp with tools search_*", "GET /x"))
-    assert isinstance(decided(key, "/mcp", call("get_issue")), Breach)
-    assert decided(key, "/mcp", call("search_issues")) == "POST /mcp with tools search_*"
+    assert isinstance(decision(key, "/mcp", tool_call("get_issue")), Breach)
+    assert decision(key, "/mcp", tool_call("search_issues")) == "POST /mcp with tools search_*"
     wide = policy("POST /mcp", above=("POST /mcp with tools search_*",))
-    assert isinstance(decided(wide, "/mcp", call("get_issue")), Breach)
+    assert isinstance(decision(wide, "/mcp", tool_call("get_issue")), Breach)
 
 
-def test_a_body_that_nobody_has_read_is_not_allowed() -> None:
+def test_body_that_was_not_read_is_not_allowed() -> None:
     for key in (policy(TOOLS), policy("POST /mcp", above=(TOOLS,))):
         refused = key.decision(SentRequest("POST", "api.example.com", "/mcp", "", ()))
         assert isinstance(refused, Breach)
         assert refused.broken == "unread_body"
 
 
-def test_a_plain_rule_beside_it_allows_any_body() -> None:
+def test_rule_without_body_part_allows_any_body() -> None:
     key = policy(TOOLS, "POST /mcp")
     assert key.decision(SentRequest("POST", "api.example.com", "/mcp", "", ())) == "POST /mcp"
 
 
-def test_a_rule_allows_its_path_and_post_alone() -> None:
+def test_body_rule_allows_only_its_path_and_post() -> None:
     for method, path in (("POST", "/mcp/x"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("POST", "/"), ("POST", "/MCP")):
-        refused = decided(policy(TOOLS), path, call("search_issues"), method)
+        refused = decision(policy(TOOLS), path, tool_call("search_issues"), method)
         assert isinstance(refused, Breach)
         assert refused.broken == "rules"
 
 
-def test_tools_are_shown_where_they_can_be_called() -> None:
+def test_tool_filter_shows_only_tools_that_can_be_called() -> None:
     key = policy("POST /mcp with tools *", above=("POST /mcp with tools get_*",))
     read = read_body(JSON, "", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
     shows = ToolFilter(key, SentRequest("POST", "h", "/mcp", "", (), read)).shows
@@ -166,16 +166,16 @@ NAMES = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvw", repe
 
 
 @pytest.mark.parametrize("fields", [["a" * 60_000], NAMES], ids=["one long name", "many names"])
-def test_many_rules_are_not_compared_with_thousands_of_names(fields: list[str]) -> None:
+def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: list[str]) -> None:
     """Two hundred rules of one key took seconds for a document of 64 KiB, and all other requests waited."""
     body = {"query": f"{{ {' '.join(fields)} zzz }}"}
     patterns = ",".join(f"*a*z{one}" for one in "0123456789abcdefghijklmnopqrstuvwxyz" * 2)
     rules = tuple(f"POST /graphql with query {patterns},*a,*v,z{n}" for n in range(200))
-    refused = decided(policy(*rules), "/graphql", body)
+    refused = decision(policy(*rules), "/graphql", body)
     assert isinstance(refused, Breach)
     assert refused.why == "it requests more fields than its rules can be compared with"
-    assert decided(policy("POST /graphql with query *"), "/graphql", body) == "POST /graphql with query *"
-    alone = decided(policy(rules[0]), "/graphql", body)
+    assert decision(policy("POST /graphql with query *"), "/graphql", body) == "POST /graphql with query *"
+    alone = decision(policy(rules[0]), "/graphql", body)
     assert isinstance(alone, Breach)
     assert alone.why.startswith("it requests ")
     assert "more fields" not in alone.why

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.access.caller import MOST_AT_ONCE, Meter
+from gateway.access.caller import MAX_RESERVED, Meter
 from gateway.errors import Forbidden, Unavailable
 
 
@@ -31,7 +31,7 @@ class Budget:
         return Meter(None, self.left, self.reserve_calls)
 
 
-async def turns(number: int = 3) -> None:
+async def run_loop(number: int = 3) -> None:
     for _ in range(number):
         await asyncio.sleep(0)
 
@@ -43,7 +43,7 @@ async def test_no_call_of_a_large_budget_waits_for_the_store_after_the_first() -
     await meter.spend()
     for _ in range(5000):
         assert meter.count() == (True, None)
-        await turns()
+        await run_loop()
     await meter.return_unspent()
     assert budget.left == 100_000 - 5001
 
@@ -53,7 +53,7 @@ async def test_small_budget_is_reserved_only_when_needed() -> None:
     meter = budget.meter()
     for _ in range(30):
         await meter.spend()
-        await turns()
+        await run_loop()
     assert (budget.left, len(budget.asked)) == (0, 30)
     with pytest.raises(Forbidden):
         await meter.spend()
@@ -64,15 +64,15 @@ async def test_reservation_during_a_stop_is_returned() -> None:
     meter = budget.meter()
     await meter.spend()
     budget.open.clear()
-    for _ in range(MOST_AT_ONCE // 2):
+    for _ in range(MAX_RESERVED // 2):
         assert meter.count()[0]
-    await turns()
+    await run_loop()
     assert len(budget.asked) == 2
     giving = asyncio.create_task(meter.return_unspent())
-    await turns()
+    await run_loop()
     budget.open.set()
     await giving
-    assert budget.left == 100_000 - 1 - MOST_AT_ONCE // 2
+    assert budget.left == 100_000 - 1 - MAX_RESERVED // 2
 
 
 async def test_call_without_reserved_budget_gets_an_error_when_the_store_is_down() -> None:
@@ -80,9 +80,9 @@ async def test_call_without_reserved_budget_gets_an_error_when_the_store_is_down
     meter = budget.meter()
     await meter.spend()
     budget.away = True
-    for _ in range(MOST_AT_ONCE - 1):
+    for _ in range(MAX_RESERVED - 1):
         assert meter.count()[0]
-        await turns()
+        await run_loop()
     assert len(budget.asked) == 2
     assert meter.count() == (False, None)
     with pytest.raises(Unavailable):

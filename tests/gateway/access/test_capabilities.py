@@ -1,4 +1,5 @@
-"""A capability URL, which stands for one connection: every client works with it, and no client learns more than it should."""
+"""A capability URL, which stands for one connection: every client works with it, and no client learns more than it
+should."""
 
 import asyncio
 import json
@@ -53,7 +54,7 @@ async def test_capability_url_behaves_like_the_providers_base_url(gateway: TwoCo
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["lane", "chain"])
-async def test_its_responses_run_no_script_and_are_not_sniffed(tmp_path: Path, fast_path: bool) -> None:
+async def test_responses_of_a_capability_run_no_script_and_are_not_sniffed(tmp_path: Path, fast_path: bool) -> None:
     page = b"<script>fetch('/connect')</script>"
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\nContent-Length: %d\r\n\r\n"
     async with keyed(tmp_path, fast_path=fast_path, responded=head % len(page) + page) as gateway:
@@ -71,7 +72,7 @@ async def test_its_responses_run_no_script_and_are_not_sniffed(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("name", [b"Service-Worker", b"service_worker"])
-async def test_no_service_worker_is_loaded_from_it(gateway: TwoConnectionGateway, name: bytes) -> None:
+async def test_no_service_worker_is_loaded_from_a_capability(gateway: TwoConnectionGateway, name: bytes) -> None:
     token = (await capability(gateway))["secret"]
     for _ in range(2):
         response = await gateway.raw(get(token, "/worker.js", name + b": script\r\n"))
@@ -79,7 +80,7 @@ async def test_no_service_worker_is_loaded_from_it(gateway: TwoConnectionGateway
     assert gateway.provider.heads == []
 
 
-async def test_any_method_and_body_pass(gateway: TwoConnectionGateway) -> None:
+async def test_capability_passes_any_method_and_body(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     response = await gateway.raw(
         get(token, "/x", b"Content-Length: 3\r\n\r\nabc", method=b"POST").removesuffix(b"\r\n")
@@ -90,7 +91,7 @@ async def test_any_method_and_body_pass(gateway: TwoConnectionGateway) -> None:
     assert gateway.provider.request_line() == "OPTIONS / HTTP/1.1"
 
 
-async def test_it_never_reaches_the_provider_whatever_the_client_sends_along(gateway: TwoConnectionGateway) -> None:
+async def test_capability_never_reaches_the_provider(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     url = f"{gateway.running.url}/c/{token}/page".encode()
     for _ in range(2):
@@ -99,7 +100,7 @@ async def test_it_never_reaches_the_provider_whatever_the_client_sends_along(gat
     assert len(gateway.provider.heads) == 2
 
 
-async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: TwoConnectionGateway) -> None:
+async def test_capability_is_bound_to_its_connection(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     for more in (
         b"Connection-Id: c2\r\n",
@@ -157,7 +158,7 @@ async def test_rules_of_a_capability_are_enforced(gateway: TwoConnectionGateway)
     assert len(gateway.provider.heads) == 2
 
 
-async def test_revoked_it_leads_nowhere_at_once(gateway: TwoConnectionGateway) -> None:
+async def test_revoked_capability_is_invalid_at_once(gateway: TwoConnectionGateway) -> None:
     result = await capability(gateway)
     for _ in range(2):
         assert (await gateway.raw(get(result["secret"]))).status == 200
@@ -166,7 +167,7 @@ async def test_revoked_it_leads_nowhere_at_once(gateway: TwoConnectionGateway) -
     assert (response.status, response.code) == (401, "unknown_account")
 
 
-async def test_no_log_and_no_error_tells_it(gateway: TwoConnectionGateway) -> None:
+async def test_no_log_and_no_error_contains_a_capability(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     notes: list[Any] = []
     gateway.running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
@@ -209,7 +210,7 @@ def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-async def test_links_of_the_provider_lead_through_the_capability_url(tmp_path: Path, fast_path: bool) -> None:
+async def test_links_of_the_provider_are_rewritten_to_the_capability_url(tmp_path: Path, fast_path: bool) -> None:
     async def responded(reader: Any, writer: Any) -> None:
         while True:
             head, _ = await read_message(reader)
@@ -238,7 +239,7 @@ async def test_credential_in_the_query_replaces_the_sdks_value(tmp_path: Path) -
             assert gateway.provider.request_line() == "GET /x?a=1&key=key-of-c1 HTTP/1.1"
 
 
-async def test_a_websocket_passes(tmp_path: Path) -> None:
+async def test_capability_passes_a_websocket(tmp_path: Path) -> None:
     async def responded(reader: Any, writer: Any) -> None:
         head, _ = await read_message(reader)
         assert b"authorization: Bearer key-of-c1" in head

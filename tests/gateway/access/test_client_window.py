@@ -1,4 +1,5 @@
-"""Requests by client: which count as one client's. A client's invalid keys are throttled, and its log lines are limited."""
+"""Requests by client: which count as one client's. A client's invalid keys are throttled, and its log lines are
+limited."""
 
 from typing import Any
 
@@ -7,11 +8,11 @@ from structlog.testing import capture_logs
 
 from gateway import clock
 from gateway.access.client_window import (
-    MOST_CLIENTS,
-    MOST_INVALID_KEYS,
-    MOST_LINES,
+    MAX_CLIENTS,
+    MAX_INVALID_KEYS,
+    MAX_LINES,
     WINDOW_S,
-    InvalidKeys,
+    InvalidKeyThrottle,
     RefusalLog,
     client_network,
 )
@@ -40,77 +41,79 @@ def test_ipv6_clients_of_one_network_count_together(address: str | None, client:
 
 # ── Invalid keys: many from one IP address are throttled, valid ones pass; keys and capability URLs in the wrong place.
 
-WRONG = {"Authorization": "Bearer sk-test-of-nobody-at-all"}
+INVALID_KEY = {"Authorization": "Bearer sk-test-of-nobody-at-all"}
 
 
-async def asked(running: RunningGateway, headers: dict[str, str], path: str = "/connections") -> tuple[int, Any, Any]:
+async def get_error(
+    running: RunningGateway, headers: dict[str, str], path: str = "/connections"
+) -> tuple[int, Any, Any]:
     async with running.http.get(running.url + path, headers=headers) as response:
         return response.status, (await response.json()).get("error"), response.headers
 
 
-async def throttled(running: RunningGateway) -> None:
-    for _ in range(MOST_INVALID_KEYS):
-        assert (await asked(running, WRONG))[0] == 401
+async def send_invalid_keys(running: RunningGateway) -> None:
+    for _ in range(MAX_INVALID_KEYS):
+        assert (await get_error(running, INVALID_KEY))[0] == 401
 
 
-async def test_many_invalid_keys_from_one_address_are_throttled(
+async def test_many_invalid_keys_from_one_ip_address_are_throttled(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = clock.monotonic() + 1000
     monkeypatch.setattr("gateway.clock.monotonic", lambda: at)
-    await throttled(running)
+    await send_invalid_keys(running)
     with capture_logs() as logs:
-        status, error, headers = await asked(running, WRONG)
+        status, error, headers = await get_error(running, INVALID_KEY)
         assert (status, error["code"], headers["Retry-After"]) == (429, "too_many_request", "60")
         assert error["message"].startswith("More than 50 requests with an invalid key ")
-        assert (await asked(running, {}, f"/c/{mint('capability').reveal()}/x"))[0] == 429
+        assert (await get_error(running, {}, f"/c/{mint('capability').reveal()}/x"))[0] == 429
     lines = [line for line in logs if line["event"] == "invalid_keys_throttled"]
     assert [(line["client"], line["log_level"]) for line in lines] == [("127.0.0.1", "warning")]
     later = at + WINDOW_S
     monkeypatch.setattr("gateway.clock.monotonic", lambda: later)
-    assert (await asked(running, WRONG))[0] == 401
+    assert (await get_error(running, INVALID_KEY))[0] == 401
 
 
-async def test_a_valid_key_from_a_throttled_address_passes(running: RunningGateway) -> None:
-    await throttled(running)
-    assert (await asked(running, WRONG))[0] == 429
-    assert (await asked(running, running.headers))[0] == 200
+async def test_valid_key_from_a_throttled_ip_address_passes(running: RunningGateway) -> None:
+    await send_invalid_keys(running)
+    assert (await get_error(running, INVALID_KEY))[0] == 429
+    assert (await get_error(running, running.headers))[0] == 200
     body = await running.json("POST", "/environment/api-keys", json={"display_name": "k", "scopes": ["environment:*"]})
     minted = {"Authorization": f"Bearer {body['data']['secret']}"}
-    assert (await asked(running, minted))[0] == 200
+    assert (await get_error(running, minted))[0] == 200
     running.runtime.minted.missed()
-    assert (await asked(running, minted))[0] == 200, "looked up in the store first"
+    assert (await get_error(running, minted))[0] == 200, "looked up in the store first"
 
 
-async def test_a_missing_key_is_not_a_wrong_one(running: RunningGateway) -> None:
-    for _ in range(MOST_INVALID_KEYS + 1):
-        assert (await asked(running, {}))[0] == 401
+async def test_missing_key_is_not_counted_as_an_invalid_key(running: RunningGateway) -> None:
+    for _ in range(MAX_INVALID_KEYS + 1):
+        assert (await get_error(running, {}))[0] == 401
 
 
 async def test_invalid_keys_are_counted(running: RunningGateway) -> None:
-    await asked(running, WRONG)
-    await asked(running, running.headers)
+    await get_error(running, INVALID_KEY)
+    await get_error(running, running.headers)
     counted = {key[0]: number for key, number in running.runtime.metrics.page.read()}
     assert counted["gateway_invalid_keys_total"] == [1.0]
 
 
-def test_the_table_of_clients_is_bounded_and_those_beyond_count_together() -> None:
-    keys, fault = InvalidKeys(lambda: None), Unauthorized("unknown_account", "No.")
-    for n in range(MOST_CLIENTS):
+def test_further_clients_beyond_the_maximum_share_one_count_of_invalid_keys() -> None:
+    keys, fault = InvalidKeyThrottle(lambda: None), Unauthorized("unknown_account", "No.")
+    for n in range(MAX_CLIENTS):
         assert keys.response(fault, f"client {n}", "r") is fault
-    responses = [keys.response(fault, f"late {n}", "r").status for n in range(MOST_INVALID_KEYS + 1)]
-    assert responses == [*[401] * MOST_INVALID_KEYS, 429]
+    responses = [keys.response(fault, f"late {n}", "r").status for n in range(MAX_INVALID_KEYS + 1)]
+    assert responses == [*[401] * MAX_INVALID_KEYS, 429]
     assert keys.response(fault, "client 1", "r") is fault, "one that was counted before counts for itself"
 
 
-async def test_refusals_of_a_key_name_the_scheme(running: RunningGateway) -> None:
-    assert (await asked(running, {}))[2]["WWW-Authenticate"] == 'Bearer realm="gateway"'
-    challenge = (await asked(running, WRONG))[2]["WWW-Authenticate"]
+async def test_errors_for_a_key_name_the_authentication_scheme(running: RunningGateway) -> None:
+    assert (await get_error(running, {}))[2]["WWW-Authenticate"] == 'Bearer realm="gateway"'
+    challenge = (await get_error(running, INVALID_KEY))[2]["WWW-Authenticate"]
     assert challenge == 'Bearer realm="gateway", error="invalid_token"'
     wish = {"display_name": "k", "scopes": ["environment:proxy"]}
     body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
     minted = {"Authorization": f"Bearer {body['data']['secret']}"}
-    status, _, headers = await asked(running, minted)
+    status, _, headers = await get_error(running, minted)
     assert status == 403
     assert headers["WWW-Authenticate"] == (
         'Bearer realm="gateway", error="insufficient_scope", scope="environment:connections:list"'
@@ -118,30 +121,30 @@ async def test_refusals_of_a_key_name_the_scheme(running: RunningGateway) -> Non
     limited = {"display_name": "l", "scopes": ["environment:*"], "limits": {"integrations": ["tracker"]}}
     body = await running.json("POST", "/environment/api-keys", json=limited, expect=200)
     minted = {"Authorization": f"Bearer {body['data']['secret']}"}
-    status, _, headers = await asked(running, minted, "/environment-variables")
+    status, _, headers = await get_error(running, minted, "/environment-variables")
     assert (status, headers["WWW-Authenticate"]) == (403, 'Bearer realm="gateway"')
 
 
-async def test_capability_url_sent_as_a_key_is_named_as_one(running: RunningGateway) -> None:
+async def test_error_says_that_a_capability_url_was_sent_as_a_key(running: RunningGateway) -> None:
     wish = {"display_name": "c", "kind": "capability", "scopes": ["environment:proxy"]}
     wish |= {"limits": {"connections": ["tracker/u1"]}}
     body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
     url = body["data"]["base_url"]
     for text in (url, url.rpartition("/")[2], mint("capability").reveal()):
-        status, error, _ = await asked(running, {"Authorization": f"Bearer {text}"})
+        status, error, _ = await get_error(running, {"Authorization": f"Bearer {text}"})
         assert (status, error["code"]) == (401, "unknown_account")
         assert error["message"].startswith("This is a capability URL, not a secret key. Use it as the base URL")
-    assert (await asked(running, {}, f"/c/{url.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
+    assert (await get_error(running, {}, f"/c/{url.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
 
 
-async def test_the_placeholder_of_the_documentation_is_named_as_one(running: RunningGateway) -> None:
-    status, error, _ = await asked(running, {"Authorization": "Bearer <SECRET_KEY>"})
+async def test_error_says_that_the_placeholder_of_the_documentation_was_sent(running: RunningGateway) -> None:
+    status, error, _ = await get_error(running, {"Authorization": "Bearer <SECRET_KEY>"})
     assert (status, error["code"]) == (401, "unknown_account")
     assert error["message"].startswith("This is the placeholder of the documentation, not a secret key. Replace it")
 
 
-async def test_a_key_in_a_capability_s_place_is_called_one(running: RunningGateway) -> None:
-    status, error, _ = await asked(running, {}, f"/c/{mint().reveal()}/x")
+async def test_error_says_that_a_key_was_sent_as_a_capability(running: RunningGateway) -> None:
+    status, error, _ = await get_error(running, {}, f"/c/{mint().reveal()}/x")
     assert status == 401
     assert error["message"].startswith("This is a secret key, not a capability URL.")
     assert SECRET_KEY not in str(error)
@@ -149,32 +152,32 @@ async def test_a_key_in_a_capability_s_place_is_called_one(running: RunningGatew
 
 # ── Refusals that any client can cause are logged a few times a minute per client, then once more.
 
-LATE = "192.0.2.1"
+CLIENT = "192.0.2.1"
 
 
-def lines(refusals: RefusalLog, times: int, client: str, subject: str = "") -> list[str]:
+def logged_events(refusals: RefusalLog, times: int, client: str, subject: str = "") -> list[str]:
     with capture_logs() as logged:
         for _ in range(times):
             refusals.info("refused", client, subject, reason="no signature")
     return [line["event"] for line in logged]
 
 
-def test_each_client_and_subject_has_some_log_lines_and_one_about_omitted_ones(clock: Clock) -> None:
+def test_log_lines_are_limited_for_each_client_and_subject(clock: Clock) -> None:
     refusals = RefusalLog()
-    full = [*["refused"] * MOST_LINES, "refusals_not_logged"]
-    assert lines(refusals, 50, LATE, "dev/a") == full
-    assert lines(refusals, 50, LATE, "dev/b") == full
-    assert lines(refusals, 50, "2001:db8::1") == full
-    assert lines(refusals, 1, "2001:db8::2") == [], "one /64 is one client"
+    full = [*["refused"] * MAX_LINES, "refusals_not_logged"]
+    assert logged_events(refusals, 50, CLIENT, "dev/a") == full
+    assert logged_events(refusals, 50, CLIENT, "dev/b") == full
+    assert logged_events(refusals, 50, "2001:db8::1") == full
+    assert logged_events(refusals, 1, "2001:db8::2") == [], "one /64 is one client"
     clock.ahead_s += WINDOW_S
-    assert lines(refusals, 1, LATE, "dev/a") == ["refused"]
+    assert logged_events(refusals, 1, CLIENT, "dev/a") == ["refused"]
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_table_is_bounded_and_clients_beyond_count_together() -> None:
+def test_further_clients_beyond_the_maximum_share_one_limit_of_log_lines() -> None:
     refusals = RefusalLog()
     with capture_logs():
-        for number in range(MOST_CLIENTS):
+        for number in range(MAX_CLIENTS):
             refusals.info("refused", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    found = [line for number in range(50) for line in lines(refusals, 1, f"192.0.2.{number}")]
-    assert found == [*["refused"] * MOST_LINES, "refusals_not_logged"]
+    found = [line for number in range(50) for line in logged_events(refusals, 1, f"192.0.2.{number}")]
+    assert found == [*["refused"] * MAX_LINES, "refusals_not_logged"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access.freeze_operations import MOST_REPEATED, freeze_limits, host_and_path, rule_path, snapshot
+from gateway.access.freeze_operations import MAX_REPEATED, freeze_limits, host_and_path, rule_path, snapshot
 from gateway.access.key_policy import Breach, Policy, SentRequest
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
@@ -65,15 +65,15 @@ def test_rules_of_one_key_that_name_the_same_operations_are_frozen_together(cata
         assert text == snapshot(rule, catalog)
 
 
-def test_rules_of_one_key_name_few_operations_again_and_again(catalog: Catalog) -> None:
+def test_rules_of_one_key_may_repeat_only_few_operations(catalog: Catalog) -> None:
     rules = tuple(f"operations github {'read,' * n}write" for n in range(1, 61))
     with pytest.raises(InvalidRequest, match="names operations that other rules of the key name too") as caught:
         freeze_limits(KeyLimits(rules=rules), catalog)
     each = len(operation_set(rules[0], snapshot(rules[0], catalog)).rules)
-    assert len(rules) - len(caught.value.errors or ()) == MOST_REPEATED // each + 1
+    assert len(rules) - len(caught.value.errors or ()) == MAX_REPEATED // each + 1
 
 
-def test_an_operation_at_another_host_is_no_part_of_a_set(tmp_path: Path) -> None:
+def test_operation_at_another_host_is_left_out(tmp_path: Path) -> None:
     own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
     assert names("operations mail write", own) == ["send_mail"]
     with pytest.raises(ValueError, match=r"which is at https://up\.example\.com"):
@@ -124,7 +124,7 @@ def test_path_placeholders_get_names_that_are_valid_in_rules(path: str, written_
         ("bamboohr", ("api.bamboohr.com", "/api/gateway.php/${connectionConfig.subdomain}")),
     ],
 )
-def test_entry_leads_to_its_host_and_path(catalog: Catalog, name: str, place: tuple[str, str]) -> None:
+def test_host_and_path_of_an_entry(catalog: Catalog, name: str, place: tuple[str, str]) -> None:
     provider = catalog.get(name)
     assert provider is not None
     assert host_and_path(provider) == place

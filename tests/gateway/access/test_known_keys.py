@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway import clock
-from gateway.access.key_forms import kind_of
+from gateway.access.key_forms import key_kind
 from gateway.access.key_policy import Policy, SentRequest
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
@@ -44,10 +44,10 @@ def code(result: Any) -> str:
     return text
 
 
-async def test_a_key_is_reported_once_and_kept_as_a_digest(gateway: TwoConnectionGateway) -> None:
+async def test_key_is_returned_once_and_stored_as_a_digest(gateway: TwoConnectionGateway) -> None:
     result = await gateway.key("back end")
     secret = result["secret"]
-    assert kind_of(secret) == "key"
+    assert key_kind(secret) == "key"
     assert (result["display_name"], result["scopes"], result["last_four"]) == (
         "back end",
         ["environment:*"],
@@ -62,7 +62,7 @@ async def test_a_key_is_reported_once_and_kept_as_a_digest(gateway: TwoConnectio
     assert digest(secret).encode() in files
 
 
-async def test_published_clients_get_what_they_expect(gateway: TwoConnectionGateway) -> None:
+async def test_responses_have_the_shapes_that_published_clients_expect(gateway: TwoConnectionGateway) -> None:
     """docs/compatibility.md#environment."""
     response = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
     assert {"id", "display_name", "scopes", "secret", "created_at"} <= response["data"].keys()
@@ -97,7 +97,7 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
     assert code(await gateway.running.json("POST", KEYS, json=two, expect=400)) == "invalid_body"
 
 
-async def test_the_size_of_a_key_is_limited_when_it_is_made(gateway: TwoConnectionGateway) -> None:
+async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> None:
     """The lists of a key are checked, stored, listed, and matched with each call."""
     fields: list[tuple[str, dict[str, Any]]] = [
         ("scopes", {"scopes": ["environment:proxy"] * 51}),
@@ -180,7 +180,7 @@ async def test_each_scope_allows_its_own_endpoint_and_no_other(gateway: TwoConne
     assert (await gateway.asked("GET", "/providers?limit=1", key))[0] == 200
 
 
-def test_a_wildcard_covers_what_begins_with_it_and_a_credential_the_rest_of_its_record() -> None:
+def test_wildcard_covers_its_scopes_and_reading_credentials_covers_reading_records() -> None:
     assert all(covers(["environment:*"], wanted) for wanted in SCOPES | WILDCARDS)
     assert covers(["environment:connections:*"], "environment:connections:read_credentials")
     assert not covers(["environment:connections:*"], "environment:connect_sessions:write")
@@ -190,7 +190,7 @@ def test_a_wildcard_covers_what_begins_with_it_and_a_credential_the_rest_of_its_
     assert not covers(["environment:connections:read"], "environment:connections:*")
 
 
-async def test_without_its_scope_nobody_sees_a_credential(gateway: TwoConnectionGateway) -> None:
+async def test_key_without_the_scope_sees_no_credential(gateway: TwoConnectionGateway) -> None:
     reader = (await gateway.key("reader", scopes=["environment:connections:*", "environment:connections:read"]))[
         "secret"
     ]
@@ -232,7 +232,7 @@ async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectio
     ] == ("key-of-c2")
 
 
-async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: TwoConnectionGateway) -> None:
+async def test_key_limited_to_tags_uses_only_connections_with_these_tags(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("red", scopes=["environment:*"], limits={"tags": {"Team": "red"}}))["secret"]
     assert (await proxied(gateway, key, "c1"))[0] == 200
     alike = set()
@@ -252,7 +252,7 @@ async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: TwoCon
         assert (await gateway.asked("POST", "/connections", key, json=wish))[0] == expected
 
 
-async def test_a_key_limited_to_integrations_knows_no_others(gateway: TwoConnectionGateway) -> None:
+async def test_key_limited_to_integrations_sees_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("none", scopes=["environment:*"], limits={"integrations": ["elsewhere"]}))["secret"]
     assert (await gateway.asked("GET", "/integrations", key))[2] == {"data": []}
     assert (await gateway.asked("GET", "/integrations/lane", key))[0] == 404
@@ -262,7 +262,7 @@ async def test_a_key_limited_to_integrations_knows_no_others(gateway: TwoConnect
 
 
 @pytest.mark.parametrize("limits", [{"connections": ["made/c1"]}, {"tags": {"team": "red"}}])
-async def test_a_key_for_some_connections_leaves_their_integration_alone(
+async def test_key_limited_to_connections_cannot_change_their_integration(
     gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
     everything = gateway.running.headers["Authorization"][7:]
@@ -297,7 +297,7 @@ async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gatew
 
 
 @pytest.mark.parametrize("limits", [{"connections": ["made/mine"]}, {"tags": {"team": "red"}}])
-async def test_a_key_limited_to_some_connections_leaves_the_integration_of_the_others_alone(
+async def test_key_limited_to_connections_cannot_change_another_integration(
     gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
     made = {"provider": "lane", "unique_key": "made"}
@@ -336,7 +336,7 @@ async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: TwoCon
     assert (await gateway.asked("DELETE", "/integrations/mine-too", key))[0] == 200
 
 
-async def test_a_key_gives_away_no_more_than_it_has(gateway: TwoConnectionGateway) -> None:
+async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionGateway) -> None:
     parent = await gateway.key(
         "parent", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
     )
@@ -394,7 +394,7 @@ async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) ->
     assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
 
 
-async def test_a_key_ends_another_by_replacing_it_only_if_it_may_revoke_or_minted_it(
+async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
     gateway: TwoConnectionGateway,
 ) -> None:
     create = ["environment:proxy", "environment:api_keys:create"]
@@ -438,7 +438,7 @@ async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: TwoConnec
         assert (status, headers["Gateway-Error"]) == (401, "unknown_account")
 
 
-async def test_no_key_reaches_into_another_environment(gateway: TwoConnectionGateway) -> None:
+async def test_key_works_only_in_its_environment(gateway: TwoConnectionGateway) -> None:
     mine = await gateway.key("mine")
     status, _, _ = await gateway.asked("DELETE", f"{KEYS}/{mine['id']}", OTHER_KEY)
     assert status == 404
@@ -470,7 +470,7 @@ async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overla
     assert (await proxied(gateway, child_less["secret"]))[0] == 200
 
 
-async def test_a_rate_is_reported_and_kept(gateway: TwoConnectionGateway) -> None:
+async def test_rate_limit_is_reported_and_enforced(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("slow", limits={"rate": 2}))["secret"]
     for left in ("1", "0"):
         status, headers, _ = await proxied(gateway, key)
@@ -535,7 +535,7 @@ async def test_last_use_of_a_key_is_stored_in_the_background(gateway: TwoConnect
     assert listed["data"][0]["last_used_at"] >= result["created_at"]
 
 
-async def test_a_list_of_keys_goes_on_by_its_cursor(gateway: TwoConnectionGateway) -> None:
+async def test_list_of_keys_continues_at_its_cursor(gateway: TwoConnectionGateway) -> None:
     for n in range(3):
         await gateway.key(f"k{n}")
     first = await gateway.running.json("GET", f"{KEYS}?limit=2", expect=200)

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.access.freeze_operations import snapshot
-from gateway.access.key_policy import Breach, Policy, SentRequest, ambiguous, parse
-from gateway.access.operation_rules import OperationSet, _rule, _unpacked, fits_shape, operation_set, packed
+from gateway.access.key_policy import Breach, Policy, SentRequest, parse_rule, path_ambiguity
+from gateway.access.operation_rules import (
+    OperationSet,
+    _parse_line,
+    _unpack_snapshot,
+    fits_shape,
+    operation_set,
+    pack_snapshot,
+)
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.records.access import KeyLimits
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
@@ -28,15 +35,15 @@ def policy(rule: str, catalog: Catalog) -> Policy:
     return Policy(("environment:proxy",), (KeyLimits(rules=(rule,), operations={rule: snapshot(rule, catalog)}),))
 
 
-def sent(method: str, path: str, host: str = "api.atlassian.com") -> SentRequest:
+def request(method: str, path: str, host: str = "api.atlassian.com") -> SentRequest:
     return SentRequest(method, host, path, "", ())
 
 
-def made(*lines: str, others: tuple[str, ...] = (), host: str = "api.example.com") -> OperationSet:
-    return OperationSet("lane", host, "", [_rule(RULE, "", line) for line in lines], others)
+def operation_set_of(*lines: str, others: tuple[str, ...] = (), host: str = "api.example.com") -> OperationSet:
+    return OperationSet("lane", host, "", [_parse_line(RULE, "", line) for line in lines], others)
 
 
-def test_the_chosen_operations_of_every_provider_fit_and_nothing_else_does(catalog: Catalog) -> None:
+def test_rule_matches_the_chosen_operations_of_every_provider_and_no_others(catalog: Catalog) -> None:
     """Each chosen operation, with ordinary values in its path, matches. Written out as a plain rule, it matches too."""
     providers = operations = 0
     for name in catalog.providers:
@@ -49,15 +56,15 @@ def test_the_chosen_operations_of_every_provider_fit_and_nothing_else_does(catal
         host = found.host.replace("*", "x")
         reads = {one.id for one in known.operations if one.risk == "read" and not one.origin}
         assert {one.name for one in found.rules} == reads
-        before = re.sub(r"\$\{[^{}]*\}", "s-1", found.rules[0].before)
+        before = re.sub(r"\$\{[^{}]*\}", "s-1", found.rules[0].path_prefix)
         for one in known.operations:
             path = before + _PLACE.sub("v-1", one.path)
-            fitting = found.fitting(one.method, host, path)
+            fitting = found.matching(one.method, host, path)
             assert (fitting is not None) is (one.id in reads), (name, one)
             if fitting is not None:
-                assert parse(f"{fitting.method} {fitting.written} as x").fits(one.method, path)
+                assert parse_rule(f"{fitting.method} {fitting.path_pattern} as x").fits(one.method, path)
             operations += 1
-        assert found.fitting("GET", f"not-{host}.example", before) is None or found.host == "*"
+        assert found.matching("GET", f"not-{host}.example", before) is None or found.host == "*"
     assert providers >= 130
     assert operations >= 15_000
 
@@ -65,8 +72,8 @@ def test_the_chosen_operations_of_every_provider_fit_and_nothing_else_does(catal
 def test_call_allowed_by_an_operation_rule_returns_the_operation(catalog: Catalog) -> None:
     key = policy("operations jira read,add_comment", catalog)
     issue = "/ex/jira/4f1c/rest/api/3/issue/A-1"
-    assert key.decision(sent("GET", issue)) == "operations jira read,add_comment: get_issue"
-    assert key.decision(sent("POST", f"{issue}/comment")) == "operations jira read,add_comment: add_comment"
+    assert key.decision(request("GET", issue)) == "operations jira read,add_comment: get_issue"
+    assert key.decision(request("POST", f"{issue}/comment")) == "operations jira read,add_comment: add_comment"
     for method, path in (
         ("PUT", issue),
         ("DELETE", issue),
@@ -76,30 +83,32 @@ def test_call_allowed_by_an_operation_rule_returns_the_operation(catalog: Catalo
         ("GET", "/rest/api/3/issue/A-1"),
         ("POST", issue),
     ):
-        assert isinstance(key.decision(sent(method, path)), Breach), (method, path)
-    assert isinstance(key.decision(sent("GET", issue, "api.atlassian.com.example.com")), Breach)
-    assert isinstance(key.decision(sent("GET", f"{issue}%2F..")), Breach)
-    breach = key.decision(sent("PUT", issue))
+        assert isinstance(key.decision(request(method, path)), Breach), (method, path)
+    assert isinstance(key.decision(request("GET", issue, "api.atlassian.com.example.com")), Breach)
+    assert isinstance(key.decision(request("GET", f"{issue}%2F..")), Breach)
+    breach = key.decision(request("PUT", issue))
     assert isinstance(breach, Breach)
     assert breach.allowed == ("operations jira read,add_comment",)
 
 
-def test_an_operation_that_was_left_out_is_not_sent_under_the_path_of_another(catalog: Catalog) -> None:
+def test_left_out_operation_is_refused_although_the_path_of_another_matches(catalog: Catalog) -> None:
     """Zoho's PUT /{module}/{id} is a write operation, but PUT /Contacts/roles changes roles."""
     key = policy("operations zoho-crm write", catalog)
     host = "www.zohoapis.eu"
-    assert key.decision(sent("PUT", "/crm/v8/Contacts/77", host)) != ""
-    assert not isinstance(key.decision(sent("PUT", "/crm/v8/Contacts/77", host)), Breach)
-    assert isinstance(key.decision(sent("PUT", "/crm/v8/Contacts/roles", host)), Breach)
-    assert isinstance(key.decision(sent("PUT", "/crm/v8/settings/roles/1", host)), Breach)
+    assert key.decision(request("PUT", "/crm/v8/Contacts/77", host)) != ""
+    assert not isinstance(key.decision(request("PUT", "/crm/v8/Contacts/77", host)), Breach)
+    assert isinstance(key.decision(request("PUT", "/crm/v8/Contacts/roles", host)), Breach)
+    assert isinstance(key.decision(request("PUT", "/crm/v8/settings/roles/1", host)), Breach)
 
 
-def test_a_left_out_operation_is_not_sent_with_a_format_at_its_end() -> None:
+def test_left_out_operation_is_refused_also_with_a_format_suffix() -> None:
     """Rails routes ``/items/secret.json`` as ``/items/secret``."""
     lines = ("r GET /items/{id} get_item", "r GET /items/list.csv list_items", "r GET /items/{id}.xml get_xml")
-    items = made(*lines, others=("GET /items/secret", "GET /items/list", "GET /items/*/*"))
+    items = operation_set_of(*lines, others=("GET /items/secret", "GET /items/list", "GET /items/*/*"))
     named = {
-        segment: None if (found := items.fitting("GET", "api.example.com", f"/items/{segment}")) is None else found.name
+        segment: None
+        if (found := items.matching("GET", "api.example.com", f"/items/{segment}")) is None
+        else found.name
         for segment in ("secret", "secret.json", "Secret.JSON", "a.json", "list.csv", "list.json", "a.xml", ".json")
     }
     assert named == {
@@ -118,10 +127,10 @@ def test_key_may_have_plain_rules_and_operation_rules(catalog: Catalog) -> None:
     rules = ("GET /v1/extra", "operations github read", "operations jira get_issue")
     snapshots = {rule: snapshot(rule, catalog) for rule in rules[1:]}
     key = Policy(("environment:proxy",), (KeyLimits(rules=rules, operations=snapshots),))
-    assert key.decision(sent("GET", "/v1/extra", "api.github.com")) == "GET /v1/extra"
-    assert str(key.decision(sent("GET", "/repos/a/b", "api.github.com"))).startswith("operations github read: ")
-    assert isinstance(key.decision(sent("GET", "/repos/a/b")), Breach)  # at Jira's host
-    assert isinstance(key.decision(sent("DELETE", "/repos/a/b", "api.github.com")), Breach)
+    assert key.decision(request("GET", "/v1/extra", "api.github.com")) == "GET /v1/extra"
+    assert str(key.decision(request("GET", "/repos/a/b", "api.github.com"))).startswith("operations github read: ")
+    assert isinstance(key.decision(request("GET", "/repos/a/b")), Breach)  # at Jira's host
+    assert isinstance(key.decision(request("DELETE", "/repos/a/b", "api.github.com")), Breach)
     assert len(key.rules[-1]) == 1 + len(key.operation_sets["operations github read"].rules) + 1
 
 
@@ -129,15 +138,15 @@ def test_call_must_be_allowed_by_the_key_and_all_its_ancestors(catalog: Catalog)
     own, above = "operations jira read,write", "operations jira read"
     limits = [KeyLimits(rules=(rule,), operations={rule: snapshot(rule, catalog)}) for rule in (own, above)]
     key = Policy(("environment:proxy",), limits)
-    assert key.decision(sent("GET", "/ex/jira/1/rest/api/3/issue/A-1")) == "operations jira read: get_issue"
-    assert isinstance(key.decision(sent("PUT", "/ex/jira/1/rest/api/3/issue/A-1")), Breach)
+    assert key.decision(request("GET", "/ex/jira/1/rest/api/3/issue/A-1")) == "operations jira read: get_issue"
+    assert isinstance(key.decision(request("PUT", "/ex/jira/1/rest/api/3/issue/A-1")), Breach)
     assert {rule.text for rule in key.rules[-1]} == {own}
 
 
 @pytest.mark.parametrize("stored", ["", "3:", "3:!!", "3:AAAA", "1:eJyrrgUAAXUA+Q=="])
 def test_a_snapshot_that_is_missing_or_unreadable_allows_nothing(stored: str) -> None:
     key = Policy(("environment:proxy",), (KeyLimits(rules=(RULE,), operations={RULE: stored} if stored else {}),))
-    assert isinstance(key.decision(sent("GET", "/mails", "api.example.com")), Breach)
+    assert isinstance(key.decision(request("GET", "/mails", "api.example.com")), Breach)
 
 
 def test_keys_with_the_same_snapshot_share_it(catalog: Catalog) -> None:
@@ -148,31 +157,33 @@ def test_keys_with_the_same_snapshot_share_it(catalog: Catalog) -> None:
 
 
 def test_the_most_exact_operation_decides() -> None:
-    found = made("r GET /a/{x} get_x", "r GET /a/me get_me", others=("GET /a/{x}.json", "GET /b/{y}"))
+    found = operation_set_of("r GET /a/{x} get_x", "r GET /a/me get_me", others=("GET /a/{x}.json", "GET /b/{y}"))
     assert [
-        getattr(found.fitting("GET", "api.example.com", path), "name", None)
+        getattr(found.matching("GET", "api.example.com", path), "name", None)
         for path in ("/a/1", "/a/me", "/a/1.json", "/b/1", "/a/", "/a/1/2")
     ] == ["get_x", "get_me", None, None, None, None]
 
 
 def test_excluded_operation_wins_over_an_equally_exact_one() -> None:
-    found = made("w POST /a/{x}/b do_b", others=("POST /a/c/{y}",))
-    assert found.fitting("POST", "api.example.com", "/a/c/b") is None
-    assert found.fitting("POST", "api.example.com", "/a/d/b") is not None
+    found = operation_set_of("w POST /a/{x}/b do_b", others=("POST /a/c/{y}",))
+    assert found.matching("POST", "api.example.com", "/a/c/b") is None
+    assert found.matching("POST", "api.example.com", "/a/d/b") is not None
 
 
 def test_excluded_operation_cannot_be_reached_in_another_case() -> None:
-    found = made("w PUT /{module}/{id} update", "w PUT /a/Own own", others=("PUT /Contacts/roles", "PUT /a/own"))
+    found = operation_set_of(
+        "w PUT /{module}/{id} update", "w PUT /a/Own own", others=("PUT /Contacts/roles", "PUT /a/own")
+    )
     paths = ("/contacts/ROLES", "/CONTACTS/roles", "/Contacts/7", "/a/Own", "/A/Own")
-    fitting = [found.fitting("PUT", "api.example.com", path) for path in paths]
+    fitting = [found.matching("PUT", "api.example.com", path) for path in paths]
     assert [one and one.name for one in fitting] == [None, None, "update", "own", "update"]
 
 
 def test_placeholder_in_a_host_matches_any_text_and_the_rest_exactly() -> None:
-    found = made("r GET /a get_a", host="*.zendesk.com")
-    assert found.fitting("GET", "Acme.zendesk.com", "/a") is not None
-    assert found.fitting("GET", "zendesk.com", "/a") is None
-    assert found.fitting("GET", "acme.zendesk.com.example", "/a") is None
+    found = operation_set_of("r GET /a get_a", host="*.zendesk.com")
+    assert found.matching("GET", "Acme.zendesk.com", "/a") is not None
+    assert found.matching("GET", "zendesk.com", "/a") is None
+    assert found.matching("GET", "acme.zendesk.com.example", "/a") is None
 
 
 _SEGMENT = st.sampled_from(["a", "b", "{x}", "{y}.json", "a{z}", "v{p}-{q}"])
@@ -194,15 +205,17 @@ def test_path_tree_matches_like_the_single_paths(allowed: list[str], left_out: l
         )
         return re.fullmatch(pattern, path) is not None
 
-    alone = made(*lines).fitting("GET", "api.example.com", path)
+    alone = operation_set_of(*lines).matching("GET", "api.example.com", path)
     assert (alone is not None) is any(map(fits, allowed))
-    assert alone is None or fits(alone.written)
-    narrowed = made(*lines, others=tuple(f"GET {one}" for one in left_out)).fitting("GET", "api.example.com", path)
-    assert narrowed is None or fits(narrowed.written)
+    assert alone is None or fits(alone.path_pattern)
+    narrowed = operation_set_of(*lines, others=tuple(f"GET {one}" for one in left_out)).matching(
+        "GET", "api.example.com", path
+    )
+    assert narrowed is None or fits(narrowed.path_pattern)
     if not any(fits(one) for one in left_out if one not in allowed):
         assert (narrowed is None) is (alone is None)
-    if alone is not None and ambiguous(path) is None:
-        assert parse(f"GET {_PLACE.sub('*', alone.written)}").fits("GET", path)
+    if alone is not None and path_ambiguity(path) is None:
+        assert parse_rule(f"GET {_PLACE.sub('*', alone.path_pattern)}").fits("GET", path)
 
 
 @given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=4), st.text("abc", max_size=8))
@@ -212,17 +225,19 @@ def test_segment_shape_matches_like_its_pattern(shape: list[str], text: str) -> 
 
 def test_snapshot_that_is_cut_off_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The left-out operations are its last lines: without them, the rule would allow more than it names."""
-    text = packed("lane", "api.example.com", "", "", ["r GET /items/* get_item"], [f"GET /items/{n}" for n in range(9)])
+    text = pack_snapshot(
+        "lane", "api.example.com", "", "", ["r GET /items/* get_item"], [f"GET /items/{n}" for n in range(9)]
+    )
     whole = operation_set(RULE, text)
-    assert whole.fitting("GET", "api.example.com", "/items/x") is not None
-    assert whole.fitting("GET", "api.example.com", "/items/8") is None
+    assert whole.matching("GET", "api.example.com", "/items/x") is not None
+    assert whole.matching("GET", "api.example.com", "/items/8") is None
     size = len(zlib.decompress(base64.b64decode(text.partition(":")[2])))
-    monkeypatch.setattr("gateway.access.operation_rules.MOST_BYTES", size - len("- GET /items/8") - 1)
-    cut = _unpacked(RULE, text)
-    assert cut.fitting("GET", "api.example.com", "/items/8") is None
+    monkeypatch.setattr("gateway.access.operation_rules.MAX_SNAPSHOT_BYTES", size - len("- GET /items/8") - 1)
+    cut = _unpack_snapshot(RULE, text)
+    assert cut.matching("GET", "api.example.com", "/items/8") is None
     assert cut.rules == ()
 
 
 def test_rule_for_too_many_operations_is_refused() -> None:
     with pytest.raises(ValueError, match="stands for 60,000 operations, too many for one key; name fewer"):
-        packed("lane", "api.example.com", "", "", [f"r GET /items/{n}/parts get_{n}" for n in range(60_000)], [])
+        pack_snapshot("lane", "api.example.com", "", "", [f"r GET /items/{n}/parts get_{n}" for n in range(60_000)], [])

@@ -58,7 +58,7 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return made
 
 
-async def test_another_application_on_the_store_takes_and_refuses_it(
+async def test_another_application_on_the_store_accepts_a_key_until_it_is_revoked(
     tracker: Tracker, tmp_path: Path, store_url: str
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
@@ -82,7 +82,7 @@ async def test_another_application_on_the_store_takes_and_refuses_it(
         await there.stop()
 
 
-async def test_every_worker_refuses_it(tracker: Tracker, tmp_path: Path) -> None:
+async def test_every_worker_refuses_a_revoked_key(tracker: Tracker, tmp_path: Path) -> None:
     async with nodes(tmp_path, tracker.url, "sqlite:///gateway.db", workers=2) as running:
         url = running.urls[0]
         credentials = {"type": "OAUTH2", **{k: v for k, v in tracker.grant().items() if k != "token_type"}}
@@ -98,7 +98,7 @@ async def test_every_worker_refuses_it(tracker: Tracker, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("how", ["revoked", "expired", "revoked after all were forgotten", "replaced"])
-async def test_a_stream_under_way_ends_with_its_key(
+async def test_open_stream_ends_with_its_key(
     tmp_path: Path, fast_path: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def events(reader: Any, writer: Any) -> None:

@@ -95,7 +95,7 @@ PATHS = (
 )
 
 
-async def test_no_other_path_gets_through(gateway: TwoConnectionGateway) -> None:
+async def test_no_other_path_is_sent(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
@@ -135,7 +135,7 @@ FIELDS = (
 )
 
 
-async def test_no_header_makes_another_request_of_it(gateway: TwoConnectionGateway) -> None:
+async def test_no_header_turns_an_allowed_request_into_another(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
@@ -179,7 +179,7 @@ async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
 METHODS = (b"HEAD", b"OPTIONS", b"POST", b"PUT", b"PATCH", b"DELETE", b"get", b"PROPFIND", b"TRACE")
 
 
-async def test_no_other_method_gets_through(gateway: TwoConnectionGateway) -> None:
+async def test_no_other_method_is_sent(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     for method in METHODS:
         more = b"" if method in {b"HEAD", b"OPTIONS"} else b"Content-Length: 0\r\n"
@@ -227,7 +227,7 @@ async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnec
         assert response["error"]["payload"]["fix"]
 
 
-async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gateway: TwoConnectionGateway) -> None:
+async def test_error_names_the_rule_who_can_change_it_and_the_next_step(gateway: TwoConnectionGateway) -> None:
     key = await limited(gateway)
     url = f"{gateway.running.url}/proxy/ex/jira/rest/api/3/issue"
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}

@@ -14,42 +14,42 @@ from gateway.records.connection import Account
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_connect_endpoints import connected, made, reconnect
-from tests.gateway.api.test_connect_socket import opened
-from tests.gateway.api.test_typed_in import arrive, depart
+from tests.gateway.api.test_connect_endpoints import connect, create_reconnect, create_session
+from tests.gateway.api.test_connect_socket import open_socket
+from tests.gateway.api.test_credential_forms import start_flow, walk_flow
 
 VERIFIER = new_code_verifier()
-BOUND = {"code_challenge": code_challenge(VERIFIER)}
-ANOTHER = new_code_verifier()
+WITH_CHALLENGE = {"code_challenge": code_challenge(VERIFIER)}
+WRONG_VERIFIER = new_code_verifier()
 
 
-def path_of(session: dict[str, Any], url: str) -> str:
+def path_in(session: dict[str, Any], url: str) -> str:
     return str(session["poll_url"].removeprefix(url))
 
 
 async def complete(
     running: RunningGateway, session: dict[str, Any], *, verifier: str = VERIFIER, expect: int = 200
 ) -> Any:
-    path = f"{path_of(session, running.url)}/complete"
+    path = f"{path_in(session, running.url)}/complete"
     return await running.json("POST", path, json={"code_verifier": verifier}, expect=expect)
 
 
-async def polled(running: RunningGateway, session: dict[str, Any]) -> Any:
-    return (await running.json("GET", path_of(session, running.url), expect=200))["data"]
+async def poll(running: RunningGateway, session: dict[str, Any]) -> Any:
+    return (await running.json("GET", path_in(session, running.url), expect=200))["data"]
 
 
-async def listed(running: RunningGateway) -> list[Any]:
+async def listed_connections(running: RunningGateway) -> list[Any]:
     found: list[Any] = (await running.json("GET", "/connections"))["connections"]
     return found
 
 
 async def pending_id(running: RunningGateway, session: dict[str, Any]) -> str:
-    (one,) = (await polled(running, session))["connections"]
+    (one,) = (await poll(running, session))["connections"]
     assert one["is_pending"], one
     return str(one["connection_id"])
 
 
-async def keyed(running: RunningGateway, tracker: Tracker) -> None:
+async def declare_key_integration(running: RunningGateway, tracker: Tracker) -> None:
     """Declare an integration whose API key the end user types in."""
     entry = {"display_name": "Keyed", "categories": ["crm"], "docs": "https://docs.example.com", "auth_mode": "API_KEY"}
     proxy = {"base_url": tracker.url, "headers": {"x-api-key": "${apiKey}"}}
@@ -58,13 +58,15 @@ async def keyed(running: RunningGateway, tracker: Tracker) -> None:
     await running.restart()
 
 
-async def test_what_is_pending_can_be_used_only_once_it_is_completed(running: RunningGateway, tracker: Tracker) -> None:
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
-    reply = await polled(running, session)
+async def test_pending_connection_is_usable_only_after_its_completion(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
+    reply = await poll(running, session)
     (one,) = reply["connections"]
     assert (reply["status"], one["is_pending"], one["provider_config_key"]) == ("pending", True, "tracker")
-    assert await listed(running) == []
+    assert await listed_connections(running) == []
     calls = tracker.calls["api"]
     async with running.proxied(one["connection_id"]) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
@@ -72,24 +74,24 @@ async def test_what_is_pending_can_be_used_only_once_it_is_completed(running: Ru
     assert tracker.calls["api"] == calls
     done = (await complete(running, session))["data"]
     assert done == {"status": "connected", "connections": [{**one, "is_pending": False}]}
-    assert [row["connection_id"] for row in await listed(running)] == [one["connection_id"]]
+    assert [row["connection_id"] for row in await listed_connections(running)] == [one["connection_id"]]
     async with running.proxied(one["connection_id"], "/ex/jira/x") as response:
         assert response.status == 200
-    reply = await polled(running, session)
+    reply = await poll(running, session)
     assert (reply["status"], reply["connections"]) == ("connected", done["connections"])
-    (row,) = await listed(running)
+    (row,) = await listed_connections(running)
     assert (row["end_user"]["id"], row["tags"]["end_user_id"]) == ("u1", "u1")
 
 
 async def test_completing_again_returns_the_same_and_changes_nothing(running: RunningGateway, tracker: Tracker) -> None:
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     first, *others = await asyncio.gather(*(complete(running, session) for _ in range(5)))
     assert all(one == first for one in others)
-    (row,) = await listed(running)
+    (row,) = await listed_connections(running)
     assert await complete(running, session) == first
-    assert await listed(running) == [row]
-    response = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert await listed_connections(running) == [row]
+    response = await complete(running, session, verifier=WRONG_VERIFIER, expect=403)
     assert response["error"]["code"] == "invalid_code_verifier"
 
 
@@ -98,63 +100,67 @@ async def test_client_library_completes_a_connection(running: RunningGateway, tr
         session = await client.create_connect_session(
             end_user={"id": "u1"}, code_challenge=code_challenge(VERIFIER), expires_in=300, max_connections=1
         )
-        await arrive(running, session["token"])
+        await walk_flow(running, session["token"])
         done = await client.complete_connect_session(session["session_id"], VERIFIER)
     assert done["status"] == "connected"
-    assert [one["connection_id"] for one in await listed(running)] == [done["connections"][0]["connection_id"]]
+    assert [one["connection_id"] for one in await listed_connections(running)] == [
+        done["connections"][0]["connection_id"]
+    ]
 
 
 async def test_one_of_several_pending_connections_must_be_named(running: RunningGateway, tracker: Tracker) -> None:
-    session = await made(running, **BOUND, max_connections=2)
+    session = await create_session(running, **WITH_CHALLENGE, max_connections=2)
     for _ in range(2):
-        await arrive(running, session["token"])
-    both = (await polled(running, session))["connections"]
+        await walk_flow(running, session["token"])
+    both = (await poll(running, session))["connections"]
     response = await complete(running, session, expect=409)
     assert response["error"]["code"] == "connection_id_required"
     named = [(one["provider_config_key"], one["connection_id"]) for one in response["error"]["payload"]["pending"]]
     assert sorted(named) == sorted((one["provider_config_key"], one["connection_id"]) for one in both)
-    assert await listed(running) == []
+    assert await listed_connections(running) == []
     async with AsyncClient(running.url, SECRET_KEY) as client:
         own = both[1]["connection_id"]
         await client.complete_connect_session(session["session_id"], VERIFIER, connection_id=own)
-    assert [one["connection_id"] for one in await listed(running)] == [own]
+    assert [one["connection_id"] for one in await listed_connections(running)] == [own]
     await complete(running, session)
-    assert len(await listed(running)) == 2, "the one that is left needs no name"
+    assert len(await listed_connections(running)) == 2, "the one that is left needs no name"
 
 
-async def test_a_wrong_verifier_learns_no_ids(running: RunningGateway, tracker: Tracker) -> None:
-    session = await made(running, **BOUND)
+async def test_wrong_verifier_gets_no_connection_ids(running: RunningGateway, tracker: Tracker) -> None:
+    session = await create_session(running, **WITH_CHALLENGE)
     for _ in range(2):
-        await arrive(running, session["token"])
-    response = await complete(running, session, verifier=ANOTHER, expect=403)
+        await walk_flow(running, session["token"])
+    response = await complete(running, session, verifier=WRONG_VERIFIER, expect=403)
     assert "payload" not in response["error"]
 
 
-async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGateway, tracker: Tracker) -> None:
-    await revocable(running, tracker)
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+async def test_five_wrong_verifiers_delete_the_connection_and_revoke_its_grant(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await declare_revocation(running, tracker)
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     for count in range(5):
-        assert len((await polled(running, session))["connections"]) == 1, count
-        response = await complete(running, session, verifier=ANOTHER, expect=403)
+        assert len((await poll(running, session))["connections"]) == 1, count
+        response = await complete(running, session, verifier=WRONG_VERIFIER, expect=403)
         assert response["error"]["code"] == "invalid_code_verifier"
     response = await complete(running, session, expect=409)
     assert response["error"]["code"] == "conflict"
-    response = await polled(running, session)
+    response = await poll(running, session)
     assert (response["status"], response["connections"], response["error"]["code"]) == ("pending", [], "invalid_state")
-    assert await listed(running) == []
-    assert revoked(tracker)
-    await arrive(running, session["token"])
+    assert await listed_connections(running) == []
+    assert was_revoked(tracker)
+    await walk_flow(running, session["token"])
     await complete(running, session)
-    assert len(await listed(running)) == 1, "the end user can connect again"
+    assert len(await listed_connections(running)) == 1, "the end user can connect again"
 
 
 @pytest.mark.parametrize("verifier", ["x" * 42, "x" * 129, "x" * 42 + "!", "x" * 42 + "é", "x" * 43 + "\n"])
 async def test_malformed_verifier_is_refused_and_not_counted(
     running: RunningGateway, tracker: Tracker, verifier: str
 ) -> None:
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     for _ in range(5):
         response = await complete(running, session, verifier=verifier, expect=400)
         assert response["error"]["errors"][0]["path"] == ["code_verifier"]
@@ -163,19 +169,19 @@ async def test_malformed_verifier_is_refused_and_not_counted(
 
 
 async def test_completion_before_the_end_user_connects_is_refused(running: RunningGateway) -> None:
-    session = await made(running, **BOUND)
+    session = await create_session(running, **WITH_CHALLENGE)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
-    response = await complete(running, session, verifier=ANOTHER, expect=403)
+    response = await complete(running, session, verifier=WRONG_VERIFIER, expect=403)
     assert response["error"]["code"] == "invalid_code_verifier"
 
 
 async def test_a_session_without_a_code_challenge_needs_no_completion(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    session = await made(running)
+    session = await create_session(running)
     assert "code_challenge" in (await complete(running, session, expect=400))["error"]["message"]
-    await arrive(running, session["token"])
-    assert (await polled(running, session))["connections"][0]["is_pending"] is False
+    await walk_flow(running, session["token"])
+    assert (await poll(running, session))["connections"][0]["is_pending"] is False
 
 
 async def test_an_unknown_session_and_another_environments_key_get_404(
@@ -184,8 +190,8 @@ async def test_an_unknown_session_and_another_environments_key_get_404(
     other = "nango_sk_another-environments-key-0123456789"
     running.document["environments"]["prod"] = {"secret_keys": [other]}
     await running.restart()
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     body = {"code_verifier": VERIFIER}
     headers = {"Authorization": f"Bearer {other}"}
     async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as response:
@@ -195,20 +201,22 @@ async def test_an_unknown_session_and_another_environments_key_get_404(
     await complete(running, session)
 
 
-async def test_a_browser_s_token_completes_nothing(running: RunningGateway, tracker: Tracker) -> None:
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+async def test_the_session_token_of_the_browser_cannot_complete(running: RunningGateway, tracker: Tracker) -> None:
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     headers = {"Authorization": f"Bearer {session['token']}"}
     body = {"code_verifier": VERIFIER}
     async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as response:
         assert response.status == 401
-    assert await listed(running) == []
+    assert await listed_connections(running) == []
 
 
-async def test_a_limited_key_completes_what_it_reaches(running: RunningGateway, tracker: Tracker) -> None:
-    connection_id = await connected(running, tracker)
-    session = await reconnect(running, connection_id, **BOUND)
-    await arrive(running, session["token"])
+async def test_limited_key_completes_only_connections_within_its_limits(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    connection_id = await connect(running, tracker)
+    session = await create_reconnect(running, connection_id, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     body = {"code_verifier": VERIFIER}
     for limit, status in (("tracker/another", 409), (f"tracker/{connection_id}", 200)):
         wish = {
@@ -225,44 +233,44 @@ async def test_a_limited_key_completes_what_it_reaches(running: RunningGateway, 
 async def test_connection_can_be_completed_after_its_session_has_ended(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     headers = {"Authorization": f"Bearer {session['token']}"}
     async with running.http.delete(f"{running.url}/connect/session", headers=headers) as response:
         assert response.status == 204
-    reply = await polled(running, session)
+    reply = await poll(running, session)
     assert (reply["status"], reply["connections"][0]["is_pending"]) == ("pending", True)
     first = await complete(running, session)
     assert await complete(running, session) == first
-    assert (await polled(running, session))["status"] == "connected"
+    assert (await poll(running, session))["status"] == "connected"
 
 
-async def revocable(running: RunningGateway, tracker: Tracker) -> None:
+async def declare_revocation(running: RunningGateway, tracker: Tracker) -> None:
     write_entry(running.folder, "tracker", tracker_entry(tracker.url, revocation_url=f"{tracker.url}/revoke"))
     await running.restart()
 
 
-def revoked(tracker: Tracker) -> bool:
+def was_revoked(tracker: Tracker) -> bool:
     return any(one.path == "/revoke" for one in tracker.seen)
 
 
-async def test_what_is_not_completed_in_time_is_deleted_and_its_grant_ended(
+async def test_connection_not_completed_in_time_is_deleted_and_its_grant_revoked(
     running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
 ) -> None:
-    await revocable(running, tracker)
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+    await declare_revocation(running, tracker)
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     later(599)
     await running.runtime.session_connections.expire()
-    assert len((await polled(running, session))["connections"]) == 1
+    assert len((await poll(running, session))["connections"]) == 1
     later(2)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
     await running.runtime.session_connections.expire()
-    response = await polled(running, session)
+    response = await poll(running, session)
     assert (response["status"], response["connections"], response["error"]["type"]) == ("pending", [], "state_err")
     assert "10 minutes" in response["error"]["message"]
-    assert await listed(running) == []
-    assert revoked(tracker)
+    assert await listed_connections(running) == []
+    assert was_revoked(tracker)
 
 
 async def test_grant_that_another_connection_may_use_is_not_revoked(
@@ -273,24 +281,24 @@ async def test_grant_that_another_connection_may_use_is_not_revoked(
     write_entry(running.folder, "tracker", entry)
     await running.restart()
     tracker.token_extra = {"user": 1}
-    await arrive(running, (await made(running))["token"])  # account 1, in use
+    await walk_flow(running, (await create_session(running))["token"])  # account 1, in use
     for user, ended in ((1, False), (2, True)):
         tracker.token_extra = {"user": user}
-        await arrive(running, (await made(running, **BOUND))["token"])
+        await walk_flow(running, (await create_session(running, **WITH_CHALLENGE))["token"])
         later(601)
         await running.runtime.session_connections.expire()
-        assert revoked(tracker) is ended, user
+        assert was_revoked(tracker) is ended, user
 
 
-async def test_a_reconnect_serves_with_the_old_credential_until_it_is_completed(
+async def test_connection_uses_its_old_credential_until_the_reconnect_is_completed(
     running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
 ) -> None:
-    await revocable(running, tracker)
-    connection_id = await connected(running, tracker)
+    await declare_revocation(running, tracker)
+    connection_id = await connect(running, tracker)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     before = await running.json("GET", path)
-    session = await reconnect(running, connection_id, **BOUND)
-    await arrive(running, session["token"])
+    session = await create_reconnect(running, connection_id, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     assert await pending_id(running, session) == connection_id
     assert (await running.json("GET", path))["credentials"] == before["credentials"]
     async with running.proxied(connection_id, "/ex/jira/x") as response:
@@ -303,32 +311,32 @@ async def test_a_reconnect_serves_with_the_old_credential_until_it_is_completed(
         before["tags"],
         before["connection_config"],
     )
-    session = await reconnect(running, connection_id, **BOUND)
-    await arrive(running, session["token"])
+    session = await create_reconnect(running, connection_id, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     later(601)
     await running.runtime.session_connections.expire()
     assert (await running.json("GET", path))["credentials"] == after["credentials"]
-    assert not revoked(tracker), "the connection may live by the same grant"
+    assert not was_revoked(tracker), "the connection may live by the same grant"
 
 
-async def test_a_reconnect_whose_connection_is_gone_is_not_brought_back(
+async def test_completing_a_reconnect_does_not_restore_a_deleted_connection(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    connection_id = await connected(running, tracker)
-    session = await reconnect(running, connection_id, **BOUND)
-    await arrive(running, session["token"])
+    connection_id = await connect(running, tracker)
+    session = await create_reconnect(running, connection_id, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     await running.json("DELETE", f"/connections/{connection_id}?provider_config_key=tracker", expect=200)
     assert (await complete(running, session, expect=400))["error"]["code"] == "invalid_connection"
-    assert await listed(running) == []
+    assert await listed_connections(running) == []
     await complete(running, session, expect=404)
 
 
 async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    connection_id = await connected(running, tracker)
-    session = await reconnect(running, connection_id, **BOUND)
-    await arrive(running, session["token"])
+    connection_id = await connect(running, tracker)
+    session = await create_reconnect(running, connection_id, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     store = running.runtime.store
     digest = session["poll_url"].rpartition("/")[2]
     (pending,) = await store.pending.of_session(digest, now=clock.now())
@@ -340,13 +348,13 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     await store.pending.add(other, terms, expires_at=pending.expires_at, reconnects=True)
     response = await complete(running, session, expect=400)
     assert response["error"]["payload"]["reason"] == "another_account"
-    (row,) = await listed(running)
+    (row,) = await listed_connections(running)
     assert row["account"]["id"] == "a1"
 
 
-async def test_what_is_typed_in_is_pending_too(running: RunningGateway, tracker: Tracker) -> None:
-    await keyed(running, tracker)
-    session = await made(running, **BOUND)
+async def test_connection_by_typed_credential_is_pending_too(running: RunningGateway, tracker: Tracker) -> None:
+    await declare_key_integration(running, tracker)
+    session = await create_session(running, **WITH_CHALLENGE)
     url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(url, json={"apiKey": "k3y"}) as response:
         body = await response.json()
@@ -360,10 +368,12 @@ async def test_what_is_typed_in_is_pending_too(running: RunningGateway, tracker:
         assert tracker.seen[-1].headers["x-api-key"] == "k3y"
 
 
-async def test_the_window_is_reported_that_it_is_pending(running: RunningGateway, tracker: Tracker) -> None:
-    socket, client = await opened(running)
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"], f"&ws_client_id={client}")
+async def test_window_gets_the_message_that_the_connection_is_pending(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    socket, client = await open_socket(running)
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"], f"&ws_client_id={client}")
     message = await socket.receive_json(timeout=PATIENCE_S)
     await socket.close()
     assert (message["message_type"], message["is_pending"]) == ("success", True)
@@ -378,22 +388,20 @@ async def test_the_events_of_a_connection_begin_with_its_completion(running: Run
         async with running.runtime.store.transactions.read() as db:
             return int((await db.execute(text("SELECT count(*) FROM outbox"))).scalar_one())
 
-    session = await made(running, **BOUND)
-    await arrive(running, session["token"])
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
     assert await history() == 0
     await complete(running, session)
     assert await history() >= 1 or any(one.path == "/events" for one in tracker.seen)
 
 
-async def test_two_tabs_make_no_more_than_one_connection_where_one_is_allowed(
-    running: RunningGateway, tracker: Tracker
-) -> None:
-    for options in ({}, BOUND):
-        before = len(await listed(running))
-        session = await made(running, max_connections=1, **options)
+async def test_two_tabs_create_only_the_one_allowed_connection(running: RunningGateway, tracker: Tracker) -> None:
+    for options in ({}, WITH_CHALLENGE):
+        before = len(await listed_connections(running))
+        session = await create_session(running, max_connections=1, **options)
         consents = []
         for _ in range(2):
-            response = await depart(running, session["token"])
+            response = await start_flow(running, session["token"])
             consents.append(response.headers["Location"])
 
         async def finish(consent: str) -> int:
@@ -404,39 +412,41 @@ async def test_two_tabs_make_no_more_than_one_connection_where_one_is_allowed(
         assert statuses in ([200, 400], [200, 403]), statuses
         if options:
             await complete(running, session)
-        assert len(await listed(running)) == before + 1
-        response = await depart(running, session["token"])
+        assert len(await listed_connections(running)) == before + 1
+        response = await start_flow(running, session["token"])
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_used")
         assert "1 connection" in (await response.json())["error"]["message"]
 
 
-async def test_typed_in_credential_beyond_the_limit_is_refused_before_it_is_tried(
+async def test_typed_credential_beyond_the_limit_is_refused_before_it_is_tested(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await keyed(running, tracker)
-    session = await made(running, single_use=True)
+    await declare_key_integration(running, tracker)
+    session = await create_session(running, single_use=True)
     url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     statuses = []
     for _ in range(2):
         async with running.http.post(url, json={"apiKey": "k3y"}) as response:
             statuses.append(response.status)
     assert statuses == [200, 403]
-    assert len(await listed(running)) == 1
-    assert (await polled(running, session))["error"]["code"] == "connect_session_used"
+    assert len(await listed_connections(running)) == 1
+    assert (await poll(running, session))["error"]["code"] == "connect_session_used"
 
 
-async def test_what_one_browser_keeps_is_not_typed_in_elsewhere(running: RunningGateway, tracker: Tracker) -> None:
-    await keyed(running, tracker)
-    session = await made(running, single_use=True)
+async def test_session_of_one_browser_accepts_no_typed_credential_from_another(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await declare_key_integration(running, tracker)
+    session = await create_session(running, single_use=True)
     assert await running.runtime.store.sessions.keep_for_browser(session["poll_url"].rpartition("/")[2], "b" * 64)
     url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(url, json={"apiKey": "k3y"}) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
-    assert await listed(running) == []
+    assert await listed_connections(running) == []
 
 
 async def test_failed_attempt_does_not_use_up_a_session(running: RunningGateway, tracker: Tracker) -> None:
-    session = await made(running, max_connections=1)
-    await arrive(running, session["token"], "&params[subdomain]=nowhere")
-    assert (await arrive(running, session["token"]))[0] == 200
-    assert len(await listed(running)) == 1
+    session = await create_session(running, max_connections=1)
+    await walk_flow(running, session["token"], "&params[subdomain]=nowhere")
+    assert (await walk_flow(running, session["token"]))[0] == 200
+    assert len(await listed_connections(running)) == 1

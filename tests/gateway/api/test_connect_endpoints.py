@@ -11,22 +11,22 @@ from gateway.authorization.connect_sessions import SESSION_PREFIX
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 
 
-def bearing(token: str) -> dict[str, str]:
+def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
 async def call(running: RunningGateway, method: str, path: str, token: str, **options: Any) -> tuple[int, Any]:
-    async with running.http.request(method, running.url + path, headers=bearing(token), **options) as response:
+    async with running.http.request(method, running.url + path, headers=bearer(token), **options) as response:
         return (
             response.status,
             await response.json() if response.content_type == "application/json" else await response.text(),
         )
 
 
-async def made(running: RunningGateway, **body: Any) -> dict[str, Any]:
+async def create_session(running: RunningGateway, **body: Any) -> dict[str, Any]:
     response = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
     data: dict[str, Any] = response["data"]
     return data
@@ -36,7 +36,7 @@ async def test_session_is_readable_with_its_own_token(running: RunningGateway) -
     defaults = {
         "tracker": {"connection_config": {"subdomain": "acme"}, "authorization_params": {"a": "b"}, "user_scopes": "x"}
     }
-    response = await made(
+    response = await create_session(
         running,
         end_user={"id": "u1", "email": "ada@example.com", "tags": {"plan": "pro"}},
         organization={"id": "o1", "display_name": "Org"},
@@ -65,7 +65,7 @@ async def test_session_is_readable_with_its_own_token(running: RunningGateway) -
     assert "isReconnecting" not in data
 
 
-async def test_a_misspelt_integration_is_refused_with_the_nearest(running: RunningGateway) -> None:
+async def test_misspelt_integration_is_refused_with_the_closest_name(running: RunningGateway) -> None:
     wish = {"end_user": {"id": "u1"}, "allowed_integrations": ["traker", "nothing-like-it"]}
     body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
     assert body["message"].endswith("has no integration 'traker'. Did you mean 'tracker'?")
@@ -84,15 +84,15 @@ async def test_a_misspelt_integration_is_refused_with_the_nearest(running: Runni
     assert (status, "Did you mean" in str(refused)) == (400, False), "it is out of the key's reach"
 
 
-async def test_a_deleted_session_opens_nothing(running: RunningGateway) -> None:
-    token = (await made(running))["token"]
+async def test_token_of_a_deleted_session_is_invalid(running: RunningGateway) -> None:
+    token = (await create_session(running))["token"]
     assert await call(running, "DELETE", "/connect/session", token) == (204, "")
     status, response = await call(running, "GET", "/connect/session", token)
     assert (status, response["error"]["code"]) == (401, "unknown_connect_session_token")
 
 
-async def test_a_session_sees_the_catalog_and_its_own_integrations_only(running: RunningGateway) -> None:
-    token = (await made(running, allowed_integrations=["tracker"]))["token"]
+async def test_session_lists_only_the_catalog_and_its_own_integrations(running: RunningGateway) -> None:
+    token = (await create_session(running, allowed_integrations=["tracker"]))["token"]
     assert (await call(running, "GET", "/providers?search=tracker", token))[0] == 200
     assert (await call(running, "GET", "/providers/tracker", token))[1]["data"]["name"] == "tracker"
     status, listed = await call(running, "GET", "/integrations", token)
@@ -102,10 +102,10 @@ async def test_a_session_sees_the_catalog_and_its_own_integrations_only(running:
 async def test_integrations_that_a_session_does_not_offer_are_not_listed(running: RunningGateway) -> None:
     running.document["environments"]["dev"]["integrations"]["other"] = {"provider": "tracker", "client_id": "x"}
     await running.restart()
-    token = (await made(running, allowed_integrations=["other"]))["token"]
+    token = (await create_session(running, allowed_integrations=["other"]))["token"]
     _, listed = await call(running, "GET", "/integrations", token)
     assert [one["unique_key"] for one in listed["data"]] == ["other"]
-    _, listed = await call(running, "GET", "/integrations", (await made(running))["token"])
+    _, listed = await call(running, "GET", "/integrations", (await create_session(running))["token"])
     assert [one["unique_key"] for one in listed["data"]] == ["tracker", "other"]
 
 
@@ -126,7 +126,7 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
 async def test_session_token_is_valid_only_for_session_endpoints(
     shared: RunningGateway, method: str, path: str
 ) -> None:
-    status, response = await call(shared, method, path, (await made(shared))["token"])
+    status, response = await call(shared, method, path, (await create_session(shared))["token"])
     assert (status, response["error"]["code"]) == (401, "unknown_account")
 
 
@@ -152,7 +152,7 @@ async def test_secret_key_is_not_accepted_as_a_session_token(running: RunningGat
 
 
 async def test_telemetry_is_accepted_and_discarded(running: RunningGateway) -> None:
-    token = (await made(running))["token"]
+    token = (await create_session(running))["token"]
     body = {"token": token, "event": "open", "timestamp": "2026-01-01T00:00:00Z", "dimensions": {"integration": "x"}}
     async with running.http.post(f"{running.url}/connect/telemetry", json=body) as response:
         assert (response.status, await response.read()) == (204, b"")
@@ -161,18 +161,18 @@ async def test_telemetry_is_accepted_and_discarded(running: RunningGateway) -> N
 
 
 async def test_the_back_end_polls_for_the_outcome_without_the_token(running: RunningGateway, tracker: Tracker) -> None:
-    response = await made(running)
+    response = await create_session(running)
     path = response["poll_url"].removeprefix(running.url)
     assert response["token"] not in path
     assert (await running.json("GET", path, expect=200))["data"]["status"] == "pending"
-    await arrive(running, response["token"], "&params[subdomain]=nowhere")
+    await walk_flow(running, response["token"], "&params[subdomain]=nowhere")
     failed = (await running.json("GET", path))["data"]
     assert (failed["status"], failed["connections"]) == ("pending", [])
     assert (failed["error"]["type"], failed["error"]["provider_config_key"]) == (
         "connection_validation_failed",
         "tracker",
     )
-    await arrive(running, response["token"])
+    await walk_flow(running, response["token"])
     done = (await running.json("GET", path))["data"]
     listed = (await running.json("GET", "/connections"))["connections"]
     assert done["status"] == "connected"
@@ -184,9 +184,9 @@ async def test_the_back_end_polls_for_the_outcome_without_the_token(running: Run
 
 
 async def test_limited_key_polls_no_outcome_of_hidden_connections(running: RunningGateway, tracker: Tracker) -> None:
-    reply = await made(running)
+    reply = await create_session(running)
     path = reply["poll_url"].removeprefix(running.url)
-    await arrive(running, reply["token"])
+    await walk_flow(running, reply["token"])
     assert len((await running.json("GET", path))["data"]["connections"]) == 1
     for limit, seen in (({"connections": ["tracker/another"]}, 0), ({"integrations": ["tracker"]}, 1)):
         wish = {"display_name": str(seen), "scopes": ["environment:connect_sessions:write"], "limits": limit}
@@ -196,7 +196,7 @@ async def test_limited_key_polls_no_outcome_of_hidden_connections(running: Runni
         assert (response.status, len(data["connections"])) == (200, seen), data
 
 
-async def test_polling_reports_a_wrong_typed_in_credential(running: RunningGateway, tracker: Tracker) -> None:
+async def test_polling_reports_a_wrong_typed_credential(running: RunningGateway, tracker: Tracker) -> None:
     proxy = {
         "base_url": tracker.url,
         "headers": {"x-api-key": "${apiKey}"},
@@ -206,11 +206,11 @@ async def test_polling_reports_a_wrong_typed_in_credential(running: RunningGatew
     write_entry(running.folder, "keyed", {**entry, "proxy": proxy})
     running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
     await running.restart()
-    session = await made(running)
+    session = await create_session(running)
     path = session["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
     async with asyncio.timeout(PATIENCE_S):
-        while not running.runtime.outcomes.crowded(1):
+        while not running.runtime.outcomes.is_full(1):
             await asyncio.sleep(0)
     url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(url, json={"apiKey": "a-wrong-key"}) as response:
@@ -233,7 +233,7 @@ async def test_polling_reports_a_wrong_typed_in_credential(running: RunningGatew
 async def test_outcome_of_an_ended_session_stays_readable_for_a_while(
     running: RunningGateway, later: Callable[[float], None]
 ) -> None:
-    deleted, forgotten, expired = [await made(running) for _ in range(3)]
+    deleted, forgotten, expired = [await create_session(running) for _ in range(3)]
     paths = [one["poll_url"].removeprefix(running.url) for one in (deleted, forgotten, expired)]
     assert (await call(running, "DELETE", "/connect/session", deleted["token"]))[0] == 204
     assert (await running.json("GET", paths[0], expect=200))["data"] == {"status": "expired", "connections": []}
@@ -252,34 +252,32 @@ async def test_outcome_of_an_ended_session_stays_readable_for_a_while(
 async def test_a_waiting_client_gets_a_response_as_soon_as_there_is_an_outcome(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    response = await made(running)
+    response = await create_session(running)
     path = response["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
     async with asyncio.timeout(PATIENCE_S):
-        while not running.runtime.outcomes.crowded(1):
+        while not running.runtime.outcomes.is_full(1):
             await asyncio.sleep(0)
-    await arrive(running, response["token"])
+    await walk_flow(running, response["token"])
     async with asyncio.timeout(PATIENCE_S):
         assert (await waiting)["data"]["status"] == "connected"
 
 
-async def test_a_window_s_outcome_is_reported_apart_from_others_of_its_session(
-    running: RunningGateway, tracker: Tracker
-) -> None:
-    token = (await made(running))["token"]
-    await arrive(running, token, "&ws_client_id=one")
+async def test_window_gets_only_its_own_outcomes_of_the_session(running: RunningGateway, tracker: Tracker) -> None:
+    token = (await create_session(running))["token"]
+    await walk_flow(running, token, "&ws_client_id=one")
     for client, count in (("one", 1), ("two", 0)):
         _, response = await call(running, "GET", f"/connect/session/result?client={client}", token)
         assert len(response["data"]["connections"]) == count
 
 
-async def connected(running: RunningGateway, tracker: Tracker) -> str:
-    await arrive(running, (await made(running, tags={"team": "x"}))["token"], "&params[subdomain]=globex")
+async def connect(running: RunningGateway, tracker: Tracker) -> str:
+    await walk_flow(running, (await create_session(running, tags={"team": "x"}))["token"], "&params[subdomain]=globex")
     connection_id: str = (await running.json("GET", "/connections"))["connections"][0]["connection_id"]
     return connection_id
 
 
-async def reconnect(running: RunningGateway, connection_id: str, **more: Any) -> dict[str, Any]:
+async def create_reconnect(running: RunningGateway, connection_id: str, **more: Any) -> dict[str, Any]:
     body = {"connection_id": connection_id, "integration_id": "tracker", **more}
     response = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
     data: dict[str, Any] = response["data"]
@@ -287,13 +285,13 @@ async def reconnect(running: RunningGateway, connection_id: str, **more: Any) ->
 
 
 async def test_a_reconnect_keeps_id_site_and_end_user(running: RunningGateway, tracker: Tracker) -> None:
-    connection_id = await connected(running, tracker)
+    connection_id = await connect(running, tracker)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     before = await running.json("GET", path)
-    response = await reconnect(running, connection_id)
+    response = await create_reconnect(running, connection_id)
     _, shown = await call(running, "GET", "/connect/session", response["token"])
     assert shown["data"]["isReconnecting"] is True
-    assert (await arrive(running, response["token"]))[0] == 200
+    assert (await walk_flow(running, response["token"]))[0] == 200
     after = await running.json("GET", path)
     assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
     same = ("id", "connection_id", "connection_config", "tags", "end_user")
@@ -302,10 +300,10 @@ async def test_a_reconnect_keeps_id_site_and_end_user(running: RunningGateway, t
     assert len((await running.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGateway, tracker: Tracker) -> None:
+async def test_reconnect_session_cannot_connect_another_integration(running: RunningGateway, tracker: Tracker) -> None:
     running.document["environments"]["dev"]["integrations"]["other"] = {"provider": "tracker", "client_id": "x"}
     await running.restart()
-    reply = await reconnect(running, await connected(running, tracker))
+    reply = await create_reconnect(running, await connect(running, tracker))
     url = f"{running.url}/oauth/connect/other?connect_session_token={reply['token']}"
     async with running.http.get(url, allow_redirects=False) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (403, "integration_not_allowed")
@@ -330,8 +328,8 @@ async def test_an_unknown_connection_cannot_be_reconnected(
 async def test_connection_deleted_during_a_reconnect_is_not_created_again(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    connection_id = await connected(running, tracker)
-    reply = await reconnect(running, connection_id)
+    connection_id = await connect(running, tracker)
+    reply = await create_reconnect(running, connection_id)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={reply['token']}"
     async with running.http.get(begin, allow_redirects=False) as response:
         consent = response.headers["Location"]
@@ -351,20 +349,20 @@ async def test_reconnect_with_another_account_is_refused(running: RunningGateway
     write_entry(running.folder, "tracker", entry)
     await running.restart()
     tracker.token_extra = {"user": 1, "mail": "ada@example.com"}
-    await arrive(running, (await made(running))["token"])
+    await walk_flow(running, (await create_session(running))["token"])
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     assert listed["account"] == {"id": "1", "label": "ada@example.com"}
     path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
     before = (await running.json("GET", path))["credentials"]
-    response = await reconnect(running, listed["connection_id"])
+    response = await create_reconnect(running, listed["connection_id"])
 
     tracker.token_extra = {"user": 2, "mail": "eve@example.com"}
-    status, html = await arrive(running, response["token"])
+    status, html = await walk_flow(running, response["token"])
     assert (status, "another Tracker account, &#39;eve@example.com&#39;," in html) == (400, True)
     assert "Sign in as &#39;ada@example.com&#39;" in html
     assert (await running.json("GET", path))["credentials"] == before
     tracker.token_extra = {"user": 1, "mail": "ada@new.example.com"}
-    assert (await arrive(running, response["token"]))[0] == 200
+    assert (await walk_flow(running, response["token"]))[0] == 200
     assert (await running.json("GET", path))["account"] == {"id": "1", "label": "ada@new.example.com"}
     assert Account("1") != Account("2")
 
@@ -381,7 +379,7 @@ async def test_the_path_of_the_account_endpoint_is_filled_in(running: RunningGat
     write_entry(running.folder, "tracker", entry)
     await running.restart()
     tracker.token_extra = {"realm": "42"}
-    assert (await arrive(running, (await made(running))["token"]))[0] == 200
+    assert (await walk_flow(running, (await create_session(running))["token"]))[0] == 200
     assert {request.path_qs for request in tracker.seen} == {"/company/42/info?of=42"}
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     assert listed["account"]["id"] == "/company/42/info?of=42"
@@ -398,7 +396,7 @@ async def test_an_account_endpoint_without_its_setting_leaves_the_account_unknow
     del entry["post_connection_script"]
     write_entry(running.folder, "tracker", entry)
     await running.restart()
-    assert (await arrive(running, (await made(running))["token"]))[0] == 200
+    assert (await walk_flow(running, (await create_session(running))["token"]))[0] == 200
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     assert (tracker.seen, listed["account"]) == ([], None)
 
@@ -413,13 +411,13 @@ async def test_a_base_url_without_its_setting_is_not_the_providers_fault(
     del entry["post_connection_script"], entry["connection_configuration"]
     write_entry(running.folder, "tracker", entry)
     await running.restart()
-    status, html = await arrive(running, (await made(running))["token"])
+    status, html = await walk_flow(running, (await create_session(running))["token"])
     assert (status, "setting connectionConfig.realm" in html, "Could not read" in html) == (400, True, False), html
     assert (await running.json("GET", "/connections"))["connections"] == []
 
 
 async def test_outbound_authorization_of_another_auth_mode_is_refused(running: RunningGateway) -> None:
-    token = (await made(running))["token"]
+    token = (await create_session(running))["token"]
     url = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
     async with running.http.post(url, json={}) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_auth_mode")
@@ -443,7 +441,7 @@ async def test_an_end_user_cannot_choose_a_setting_that_the_provider_returns(
     tracker.token_extra = {"shard": "own", "user": 1}
     tracker.callback_extra = {"realm": "own"}
     chosen = "".join(f"&params[{name}]=other" for name in ("shard", "realm", "company", "region"))
-    assert (await arrive(running, (await made(running))["token"], chosen))[0] == 200
+    assert (await walk_flow(running, (await create_session(running))["token"], chosen))[0] == 200
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
     settings = (await running.json("GET", path))["connection_config"]
@@ -456,15 +454,15 @@ async def test_new_settings_of_a_reconnect_replace_earlier_ones(running: Running
     write_entry(running.folder, "tracker", entry)
     await running.restart()
     tracker.token_extra = {"shard": "old"}
-    await arrive(running, (await made(running))["token"])
+    await walk_flow(running, (await create_session(running))["token"])
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     tracker.token_extra = {"shard": "new"}
-    assert (await arrive(running, (await reconnect(running, listed["connection_id"]))["token"]))[0] == 200
+    assert (await walk_flow(running, (await create_reconnect(running, listed["connection_id"]))["token"]))[0] == 200
     path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
     assert (await running.json("GET", path))["connection_config"] == {"shard": "new"}
 
 
-async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_again(
+async def test_reconnect_by_typed_credential_keeps_settings_that_are_not_sent_again(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     forms = {"region": {"title": "Region"}, "team": {"title": "Team"}, "pin": {"title": "Pin", "secret": True}}
@@ -506,7 +504,7 @@ async def test_a_secret_that_the_back_end_fixed_is_not_shown_to_the_browser(
     write_entry(running.folder, "tracker", tracker_entry(tracker.url, connection_config=forms))
     await running.restart()
     fixed = {"Partner": "pk-0123456789", "region": "eu"}
-    reply = await made(running, integrations_config_defaults={"tracker": {"connection_config": fixed}})
+    reply = await create_session(running, integrations_config_defaults={"tracker": {"connection_config": fixed}})
     status, shown = await call(running, "GET", "/connect/session", reply["token"])
     assert status == 200
     assert shown["data"]["integrations_config_defaults"] == {
@@ -516,7 +514,7 @@ async def test_a_secret_that_the_back_end_fixed_is_not_shown_to_the_browser(
         assert "pk-0123456789" not in await response.text()
 
 
-async def test_an_integration_that_is_named_twice_is_offered_once(running: RunningGateway) -> None:
-    reply = await made(running, allowed_integrations=["tracker", "tracker"])
+async def test_integration_named_twice_is_offered_once(running: RunningGateway) -> None:
+    reply = await create_session(running, allowed_integrations=["tracker", "tracker"])
     async with running.http.get(reply["connect_link"]) as response:
         assert "What the application will be able to do" in await response.text()

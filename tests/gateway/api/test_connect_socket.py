@@ -13,35 +13,35 @@ from gateway.config import ConnectConfig
 from tests.fakes.gateways import RunningGateway, document
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 
 
-async def opened(running: RunningGateway, path: str = "/") -> tuple[aiohttp.ClientWebSocketResponse, str]:
+async def open_socket(running: RunningGateway, path: str = "/") -> tuple[aiohttp.ClientWebSocketResponse, str]:
     socket = await running.http.ws_connect(running.url + path, origin="https://app.example.com")
     ack = await socket.receive_json(timeout=PATIENCE_S)
     assert ack["message_type"] == "connection_ack"
     return socket, ack["ws_client_id"]
 
 
-async def opened_if_free(running: RunningGateway) -> aiohttp.ClientWebSocketResponse | None:
+async def open_socket_if_allowed(running: RunningGateway) -> aiohttp.ClientWebSocketResponse | None:
     try:
-        return (await opened(running))[0]
+        return (await open_socket(running))[0]
     except aiohttp.WSServerHandshakeError as refused:
         if refused.status != 429:
             raise
         return None
 
 
-async def message_of(running: RunningGateway, query: str = "", **session: Any) -> dict[str, Any]:
-    socket, client = await opened(running)
-    await arrive(running, await running.session_token(**session), f"&ws_client_id={client}{query}")
+async def message_after_flow(running: RunningGateway, query: str = "", **session: Any) -> dict[str, Any]:
+    socket, client = await open_socket(running)
+    await walk_flow(running, await running.session_token(**session), f"&ws_client_id={client}{query}")
     message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE_S)
     await socket.close()
     return message
 
 
 async def test_success_is_reported(running: RunningGateway, tracker: Tracker) -> None:
-    message = await message_of(running)
+    message = await message_after_flow(running)
     listed = (await running.json("GET", "/connections"))["connections"]
     assert message == {
         "message_type": "success",
@@ -60,7 +60,7 @@ async def test_success_is_reported(running: RunningGateway, tracker: Tracker) ->
     ],
 )
 async def test_a_refusal_is_reported(running: RunningGateway, tracker: Tracker, query: str, kind: str) -> None:
-    message = await message_of(running, query)
+    message = await message_after_flow(running, query)
     assert (message["message_type"], message["error_type"]) == ("error", kind)
     assert message["provider_config_key"] == "tracker"
     assert message["error_desc"]
@@ -68,14 +68,14 @@ async def test_a_refusal_is_reported(running: RunningGateway, tracker: Tracker, 
 
 async def test_a_bad_token_response_is_reported(running: RunningGateway, tracker: Tracker) -> None:
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
-    assert (await message_of(running))["error_type"] == "token_err"
+    assert (await message_after_flow(running))["error_type"] == "token_err"
 
 
 @pytest.mark.parametrize(("query", "kind"), [("&error=access_denied", "callback_err"), ("", "callback_err")])
 async def test_a_refusal_by_the_provider_is_reported(
     running: RunningGateway, tracker: Tracker, query: str, kind: str
 ) -> None:
-    socket, client = await opened(running)
+    socket, client = await open_socket(running)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}&ws_client_id={client}"
     async with running.http.get(begin, allow_redirects=False) as response:
         state = response.headers["Location"].partition("state=")[2].partition("&")[0]
@@ -85,10 +85,10 @@ async def test_a_refusal_by_the_provider_is_reported(
     await socket.close()
 
 
-async def test_another_browser_s_callback_is_reported_and_spoils_nothing(
+async def test_callback_in_another_browser_is_reported_and_does_not_end_the_flow(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    socket, client = await opened(running)
+    socket, client = await open_socket(running)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}&ws_client_id={client}"
     async with running.http.get(begin, allow_redirects=False) as response:
         consent = response.headers["Location"]
@@ -106,7 +106,7 @@ async def test_integration_removed_during_the_flow_is_reported(running: RunningG
     made = {"unique_key": "made", "provider": "tracker", "credentials": {"type": "OAUTH2", "client_id": "c"}}
     made["credentials"]["client_secret"] = "s-0123456789"
     await running.json("POST", "/integrations", json=made, expect=200)
-    socket, client = await opened(running)
+    socket, client = await open_socket(running)
     token = await running.session_token(allowed_integrations=["made"])
     begin = f"{running.url}/oauth/connect/made?connect_session_token={token}&ws_client_id={client}"
     async with running.http.get(begin, allow_redirects=False) as response:
@@ -119,25 +119,25 @@ async def test_integration_removed_during_the_flow_is_reported(running: RunningG
 
 
 async def test_only_the_named_window_gets_the_result(running: RunningGateway, tracker: Tracker) -> None:
-    other, _ = await opened(running)
-    assert (await message_of(running))["message_type"] == "success"
+    other, _ = await open_socket(running)
+    assert (await message_after_flow(running))["message_type"] == "success"
     with pytest.raises(TimeoutError):
         await other.receive(timeout=0.05)
     await other.close()
 
 
 async def test_stored_result_does_not_contain_the_sockets_client_id(running: RunningGateway, tracker: Tracker) -> None:
-    socket, client = await opened(running)
-    await arrive(running, await running.session_token(), f"&ws_client_id={client}")
+    socket, client = await open_socket(running)
+    await walk_flow(running, await running.session_token(), f"&ws_client_id={client}")
     await socket.close()
     stored = (await running.runtime.store.flow_results.since(running.runtime.started_at))[0]
     assert client not in repr(stored)
 
 
-async def test_what_clients_send_is_not_read(running: RunningGateway, tracker: Tracker) -> None:
-    socket, client = await opened(running)
+async def test_messages_of_clients_are_ignored(running: RunningGateway, tracker: Tracker) -> None:
+    socket, client = await open_socket(running)
     await socket.send_str('{"message_type":"success"}')
-    await arrive(running, await running.session_token(), f"&ws_client_id={client}")
+    await walk_flow(running, await running.session_token(), f"&ws_client_id={client}")
     assert (await socket.receive_json(timeout=PATIENCE_S))["message_type"] == "success"
     await socket.close()
 
@@ -145,7 +145,7 @@ async def test_what_clients_send_is_not_read(running: RunningGateway, tracker: T
 async def test_socket_path_is_configurable(running: RunningGateway) -> None:
     running.document["server"]["websocket_path"] = "/ws"
     await running.restart()
-    socket, _ = await opened(running, "/ws")
+    socket, _ = await open_socket(running, "/ws")
     await socket.close()
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await running.http.ws_connect(running.url + "/")
@@ -158,7 +158,7 @@ async def test_socket_path_without_an_upgrade_is_404(running: RunningGateway) ->
 
 
 @pytest.mark.parametrize("first", ["host", "gateway"])
-async def test_a_host_s_own_page_at_that_path_is_untouched(
+async def test_host_page_at_the_socket_path_is_still_served(
     running: RunningGateway, first: str, aiohttp_client: AiohttpClient
 ) -> None:
     async def own(_request: web.Request) -> web.Response:
@@ -180,7 +180,7 @@ async def test_a_host_s_own_page_at_that_path_is_untouched(
 
 
 async def test_sockets_are_closed_when_the_gateway_stops(running: RunningGateway) -> None:
-    socket, _ = await opened(running)
+    socket, _ = await open_socket(running)
     running.runtime.serving = False
     async with asyncio.timeout(PATIENCE_S):
         assert (await socket.receive()).type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
@@ -188,28 +188,28 @@ async def test_sockets_are_closed_when_the_gateway_stops(running: RunningGateway
 
 async def test_too_many_sockets_are_refused(running: RunningGateway) -> None:
     running.configure(connect=ConnectConfig(result_sockets=1))
-    socket, _ = await opened(running)
+    socket, _ = await open_socket(running)
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-        await opened(running)
+        await open_socket(running)
     assert refused.value.status == 503
     await socket.close()
     async with asyncio.timeout(PATIENCE_S):
-        while running.runtime.outcomes.crowded(1):
+        while running.runtime.outcomes.is_full(1):
             await asyncio.sleep(0)
-    socket, _ = await opened(running)
+    socket, _ = await open_socket(running)
     await socket.close()
 
 
-async def test_sockets_of_one_address_are_limited(running: RunningGateway) -> None:
+async def test_sockets_of_one_ip_address_are_limited(running: RunningGateway) -> None:
     running.configure(connect=ConnectConfig(result_sockets_per_address=1))
-    socket, _ = await opened(running)
+    socket, _ = await open_socket(running)
     async with running.http.get(running.url, headers=UPGRADE) as response:
         error = (await response.json())["error"]
         assert (response.status, error["code"], response.headers["Retry-After"]) == (429, "too_many_request", "10")
         assert "connect.result_sockets_per_address" in error["message"]
     await socket.close()
     async with asyncio.timeout(PATIENCE_S):
-        while (socket := await opened_if_free(running)) is None:
+        while (socket := await open_socket_if_allowed(running)) is None:
             await asyncio.sleep(0.001)
     await socket.close()
 

@@ -9,7 +9,7 @@ from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
-ONE = "/connections/c1?provider_config_key=tracker"
+CONNECTION_PATH = "/connections/c1?provider_config_key=tracker"
 
 
 async def test_metadata_is_set_and_merged_for_one_or_several(running: RunningGateway, tracker: Tracker) -> None:
@@ -33,10 +33,10 @@ async def test_metadata_is_set_for_all_connections_or_none(running: RunningGatew
             "unknown_connection",
             "nobody",
         )
-    assert (await running.json("GET", ONE))["metadata"] == {"old": 1}
+    assert (await running.json("GET", CONNECTION_PATH))["metadata"] == {"old": 1}
 
 
-async def test_metadata_has_a_limit_also_when_it_is_merged(running: RunningGateway, tracker: Tracker) -> None:
+async def test_size_of_metadata_is_limited_also_after_a_merge(running: RunningGateway, tracker: Tracker) -> None:
     most = {"a": "é" * 30_000, "b": ""}
     for name in ("c1", "c2"):
         await running.imported(tracker.grant(), name, metadata={"old": 1} if name == "c1" else most)
@@ -44,7 +44,7 @@ async def test_metadata_has_a_limit_also_when_it_is_merged(running: RunningGatew
     refused = await running.json("PATCH", "/connections/metadata", json=both, expect=400)
     assert "connection 'c2'" in refused["error"]["message"]
     assert refused["error"]["errors"][0]["path"] == ["metadata"]
-    assert (await running.json("GET", ONE))["metadata"] == {"old": 1}
+    assert (await running.json("GET", CONNECTION_PATH))["metadata"] == {"old": 1}
     assert (await running.json("POST", "/connections/metadata", json=both, expect=201)) == both
     bare = {"x": "y" * 65_536}
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
@@ -62,7 +62,7 @@ WRONG_METADATA: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_wrong_metadata_is_named(running: RunningGateway) -> None:
+async def test_error_names_the_wrong_member_of_metadata(running: RunningGateway) -> None:
     for changes, path in WRONG_METADATA:
         body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {}, **changes}
         response = await running.json("POST", "/connections/metadata", json=body, expect=400)
@@ -72,7 +72,7 @@ async def test_wrong_metadata_is_named(running: RunningGateway) -> None:
     assert response["error"]["code"] == "unknown_provider_config"
 
 
-async def test_metadata_reaches_the_next_request(running: RunningGateway, tracker: Tracker) -> None:
+async def test_next_request_uses_changed_metadata(running: RunningGateway, tracker: Tracker) -> None:
     proxy = {"base_url": tracker.url, "headers": {"x-team": "${metadata.team}"}}
     write_entry(running.folder, "tracker", tracker_entry(tracker.url, proxy=proxy))
     await running.restart()
@@ -113,7 +113,7 @@ async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway,
     assert await running.json("DELETE", url, expect=200) == {"success": True, "at_provider": False}
 
 
-async def test_a_flat_import_of_a_key_or_a_password(running: RunningGateway, tracker: Tracker) -> None:
+async def test_flat_import_accepts_an_api_key_and_a_password(running: RunningGateway, tracker: Tracker) -> None:
     for name, mode in (("keyed", "API_KEY"), ("basic", "BASIC")):
         entry = {"display_name": name, "docs": "https://d.example", "categories": ["x"], "auth_mode": mode}
         write_entry(running.folder, name, {**entry, "proxy": {"base_url": tracker.url}})
@@ -135,8 +135,8 @@ async def test_a_patch_replaces_tags_by_those_of_the_end_user_and_those_given(
 ) -> None:
     await running.imported(tracker.grant(), tags={"old": "x"})
     body = {"end_user": {"id": "u1", "email": "u1@example.com", "display_name": "Una"}, "tags": {"Team": "Red"}}
-    assert await running.json("PATCH", ONE, json=body, expect=200) == {"success": True}
-    shown = await running.json("GET", ONE)
+    assert await running.json("PATCH", CONNECTION_PATH, json=body, expect=200) == {"success": True}
+    shown = await running.json("GET", CONNECTION_PATH)
     assert shown["tags"] == {
         "end_user_id": "u1",
         "end_user_email": "u1@example.com",
@@ -147,23 +147,23 @@ async def test_a_patch_replaces_tags_by_those_of_the_end_user_and_those_given(
     for query in ("tags[team]=Red", "tags%5BTEAM%5D=Red", "endUserId=u1", "search=UNA"):
         assert len((await running.json("GET", f"/connections?{query}"))["connections"]) == 1, query
     assert (await running.json("GET", "/connections?tags[old]=x"))["connections"] == []
-    await running.json("PATCH", ONE, json={"webhook_url_override": "https://hooks.example/x"}, expect=200)
-    shown = await running.json("GET", ONE)
+    await running.json("PATCH", CONNECTION_PATH, json={"webhook_url_override": "https://hooks.example/x"}, expect=200)
+    shown = await running.json("GET", CONNECTION_PATH)
     assert (shown["webhook_url_override"], shown["tags"]["team"]) == ("https://hooks.example/x", "Red")
-    await running.json("PATCH", ONE, json={"webhook_url_override": ""}, expect=200)
-    assert (await running.json("GET", ONE))["webhook_url_override"] is None
-    await running.json("PATCH", ONE, json={"tags": {}}, expect=200)
-    assert (await running.json("GET", ONE))["tags"] == {}
+    await running.json("PATCH", CONNECTION_PATH, json={"webhook_url_override": ""}, expect=200)
+    assert (await running.json("GET", CONNECTION_PATH))["webhook_url_override"] is None
+    await running.json("PATCH", CONNECTION_PATH, json={"tags": {}}, expect=200)
+    assert (await running.json("GET", CONNECTION_PATH))["tags"] == {}
 
 
 WRONG_PATCHES: list[tuple[str, dict[str, Any], int, str]] = [
-    (ONE, {"metadata": {}}, 400, "invalid_body"),
-    (ONE, {"webhook_url_override": "nowhere"}, 400, "invalid_body"),
-    (ONE, {"tags": {"a": "1", "A": "2"}}, 400, "invalid_body"),
-    (ONE, {"tags": {"end_user_email": "nobody"}}, 400, "invalid_body"),
-    (ONE, {"end_user": {"id": "u", "surprise": 1}}, 400, "invalid_body"),
+    (CONNECTION_PATH, {"metadata": {}}, 400, "invalid_body"),
+    (CONNECTION_PATH, {"webhook_url_override": "nowhere"}, 400, "invalid_body"),
+    (CONNECTION_PATH, {"tags": {"a": "1", "A": "2"}}, 400, "invalid_body"),
+    (CONNECTION_PATH, {"tags": {"end_user_email": "nobody"}}, 400, "invalid_body"),
+    (CONNECTION_PATH, {"end_user": {"id": "u", "surprise": 1}}, 400, "invalid_body"),
     ("/connections/c1", {}, 400, "invalid_query_params"),
-    (f"{ONE}&surprise=1", {}, 400, "invalid_query_params"),
+    (f"{CONNECTION_PATH}&surprise=1", {}, 400, "invalid_query_params"),
     ("/connections/caf%C3%A9?provider_config_key=tracker", {}, 400, "invalid_uri_params"),
     (f"/connections/{'x' * 256}?provider_config_key=tracker", {}, 400, "invalid_uri_params"),
     ("/connections/c1?provider_config_key=a%2Fb", {}, 400, "invalid_query_params"),
@@ -172,21 +172,21 @@ WRONG_PATCHES: list[tuple[str, dict[str, Any], int, str]] = [
 ]
 
 
-async def test_a_wrong_patch_is_named(running: RunningGateway, tracker: Tracker) -> None:
+async def test_error_names_the_wrong_member_of_a_patch(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for url, body, status, code in WRONG_PATCHES:
         response = await running.json("PATCH", url, json=body, expect=status)
         assert response["error"]["code"] == code, (url, body)
 
 
-async def test_an_import_tells_the_faults_of_form_and_credential_together(running: RunningGateway) -> None:
+async def test_import_reports_faults_of_body_and_credential_together(running: RunningGateway) -> None:
     body = {"provider_config_key": "tracker", "surprise": 1, "tags": {"1": "x"}, "credentials": {"type": "OAUTH2"}}
     response = await running.json("POST", "/connections", json=body, expect=400)
     paths = [issue["path"] for issue in response["error"]["errors"]]
     assert sorted(paths) == [["credentials", "access_token"], ["surprise"], ["tags"]]
 
 
-async def test_a_setting_that_nobody_reads_is_kept_and_reported(running: RunningGateway, tracker: Tracker) -> None:
+async def test_unknown_setting_is_stored_and_reported(running: RunningGateway, tracker: Tracker) -> None:
     response = await running.imported(tracker.grant(), connection_config={"region": "eu"})
     assert response["connection_config"]["region"] == "eu"
     assert [warning["path"] for warning in response["warnings"]] == [["connection_config", "region"]]
@@ -196,12 +196,12 @@ async def test_a_setting_that_nobody_reads_is_kept_and_reported(running: Running
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_body_is_refused_where_none_is_expected(running: RunningGateway, tracker: Tracker, method: str) -> None:
     await running.imported(tracker.grant())
-    body = await running.json(method, ONE, json={"a": 1}, expect=400)
+    body = await running.json(method, CONNECTION_PATH, json={"a": 1}, expect=400)
     assert body["error"]["code"] == "invalid_body"
-    await running.json(method, ONE, json={}, expect=200)
+    await running.json(method, CONNECTION_PATH, json={}, expect=200)
 
 
-async def test_the_lists_tags_are_read_strictly(running: RunningGateway) -> None:
+async def test_invalid_tag_filters_of_the_list_are_refused(running: RunningGateway) -> None:
     for query in ("tags[]=x", "tags[1a]=x", "tags[a]=x&tags[A]=y", "tags=x", "tags[a=x", f"tags[{'x' * 65}]=x"):
         body = await running.json("GET", f"/connections?{query}", expect=400)
         assert body["error"]["code"] == "invalid_query_params", query
@@ -249,13 +249,13 @@ async def test_values_that_nest_too_deep_are_refused_and_named(
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
     async with running.http.post(f"{running.url}/connection/c1/metadata", json=nested(levels), headers=headers) as bare:
         assert (bare.status, (await bare.json())["error"]["errors"][0]["path"]) == (400, ["a"] if levels > 65 else [])
-    assert (await running.json("GET", ONE))["metadata"] is None
+    assert (await running.json("GET", CONNECTION_PATH))["metadata"] is None
 
 
 async def test_values_of_64_levels_are_stored(running: RunningGateway, tracker: Tracker) -> None:
     deep = nested(64)
     await running.imported(tracker.grant(), metadata=deep, connection_config=deep)
-    shown = await running.json("GET", ONE)
+    shown = await running.json("GET", CONNECTION_PATH)
     assert (shown["metadata"], shown["connection_config"]["a"]) == (deep, deep["a"])
     async with running.proxied("c1", "/ex/x") as response:
         assert response.status == 200
@@ -276,7 +276,9 @@ async def test_stored_rows_of_any_depth_are_served_and_listed(
         assert response.status == 200
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     assert listed["metadata"]["a"]["a"]
-    assert (await running.json("GET", f"{ONE}&include=history&force_refresh=true"))["metadata"] == listed["metadata"]
+    assert (await running.json("GET", f"{CONNECTION_PATH}&include=history&force_refresh=true"))["metadata"] == listed[
+        "metadata"
+    ]
     body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"a": 1}}
     await running.json("PATCH", "/connections/metadata", json=body, expect=200)
-    assert (await running.json("GET", ONE))["metadata"] == {"a": 1}
+    assert (await running.json("GET", CONNECTION_PATH))["metadata"] == {"a": 1}

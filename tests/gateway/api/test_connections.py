@@ -28,9 +28,7 @@ async def test_an_import_without_an_id_gets_one(running: RunningGateway, tracker
     assert re.fullmatch(r"[0-9a-f-]{36}", response["connection_id"])
 
 
-async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_import_without_settings_keeps_the_site_and_metadata(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(
         tracker.grant(), connection_config={"Subdomain": "globex.tracker.example"}, metadata={"a": 1}
     )
@@ -143,11 +141,11 @@ async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: 
     assert "credentials" not in str(first)
 
 
-async def test_a_list_without_a_limit_ends_too_and_says_where_it_goes_on(
+async def test_list_without_a_limit_ends_with_a_cursor(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (connections.MOST, connections.WITHOUT_LIMIT) == (2000, 10_000)
-    monkeypatch.setattr(connections, "WITHOUT_LIMIT", 2)
+    assert (connections.MAX_LIMIT, connections.DEFAULT_LIMIT) == (2000, 10_000)
+    monkeypatch.setattr(connections, "DEFAULT_LIMIT", 2)
     for n in range(3):
         await running.imported(tracker.grant(), f"c{n}")
     first = await running.json("GET", "/connections")
@@ -163,7 +161,7 @@ async def test_list_page_is_limited_in_bytes(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "PAGE_BYTES", 3000)
-    monkeypatch.setattr(connections, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(connections, "ROWS_PER_READ", 2)
     names = [f"c{n}" for n in range(7)]
     for name in names:
         await running.imported(tracker.grant(), name, metadata={"note": "é" * 200})
@@ -183,7 +181,7 @@ async def test_list_page_is_limited_in_bytes(
     "query", ["limit=0", "limit=2001", "limit=x", "page=-1", "surprise=1", "connectionId=a&connectionId=b"]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_wrong_query_of_the_list_is_named(shared: RunningGateway, query: str) -> None:
+async def test_error_names_the_wrong_query_parameter_of_the_list(shared: RunningGateway, query: str) -> None:
     body = await shared.json("GET", f"/connections?{query}", expect=400)
     assert body["error"]["code"] == "invalid_query_params"
 
@@ -207,12 +205,12 @@ async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tra
         assert body["error"]["code"] == "unknown_connection"
 
 
-async def test_a_read_without_its_integration_says_which_parameter_is_missing(running: RunningGateway) -> None:
+async def test_read_without_its_integration_names_the_missing_parameter(running: RunningGateway) -> None:
     body = await running.json("GET", "/connections/c1", expect=400)
     assert body["error"]["errors"][0]["path"] == ["provider_config_key"]
 
 
-async def test_a_body_that_is_no_json_is_named(running: RunningGateway) -> None:
+async def test_body_that_is_not_json_is_refused(running: RunningGateway) -> None:
     headers = {"Content-Type": "application/json"}
     async with running.http.post(
         f"{running.url}/connections", data=b'{"a":', headers={**running.headers, **headers}

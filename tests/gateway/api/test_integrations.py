@@ -19,7 +19,7 @@ NEW = {"provider": "tracker", "unique_key": "made", "credentials": CLIENT}
 
 
 @pytest.fixture
-async def twin(running: RunningGateway, tracker: Tracker) -> AsyncIterator[RunningGateway]:
+async def second_node(running: RunningGateway, tracker: Tracker) -> AsyncIterator[RunningGateway]:
     """Another node on the same store."""
     other = RunningGateway(running.folder, {**running.document, "server": {"port": 0, "host": "127.0.0.1"}})
     await other.start()
@@ -27,12 +27,14 @@ async def twin(running: RunningGateway, tracker: Tracker) -> AsyncIterator[Runni
     await other.stop()
 
 
-async def made(running: RunningGateway, **changes: Any) -> Any:
+async def create_integration(running: RunningGateway, **changes: Any) -> Any:
     body = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=200)
     return body["data"]
 
 
-async def imported(running: RunningGateway, tracker: Tracker, connection_id: str = "c1", key: str = "made") -> Any:
+async def import_connection(
+    running: RunningGateway, tracker: Tracker, connection_id: str = "c1", key: str = "made"
+) -> Any:
     grant = {name: value for name, value in tracker.grant().items() if name != "token_type"}
     body = {"provider_config_key": key, "connection_id": connection_id, "credentials": {"type": "OAUTH2", **grant}}
     return await running.json("POST", "/connections", json=body, expect=201)
@@ -41,7 +43,7 @@ async def imported(running: RunningGateway, tracker: Tracker, connection_id: str
 async def test_created_integration_works_immediately_and_after_a_restart(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    reply = await made(running, display_name="Mine", forward_webhooks=False)
+    reply = await create_integration(running, display_name="Mine", forward_webhooks=False)
     assert {name: reply[name] for name in ("unique_key", "provider", "display_name", "forward_webhooks")} == {
         "unique_key": "made",
         "provider": "tracker",
@@ -50,7 +52,7 @@ async def test_created_integration_works_immediately_and_after_a_restart(
     }
     assert "s3cret-value" not in str(reply)
     assert "credentials" not in reply
-    await imported(running, tracker)
+    await import_connection(running, tracker)
     for _ in range(2):
         async with running.proxied("c1", integration="made") as response:
             assert response.status == 200
@@ -61,7 +63,7 @@ async def test_created_integration_works_immediately_and_after_a_restart(
 
 
 async def test_the_secret_is_sealed_on_the_disk(running: RunningGateway) -> None:
-    await made(running)
+    await create_integration(running)
     await running.stop()
     for file in running.folder.glob("gateway.db*"):
         assert b"s3cret-value" not in file.read_bytes()
@@ -69,7 +71,7 @@ async def test_the_secret_is_sealed_on_the_disk(running: RunningGateway) -> None
 
 
 async def test_include_adds_the_requested_fields(running: RunningGateway) -> None:
-    await made(running, credentials={**CLIENT, "webhook_secret": "hook"})
+    await create_integration(running, credentials={**CLIENT, "webhook_secret": "hook"})
     both = await running.json("GET", "/integrations/made?include=webhook&include=credentials", expect=200)
     assert both["data"]["credentials"] == {**CLIENT, "webhook_secret": "hook"}
     assert both["data"]["webhook_url"] is None
@@ -126,7 +128,7 @@ WRONG: list[tuple[dict[str, Any], list[list[str]]]] = [
 
 
 async def test_invalid_integration_is_refused_with_all_faults(running: RunningGateway) -> None:
-    await made(running, unique_key="there")
+    await create_integration(running, unique_key="there")
     for changes, paths in WRONG:
         body = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=400)
         assert body["error"]["code"] == "invalid_body"
@@ -134,7 +136,7 @@ async def test_invalid_integration_is_refused_with_all_faults(running: RunningGa
     assert len((await running.json("GET", "/integrations"))["data"]) == 2
 
 
-async def test_a_key_provider_takes_no_credentials(running: RunningGateway) -> None:
+async def test_integration_of_an_api_key_provider_has_no_credentials(running: RunningGateway) -> None:
     plain = {"provider": "openai", "unique_key": "o"}
     body = await running.json("POST", "/integrations", json={**plain, "credentials": CLIENT}, expect=400)
     assert body["error"]["errors"][0]["path"] == ["credentials", "type"]
@@ -153,7 +155,7 @@ async def test_declared_integration_is_read_only_and_names_its_file(running: Run
     assert unknown["error"]["code"] == "not_found"
 
 
-async def test_a_declared_one_names_its_line(tmp_path: Path, tracker: Tracker) -> None:
+async def test_error_names_the_line_of_a_declared_integration(tmp_path: Path, tracker: Tracker) -> None:
     import yaml
 
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
@@ -174,8 +176,8 @@ async def test_misspelt_provider_is_reported_with_the_closest_match(running: Run
         assert hint in body["error"]["message"]
 
 
-async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway, tracker: Tracker) -> None:
-    before = await made(running, credentials={**CLIENT, "webhook_secret": "hook"}, custom={"team": "a"})
+async def test_change_is_effective_and_keeps_other_fields(running: RunningGateway, tracker: Tracker) -> None:
+    before = await create_integration(running, credentials={**CLIENT, "webhook_secret": "hook"}, custom={"team": "a"})
     url = "/integrations/made"
     body = await running.json("PATCH", url, json={"display_name": "New", "forward_webhooks": False}, expect=200)
     assert body["data"] == {
@@ -194,14 +196,14 @@ async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway
 
 
 async def test_only_integrations_without_connections_can_be_renamed(running: RunningGateway, tracker: Tracker) -> None:
-    await made(running)
-    await made(running, unique_key="there")
+    await create_integration(running)
+    await create_integration(running, unique_key="there")
     for taken in ("tracker", "there"):
         body = await running.json("PATCH", "/integrations/made", json={"unique_key": taken}, expect=400)
         assert body["error"]["errors"][0]["path"] == ["uniqueKey"]
     await running.json("PATCH", "/integrations/made", json={"unique_key": "other"}, expect=200)
     await running.json("GET", "/integrations/made", expect=404)
-    await imported(running, tracker, key="other")
+    await import_connection(running, tracker, key="other")
     body = await running.json("PATCH", "/integrations/other", json={"unique_key": "made"}, expect=400)
     assert "connections" in body["error"]["message"]
     await running.restart()
@@ -211,9 +213,9 @@ async def test_only_integrations_without_connections_can_be_renamed(running: Run
 async def test_deleting_an_integration_deletes_connections_and_revokes_tokens(
     running: RunningGateway, tracker: Tracker, tmp_path: Path
 ) -> None:
-    await made(running)
+    await create_integration(running)
     for n in range(3):
-        await imported(running, tracker, f"c{n}")
+        await import_connection(running, tracker, f"c{n}")
     async with running.proxied("c1", integration="made") as response:
         assert response.status == 200
     body = await running.json("DELETE", "/integrations/made", expect=200)
@@ -222,7 +224,7 @@ async def test_deleting_an_integration_deletes_connections_and_revokes_tokens(
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
     assert (await running.json("GET", "/connections"))["connections"] == []
     await running.json("DELETE", "/integrations/made", expect=404)
-    await made(running)  # the key is free again
+    await create_integration(running)  # the key is free again
     assert await running.json("DELETE", "/integrations/made", expect=200) == {"success": True}
 
 
@@ -232,8 +234,8 @@ async def test_tokens_are_revoked_with_the_client_of_the_deleted_integration(
     write_entry(running.folder, "tracker", tracker_entry(tracker.url, revocation_url=f"{tracker.url}/revoke"))
     await running.restart()
     tracker.refusal = 200
-    await made(running)
-    await imported(running, tracker)
+    await create_integration(running)
+    await import_connection(running, tracker)
     body = await running.json("DELETE", "/integrations/made", expect=200)
     assert body["connections"] == {"deleted": 1, "revocation": {"revoked": 2}}
     assert [one.path for one in tracker.seen][-2:] == ["/revoke", "/revoke"]
@@ -242,8 +244,8 @@ async def test_tokens_are_revoked_with_the_client_of_the_deleted_integration(
 async def test_interrupted_deletion_is_resumed(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await made(running)
-    await imported(running, tracker)
+    await create_integration(running)
+    await import_connection(running, tracker)
     runtime = running.runtime
     found = runtime.generation.integrations.find("dev", "made")
     assert found is not None
@@ -252,14 +254,14 @@ async def test_interrupted_deletion_is_resumed(
     await runtime.store.integrations.begin_end(found, now=clock.now())
     taken = await running.json("POST", "/integrations", json={**NEW, "unique_key": "made"}, expect=400)
     assert taken["error"]["errors"][0]["path"] == ["uniqueKey"]
-    monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_AFTER_S", 0.0)
+    monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_DELAY_S", 0.0)
     await running.restart()
     async with asyncio.timeout(PATIENCE_S):
         while (await running.json("GET", "/connections"))["connections"]:
             await asyncio.sleep(0.02)
         while await running.runtime.store.integrations.ending():
             await asyncio.sleep(0.02)
-    await made(running)
+    await create_integration(running)
 
 
 async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
@@ -276,7 +278,7 @@ async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
         return found
 
     monkeypatch.setattr(type(stored), "get", slow)
-    await made(running)
+    await create_integration(running)
     async with asyncio.timeout(PATIENCE_S):
         await seen.wait()  # the change feed is processing the row
     await running.json("DELETE", "/integrations/made", expect=200)
@@ -291,35 +293,37 @@ async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
 
 
 async def test_another_node_learns_of_every_change(
-    running: RunningGateway, twin: RunningGateway, tracker: Tracker
+    running: RunningGateway, second_node: RunningGateway, tracker: Tracker
 ) -> None:
     async def until(status: int, name: str = "display_name", value: str | None = None) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                async with twin.http.get(f"{twin.url}/integrations/made", headers=twin.headers) as response:
+                async with second_node.http.get(
+                    f"{second_node.url}/integrations/made", headers=second_node.headers
+                ) as response:
                     body = await response.json()
                     if response.status == status and (value is None or body["data"][name] == value):
                         return
                 await asyncio.sleep(0.02)
 
-    await made(running)
+    await create_integration(running)
     await until(200)
-    await imported(twin, tracker)
-    async with twin.proxied("c1", integration="made") as response:
+    await import_connection(second_node, tracker)
+    async with second_node.proxied("c1", integration="made") as response:
         assert response.status == 200
     await running.json("PATCH", "/integrations/made", json={"display_name": "New"}, expect=200)
     await until(200, value="New")
     await running.json("DELETE", "/integrations/made", expect=200)
     await until(404)
-    async with twin.proxied("c1", integration="made") as response:
+    async with second_node.proxied("c1", integration="made") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
 
 
 async def test_reload_keeps_created_integrations_and_declared_ones_win(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await made(running)
-    await imported(running, tracker)
+    await create_integration(running)
+    await import_connection(running, tracker)
     own = {"provider": "tracker", "client_id": "x", "client_secret": "y", "display_name": "D"}
 
     def read(document: dict[str, Any]) -> configuration.Config:

@@ -15,25 +15,27 @@ HEADERS = {"Provider-Config-Key": "tracker", "Connection-Id": "c1"}
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_queue, "EVERY_S", 0.02)
 
 
-def expired(tracker: Tracker) -> dict[str, Any]:
+def import_expired(tracker: Tracker) -> dict[str, Any]:
     grant = {name: text for name, text in tracker.grant().items() if name != "expires_in"}
     return {**grant, "expires_at": "2020-01-01T00:00:00Z"}
 
 
-async def logged(running: RunningGateway, query: str = "", *, least: int = 1, key: str = "") -> list[dict[str, Any]]:
+async def wait_for_operations(
+    running: RunningGateway, query: str = "", *, least: int = 1, key: str = ""
+) -> list[dict[str, Any]]:
     """Return the operations, as soon as there are `least`. `key`: instead of the environment's."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            found = await shown(running, query, key)
+            found = await read_logs(running, query, key)
             if len(found) >= least:
                 return found
 
 
-async def shown(running: RunningGateway, query: str, key: str, *, expect: int = 200) -> Any:
+async def read_logs(running: RunningGateway, query: str, key: str, *, expect: int = 200) -> Any:
     headers = {"Authorization": f"Bearer {key}"} if key else running.headers
     async with running.http.get(f"{running.url}/logs{query}", headers=headers) as response:
         body = await response.json()
@@ -41,7 +43,7 @@ async def shown(running: RunningGateway, query: str, key: str, *, expect: int = 
         return body["data"] if expect == 200 else body["error"]
 
 
-async def minted(running: RunningGateway, limits: dict[str, Any], *scopes: str) -> dict[str, Any]:
+async def mint_key(running: RunningGateway, limits: dict[str, Any], *scopes: str) -> dict[str, Any]:
     body = {"display_name": f"agent {limits}", "scopes": scopes, "limits": limits}
     made: dict[str, Any] = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
     return made
@@ -58,7 +60,7 @@ async def test_a_call_is_found_with_its_trace_and_without_its_query(running: Run
     names = {"X-Request-Id": "one", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
     assert await call(running, "/proxy/me?secret=1", **names) == 200
     assert await call(running, "/proxy/me?secret=1", **{**names, "X-Request-Id": "two"}) == 200
-    two, one = await logged(running, f"?kind=call&traceId={TRACE}", least=2)
+    two, one = await wait_for_operations(running, f"?kind=call&traceId={TRACE}", least=2)
     for entry, request_id in ((one, "one"), (two, "two")):  # the first took the chain, the second the fast path
         assert (entry["request_id"], entry["trace_id"], entry["path"], entry["status"]) == (
             request_id,
@@ -71,22 +73,22 @@ async def test_a_call_is_found_with_its_trace_and_without_its_query(running: Run
         assert (entry["key_id"], entry["rule"], entry["error"]) == (None, None, None)
 
 
-async def test_the_rule_that_allowed_and_the_one_that_refused(running: RunningGateway, tracker: Tracker) -> None:
+async def test_log_names_the_rule_that_allowed_or_refused_a_call(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     limits = {"connections": ["tracker/c1"], "rules": ["GET /me", "GET /items/*"]}
-    made = await minted(running, limits, "environment:proxy")
+    made = await mint_key(running, limits, "environment:proxy")
     key = {"Authorization": f"Bearer {made['secret']}"}
     for path, status in (("/proxy/me", 200), ("/proxy/me", 200), ("/proxy/else", 403)):
         assert await call(running, path, **key) == status
-    refused, *allowed = await logged(running, f"?keyId={made['id']}", least=3)
+    refused, *allowed = await wait_for_operations(running, f"?keyId={made['id']}", least=3)
     assert [one["rule"] for one in allowed] == ["GET /me", "GET /me"]
     assert (refused["rule"], refused["error"], refused["status"], refused["attempts"]) == ("rules", "forbidden", 403, 0)
 
 
 async def test_a_refresh_is_found_under_the_call_that_waited_for_it(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(expired(tracker))
+    await running.imported(import_expired(tracker))
     assert await call(running, **{"X-Request-Id": "waited"}) == 200
-    entries = await logged(running, "?requestId=waited", least=2)
+    entries = await wait_for_operations(running, "?requestId=waited", least=2)
     assert {one["kind"] for one in entries} == {"call", "refresh"}
     refresh = next(one for one in entries if one["kind"] == "refresh")
     assert (refresh["connection_id"], refresh["error"], refresh["detail"]) == ("c1", None, {"version": 2})
@@ -94,20 +96,20 @@ async def test_a_refresh_is_found_under_the_call_that_waited_for_it(running: Run
     assert [one["kind"] for one in whole["operations"]] == ["refresh"]
 
 
-async def test_a_key_sees_the_operations_of_its_connections_alone(running: RunningGateway, tracker: Tracker) -> None:
+async def test_limited_key_sees_only_operations_of_its_connections(running: RunningGateway, tracker: Tracker) -> None:
     for name, team in (("c1", "red"), ("c2", "blue")):
         await running.imported(tracker.grant(), name, tags={"team": team})
         assert await call(running, **{"Connection-Id": name}) == 200
-    await logged(running, "?kind=call", least=2)
+    await wait_for_operations(running, "?kind=call", least=2)
     for limits, seen in (
         ({"connections": ["tracker/c2"]}, {"c2"}),
         ({"tags": {"team": "red"}}, {"c1"}),
         ({"integrations": ["tracker"]}, {"c1", "c2"}),
     ):
-        key = (await minted(running, limits, "environment:logs:read"))["secret"]
-        assert {one["connection_id"] for one in await logged(running, key=key)} == seen
-        assert await shown(running, "?connectionId=c3", key) == []
-        for one in await logged(running, "?kind=call", least=2):
+        key = (await mint_key(running, limits, "environment:logs:read"))["secret"]
+        assert {one["connection_id"] for one in await wait_for_operations(running, key=key)} == seen
+        assert await read_logs(running, "?connectionId=c3", key) == []
+        for one in await wait_for_operations(running, "?kind=call", least=2):
             asked = (
                 f"?connectionId={one['connection_id']}",
                 f"?integrationId=tracker&connectionId={one['connection_id']}",
@@ -116,10 +118,10 @@ async def test_a_key_sees_the_operations_of_its_connections_alone(running: Runni
                 f"?text={one['connection_id']}&include=operations",
             )
             for query in asked:
-                found = str(await shown(running, query, key))
+                found = str(await read_logs(running, query, key))
                 assert one["connection_id"] in seen or one["request_id"] not in found, (limits, query)
-    without = await minted(running, {}, "environment:proxy")
-    refusal = await shown(running, "", without["secret"], expect=403)
+    without = await mint_key(running, {}, "environment:proxy")
+    refusal = await read_logs(running, "", without["secret"], expect=403)
     assert refusal["payload"]["required"] == ["environment:logs:read"]
 
 
@@ -128,9 +130,9 @@ async def test_log_is_filtered_by_end_user_and_by_tag(running: RunningGateway, t
     await running.imported(tracker.grant(), "c2", end_user={"id": "bob"}, tags={"team": "blue"})
     for name in ("c1", "c2"):
         assert await call(running, **{"Connection-Id": name}) == 200
-    await logged(running, "?kind=call", least=2)
+    await wait_for_operations(running, "?kind=call", least=2)
     for query, name in (("endUserId=ann", "c1"), ("tags[team]=blue", "c2")):
-        assert {one["connection_id"] for one in await logged(running, f"?{query}")} == {name}
+        assert {one["connection_id"] for one in await wait_for_operations(running, f"?{query}")} == {name}
     assert (await running.json("GET", "/logs?endUserId=nobody"))["data"] == []
 
 
@@ -138,7 +140,7 @@ async def test_log_is_paged_and_followed_by_after(running: RunningGateway, track
     await running.imported(tracker.grant())
     for number in range(7):
         assert await call(running, f"/proxy/items/{number}") == 200
-    every = [one["id"] for one in await logged(running, "?kind=call", least=7)]
+    every = [one["id"] for one in await wait_for_operations(running, "?kind=call", least=7)]
     assert every == sorted(every, reverse=True)
     paged: list[int] = []
     cursor = ""
@@ -149,7 +151,9 @@ async def test_log_is_paged_and_followed_by_after(running: RunningGateway, track
             break
         cursor = f"&cursor={body['next_cursor']}"
     assert paged == every
-    assert [one["id"] for one in await logged(running, f"?kind=call&after={every[2]}", least=2)] == every[:2]
+    assert [one["id"] for one in await wait_for_operations(running, f"?kind=call&after={every[2]}", least=2)] == every[
+        :2
+    ]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +171,7 @@ async def test_log_is_paged_and_followed_by_after(running: RunningGateway, track
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_wrong_filters_are_named(shared: RunningGateway, query: str, names: str) -> None:
+async def test_error_names_wrong_filters(shared: RunningGateway, query: str, names: str) -> None:
     response = await shared.json("GET", f"/logs?{query}", expect=400)
     assert names in response["error"]["message"]
 
@@ -179,19 +183,19 @@ async def test_log_is_empty_when_off_and_partial_when_sampled(running: RunningGa
     assert await call(running) == 200
     tracker.forbidden.add("/nowhere")
     assert await call(running, "/proxy/nowhere") == 403
-    (only,) = await logged(running, "?kind=call")
+    (only,) = await wait_for_operations(running, "?kind=call")
     assert only["status"] == 403
     calls.stored = False
     assert await call(running, "/proxy/nowhere") == 403
-    assert len(await logged(running, "?kind=call")) == 1
+    assert len(await wait_for_operations(running, "?kind=call")) == 1
 
 
 async def test_no_secret_of_a_journey_is_in_the_log(running: RunningGateway, tracker: Tracker) -> None:
-    grant = expired(tracker)
+    grant = import_expired(tracker)
     await running.imported(grant)
     await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})
     await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})
-    await logged(running, "?kind=call", least=2)
+    await wait_for_operations(running, "?kind=call", least=2)
     await running.stop()
     held = b"".join(path.read_bytes() for path in running.folder.glob("*.calls.db*"))
     assert b"/me" in held

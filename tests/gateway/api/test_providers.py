@@ -15,17 +15,17 @@ from pytest_aiohttp.plugin import AiohttpClient
 
 from gateway.api.provider_operations import list_operations
 from gateway.api.providers import (
-    LEAST_CONTRAST,
+    MIN_CONTRAST,
     brand_svg,
     colour,
     contrast_with_white,
     get_provider,
     initials,
+    initials_svg,
     list_providers,
     logo,
-    svg,
 )
-from gateway.catalog.brand_icons import OWN_BYTES, BrandIcon
+from gateway.catalog.brand_icons import MAX_LOGO_BYTES, BrandIcon
 from gateway.catalog.listing import Listing, Query, cursor_after, listing_of, name_in
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.errors import GatewayError
@@ -76,7 +76,7 @@ async def names(client: Client, query: str) -> list[str]:
     return [provider["name"] for provider in (await response.json())["data"]]
 
 
-async def test_the_list_without_a_limit_has_them_all_and_no_cursor(client: Client, catalog: Catalog) -> None:
+async def test_list_without_a_limit_has_all_providers_and_no_cursor(client: Client, catalog: Catalog) -> None:
     response = await client.get("/providers")
     body = await response.json()
     assert response.content_type == "application/json"
@@ -142,14 +142,14 @@ async def test_a_last_page_that_is_full_has_no_cursor(client: Client) -> None:
         ("?search=" + "x" * 600, "search"),
     ],
 )
-async def test_a_bad_parameter_is_named(client: Client, query: str, path: str) -> None:
+async def test_error_names_the_bad_parameter(client: Client, query: str, path: str) -> None:
     response = await client.get(f"/providers{query}")
     error = (await response.json())["error"]
     assert (response.status, error["code"]) == (400, "invalid_query_params")
     assert [issue["path"] for issue in error["errors"]] == [[path]]
 
 
-async def test_all_bad_parameters_are_named_at_once(client: Client) -> None:
+async def test_error_names_all_bad_parameters(client: Client) -> None:
     error = (await (await client.get("/providers?a=1&limit=0&b=2")).json())["error"]
     assert [issue["path"] for issue in error["errors"]] == [["a"], ["limit"], ["b"]]
 
@@ -174,7 +174,7 @@ async def test_matching_entity_tag_returns_304(client: Client, path: str) -> Non
         assert (await client.get(path, headers={"If-None-Match": other})).status == 200
 
 
-async def test_head_says_what_get_would(client: Client) -> None:
+async def test_head_has_the_headers_of_get(client: Client) -> None:
     response = await client.head("/providers/jira")
     assert response.status == 200
     assert response.headers["ETag"]
@@ -225,7 +225,7 @@ async def test_a_brand_has_its_icon_and_others_their_initials(client: Client) ->
 async def test_an_operator_supplies_another_logo(client: Client, tmp_path: Path) -> None:
     (tmp_path / "logos").mkdir()
     (tmp_path / "logos" / "github.png").write_bytes(b"\x89PNG own")
-    (tmp_path / "logos" / "slack.svg").write_bytes(b"<svg/>" + b" " * OWN_BYTES)
+    (tmp_path / "logos" / "slack.svg").write_bytes(b"<svg/>" + b" " * MAX_LOGO_BYTES)
     assert await image(client, "github") == ("image/png", b"\x89PNG own")
     assert b"<title>Slack</title>" in (await image(client, "slack"))[1], "a file that is too large is not shown"
 
@@ -257,7 +257,7 @@ def test_initials_are_what_people_would_expect(shown: str, letters: str) -> None
 
 
 def test_a_display_name_cannot_add_markup() -> None:
-    drawing = ET.fromstring(svg("x", '<script>alert("1")</script> & co'))
+    drawing = ET.fromstring(initials_svg("x", '<script>alert("1")</script> & co'))
     assert {element.tag.rpartition("}")[2] for element in drawing.iter()} == {"svg", "title", "rect", "text"}
 
 
@@ -266,10 +266,10 @@ def test_colours_are_stable_and_dark_enough_for_white_letters() -> None:
     for number in range(300):
         code = colour(f"provider-{number}")
         red, green, blue = (int(code[at : at + 2], 16) / 255 for at in (1, 3, 5))
-        assert contrast_with_white((red, green, blue)) >= LEAST_CONTRAST - 0.05
+        assert contrast_with_white((red, green, blue)) >= MIN_CONTRAST - 0.05
 
 
-async def test_a_filter_that_nothing_can_pass_is_refused_with_those_that_can(client: Client) -> None:
+async def test_filter_with_an_unknown_value_is_refused_with_the_known_values(client: Client) -> None:
     response = await client.get("/providers?auth_mode=bogus&category=emial")
     body = (await response.json())["error"]
     assert (response.status, body["code"]) == (400, "invalid_query_params")

@@ -15,7 +15,7 @@ def as_json(raw: bytes) -> BytesPayload:
     return BytesPayload(raw, content_type="application/json")
 
 
-async def refused(running: RunningGateway, path: str, **sent: Any) -> dict[str, Any]:
+async def refusal(running: RunningGateway, path: str, **sent: Any) -> dict[str, Any]:
     body = await running.json("POST", path, expect=400, **sent)
     error: dict[str, Any] = body["error"]
     assert not [words for words in PYDANTIC if words in str(error)]
@@ -42,20 +42,20 @@ async def test_body_that_cannot_be_stored_is_refused(
 ) -> None:
     await shared.imported(shared_tracker.grant())
     body = '{"provider_config_key": "tracker", "connection_id": "c2", "credentials": {}, "metadata": ' + metadata + "}"
-    error = await refused(shared, "/connections", data=as_json(body.encode()))
+    error = await refusal(shared, "/connections", data=as_json(body.encode()))
     assert error["code"] == "invalid_json"
     assert error["message"].startswith(says)
     assert len((await shared.json("GET", "/connections"))["connections"]) == 1
 
 
 async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> None:
-    error = await refused(running, "/connections", data=as_json(b'{"a": "\xff"}'))
+    error = await refusal(running, "/connections", data=as_json(b'{"a": "\xff"}'))
     assert (error["code"], error["message"]) == ("invalid_json", "The body is not UTF-8 (byte 8).")
 
 
 @pytest.mark.parametrize("body", [b"", b" \n"])
 async def test_empty_body_is_called_empty(running: RunningGateway, body: bytes) -> None:
-    error = await refused(running, "/connections", data=as_json(body))
+    error = await refusal(running, "/connections", data=as_json(body))
     assert (error["code"], error["message"]) == ("invalid_json", "The body is empty.")
 
 
@@ -82,7 +82,7 @@ async def test_complete_surrogate_pair_is_one_character(running: RunningGateway,
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_error_message_lists_the_faults(shared: RunningGateway, body: Any, message: str) -> None:
-    error = await refused(shared, "/connect/sessions", json=body)
+    error = await refusal(shared, "/connect/sessions", json=body)
     assert (error["code"], error["message"]) == ("invalid_body", message)
 
 
@@ -108,13 +108,13 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
 async def test_first_unknown_field_is_reported_with_the_nearest(
     shared: RunningGateway, body: Any, message: str
 ) -> None:
-    error = await refused(shared, "/connect/sessions", json=body)
+    error = await refusal(shared, "/connect/sessions", json=body)
     assert error["message"].endswith(message)
 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_unknown_field_of_an_import_is_reported_with_the_nearest(shared: RunningGateway) -> None:
-    error = await refused(shared, "/connections", json={"provider_config_key": "tracker", "conection_id": "c1"})
+    error = await refusal(shared, "/connections", json={"provider_config_key": "tracker", "conection_id": "c1"})
     assert "'conection_id' is not a field here; did you mean 'connection_id'?" in str(error["errors"])
 
 

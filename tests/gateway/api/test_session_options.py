@@ -10,7 +10,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_connect_endpoints import made
+from tests.gateway.api.test_connect_endpoints import create_session
 
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"  # RFC 7636, appendix B
 
@@ -21,8 +21,8 @@ async def stored(running: RunningGateway, token: str) -> ConnectSession:
     return found
 
 
-async def test_a_session_without_options_is_as_before(running: RunningGateway) -> None:
-    response = await made(running)
+async def test_session_without_options_has_the_defaults(running: RunningGateway) -> None:
+    response = await create_session(running)
     session = await stored(running, response["token"])
     assert 1790 < (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds() <= 1800
     assert (session.single_use, session.max_connections, session.bound) == (False, None, False)
@@ -30,15 +30,15 @@ async def test_a_session_without_options_is_as_before(running: RunningGateway) -
 
 
 @pytest.mark.parametrize("seconds", [60, 604800])
-async def test_a_session_lives_as_long_as_it_is_asked_to(running: RunningGateway, seconds: int) -> None:
-    response = await made(running, expires_in=seconds)
+async def test_session_has_the_requested_lifetime(running: RunningGateway, seconds: int) -> None:
+    response = await create_session(running, expires_in=seconds)
     left = (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds()
     assert seconds - 30 < left <= seconds
 
 
 async def test_the_options_are_stored(running: RunningGateway) -> None:
     back = "http://127.0.0.1:8000/done?tab=1"
-    response = await made(
+    response = await create_session(
         running,
         max_connections=2,
         single_use=True,
@@ -52,8 +52,8 @@ async def test_the_options_are_stored(running: RunningGateway) -> None:
     assert (session.return_url, session.return_state) == (back, "xyz")
 
 
-async def test_a_single_use_session_makes_one_connection_unless_it_says_how_many(running: RunningGateway) -> None:
-    assert (await stored(running, (await made(running, single_use=True))["token"])).max_connections == 1
+async def test_single_use_session_creates_one_connection_unless_max_connections_is_set(running: RunningGateway) -> None:
+    assert (await stored(running, (await create_session(running, single_use=True))["token"])).max_connections == 1
 
 
 async def test_a_reconnect_session_has_the_same_options(running: RunningGateway, tracker: Tracker) -> None:
@@ -107,7 +107,7 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_wrong_options_are_named(shared: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:
+async def test_error_names_wrong_options(shared: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:
     body = {"end_user": {"id": "u1"}, **given}
     response = await shared.json("POST", "/connect/sessions", json=body, expect=400)
     (fault,) = response["error"]["errors"]
@@ -117,7 +117,7 @@ async def test_wrong_options_are_named(shared: RunningGateway, given: dict[str, 
 
 @pytest.mark.parametrize("scopes", [[{}], [["read"]], [1], {"read": True}, 7])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_fixed_scopes_that_are_no_texts_are_named(shared: RunningGateway, scopes: Any) -> None:
+async def test_error_names_fixed_scopes_that_are_not_text(shared: RunningGateway, scopes: Any) -> None:
     """They used to fail with 500, here or when the end user connected."""
     defaults = {"tracker": {"connection_config": {"oauth_scopes_override": scopes}}}
     body = {"end_user": {"id": "u1"}, "integrations_config_defaults": defaults}
@@ -133,11 +133,11 @@ async def test_option_without_its_counterpart_is_refused(running: RunningGateway
     assert "send" in body["error"]["message"]
 
 
-async def test_a_registered_origin_may_be_returned_to(running: RunningGateway) -> None:
+async def test_return_url_may_be_a_page_of_a_registered_origin(running: RunningGateway) -> None:
     running.document["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
     await running.restart()
     for url in ("https://app.example.com/back", "https://APP.example.com:443/back?x=%20y"):
-        assert (await stored(running, (await made(running, return_url=url))["token"])).return_url == url
+        assert (await stored(running, (await create_session(running, return_url=url))["token"])).return_url == url
     body = {"end_user": {"id": "u1"}, "return_url": "https://app.example.com:8443/"}
     await running.json("POST", "/connect/sessions", json=body, expect=400)
 

@@ -177,7 +177,7 @@ async def test_entries_stay_after_their_folder_is_removed(
 ) -> None:
     write_entry(watched.folder, "mail", MAIL)
     await until(lambda: "mail" in names(watched))
-    monkeypatch.setattr(catalog_watch, "LOOK_AGAIN_S", 0.02)
+    monkeypatch.setattr(catalog_watch, "RECHECK_S", 0.02)
     shutil.move(watched.folder / "catalog", watched.folder / "away")
     await until(lambda: any("cannot be read" in entry["detail"] for entry in events(log_events, "fault")))
     assert {"mail", "tracker"} <= names(watched)
@@ -212,16 +212,16 @@ async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, mo
     write_entry(watched.folder, "mail", MAIL)
     await until(lambda: "mail" in names(watched))
     read: list[Any] = []
-    monkeypatch.setattr(catalog_watch, "reread", lambda *given: read.append(given))
+    monkeypatch.setattr(catalog_watch, "read_catalog_again", lambda *given: read.append(given))
     looks = 0
-    real = catalog_watch.state_of
+    real = catalog_watch.folders_state
 
     def counted(folders: Any) -> int:
         nonlocal looks
         looks += 1
         return real(folders)
 
-    monkeypatch.setattr(catalog_watch, "state_of", counted)
+    monkeypatch.setattr(catalog_watch, "folders_state", counted)
     before = watched.runtime
     (watched.folder / "catalog" / "notes.txt").write_text("no entry")
     await until(lambda: looks)

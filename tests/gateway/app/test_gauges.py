@@ -263,7 +263,7 @@ async def test_times_of_pruning_and_backup_are_reported(
 ) -> None:
     # the start itself does not wait for pruning
     assert numbers(running, "gateway_prune_success_timestamp_seconds") == {}
-    monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_AFTER_S", 0.0)
+    monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_DELAY_S", 0.0)
     await running.restart()
     began = time.time()
     async with asyncio.timeout(PATIENCE_S):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.app import lifetime
-from gateway.app.generations import checked, read
+from gateway.app.generations import check_configuration, read
 from gateway.errors import Unavailable
 from gateway.store import Store
 from tests.fakes.gateways import document
@@ -29,6 +29,6 @@ async def test_a_start_that_fails_closes_the_store(tmp_path: Path, monkeypatch: 
     settings["store"]["url"] = f"sqlite:///{tmp_path}/gateway.db"
     del settings["environments"]["dev"]["integrations"]
     with pytest.raises(Unavailable):
-        async with lifetime.opened(checked(read(settings)), background=True):
+        async with lifetime.open_runtime(check_configuration(read(settings)), background=True):
             pass
     assert len(closed) == 1

@@ -100,7 +100,7 @@ async def test_a_generation_that_cannot_be_built_leaves_no_trace_in_the_store(
 
     store, generation = running.runtime.store, running.runtime.generation
     former = store.data_keys.keyring
-    monkeypatch.setattr("gateway.app.generations.generation", fail)
+    monkeypatch.setattr("gateway.app.generations.build_generation", fail)
     running.document["environments"]["fresh"] = {}
     running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
     assert not await reloaded(running)

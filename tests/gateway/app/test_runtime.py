@@ -18,7 +18,7 @@ import yaml
 from aiohttp.test_utils import make_mocked_request
 
 from gateway import clock
-from gateway.access.client_window import MOST_INVALID_KEYS, MOST_LINES
+from gateway.access.client_window import MAX_INVALID_KEYS, MAX_LINES
 from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import CallNotAttempted
@@ -38,7 +38,7 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_integrations import made
+from tests.gateway.api.test_integrations import create_integration
 from tests.gateway.connections.conftest import later
 from tests.gateway.events.conftest import log_of, on, receiver, settings, telling
 
@@ -138,9 +138,9 @@ async def test_change_by_another_process_is_noticed_after_a_reload(telling: Runn
 
 async def test_waiting_browser_window_gets_its_result(telling: RunningGateway) -> None:
     outcomes = telling.runtime.outcomes
-    with outcomes.waiting("window") as window, outcomes.socket_of("192.0.2.1", most=1):
+    with outcomes.waiting("window") as window, outcomes.count_socket("192.0.2.1", limit=1):
         await reloaded(telling)
-        assert outcomes.crowded(1)
+        assert outcomes.is_full(1)
         outcome = Outcome(
             environment="dev", session_digest="s", integration_id="tracker", client_digest="window", at=clock.now()
         )
@@ -321,7 +321,7 @@ async def test_running_deletion_completes(
 async def test_an_integration_that_is_being_deleted_is_deleted_once(
     telling: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await made(telling)
+    await create_integration(telling)
     rows, go_on, ended, begun_ends = telling.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
     end = rows.end
 
@@ -345,7 +345,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
 async def test_an_integration_made_through_the_api_stays_and_changes_for_all_generations(
     telling: RunningGateway,
 ) -> None:
-    await made(telling)
+    await create_integration(telling)
     before, after = await reloaded(telling)
     assert after.integrations.has("dev", "made")
     await telling.json("DELETE", "/integrations/made", expect=200)
@@ -395,7 +395,7 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
         async with telling.http.get(f"{telling.url}/connections", headers={"Authorization": "Bearer x"}) as response:
             return response.status
 
-    assert [await guessed() for _ in range(MOST_INVALID_KEYS)] == [401] * MOST_INVALID_KEYS
+    assert [await guessed() for _ in range(MAX_INVALID_KEYS)] == [401] * MAX_INVALID_KEYS
     await reloaded(telling)
     assert await guessed() == 429
 
@@ -403,11 +403,11 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
 async def test_refusals_stay_counted(telling: RunningGateway) -> None:
     refusals = telling.runtime.refusal_log
     with structlog.testing.capture_logs() as logged:
-        for _ in range(MOST_LINES):
+        for _ in range(MAX_LINES):
             refusals.info("refused", "192.0.2.1")
         await reloaded(telling)
         telling.runtime.refusal_log.info("refused", "192.0.2.1")
-    assert [line["event"] for line in logged].count("refused") == MOST_LINES
+    assert [line["event"] for line in logged].count("refused") == MAX_LINES
 
 
 async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
@@ -500,7 +500,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "reloading": test_two_reloads_at_once_follow_one_another,
     "serving": test_announced_stop_stays_announced,
 }
-HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_in", "exchange"})
+HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_credentials", "exchange"})
 REPLACED: Final = "current"  # holds the generation, which is what a reload replaces
 
 

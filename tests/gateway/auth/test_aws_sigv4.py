@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.auth.aws_sigv4 import EMPTY, UNSIGNED, Scope, SigV4Keys, SigV4Signer, authorization, read_credentials
+from gateway.auth.aws_sigv4 import EMPTY_HASH, UNSIGNED, Scope, SigV4Keys, SigV4Signer, authorization, read_credentials
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import Reply
 from gateway.records.proxied_call import UpstreamRequest
@@ -47,21 +47,21 @@ def signature(made: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_the_signature_test_suite(
+def test_aws_signature_test_suite(
     method: str, target: str, fields: list[tuple[str, str]], body: bytes, expected: str
 ) -> None:
     payload = hashlib.sha256(body).hexdigest()
     assert signature(authorization(SUITE, SERVICE, method, target, fields, payload, AT)) == expected
 
 
-def test_the_example_of_the_reference_list_users() -> None:
+def test_reference_example_list_users() -> None:
     fields = [
         ("Host", "iam.amazonaws.com"),
         ("X-Amz-Date", "20150830T123600Z"),
         ("Content-Type", "application/x-www-form-urlencoded; charset=utf-8"),
     ]
     target = "/?Action=ListUsers&Version=2010-05-08"
-    assert authorization(SUITE, Scope("us-east-1", "iam"), "GET", target, fields, EMPTY, AT) == (
+    assert authorization(SUITE, Scope("us-east-1", "iam"), "GET", target, fields, EMPTY_HASH, AT) == (
         "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, "
         "SignedHeaders=content-type;host;x-amz-date, "
         "Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"
@@ -77,7 +77,7 @@ WELCOME = hashlib.sha256(b"Welcome to Amazon S3.").hexdigest()
     ("method", "target", "more", "payload", "expected"),
     [
         (
-            "GET", "/test.txt", [("Range", "bytes=0-9")], EMPTY,
+            "GET", "/test.txt", [("Range", "bytes=0-9")], EMPTY_HASH,
             "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
         ),
         (
@@ -85,14 +85,14 @@ WELCOME = hashlib.sha256(b"Welcome to Amazon S3.").hexdigest()
             [("Date", "Fri, 24 May 2013 00:00:00 GMT"), ("x-amz-storage-class", "REDUCED_REDUNDANCY")], WELCOME,
             "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
         ),
-        ("GET", "/?lifecycle", [], EMPTY, "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
+        ("GET", "/?lifecycle", [], EMPTY_HASH, "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
         (
-            "GET", "/?max-keys=2&prefix=J", [], EMPTY,
+            "GET", "/?max-keys=2&prefix=J", [], EMPTY_HASH,
             "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
         ),
     ],
 )  # fmt: skip
-def test_the_examples_of_the_s3_documentation(
+def test_examples_of_the_s3_documentation(
     method: str, target: str, more: list[tuple[str, str]], payload: str, expected: str
 ) -> None:
     fields = [*S3_HEAD, *more, ("x-amz-content-sha256", payload)]
@@ -126,12 +126,12 @@ def test_a_caller_who_knows_the_hash_streams_to_any_service() -> None:
     assert "x-amz-content-sha256" not in held[1].headers["Authorization"]
 
 
-def test_a_second_attempt_signs_as_the_first_did() -> None:
+def test_signing_twice_writes_each_field_once() -> None:
     signer, request = upload("https", "s3")
     signer.sign(request, b"")
     signer.sign(request, b"")
     assert len(request.headers.getall("Authorization")) == len(request.headers.getall("X-Amz-Date")) == 1
-    assert request.headers["X-Amz-Content-Sha256"] == EMPTY
+    assert request.headers["X-Amz-Content-Sha256"] == EMPTY_HASH
 
 
 def test_a_header_field_that_is_not_utf_8_is_signed_as_it_is_sent() -> None:

@@ -105,6 +105,6 @@ def test_the_operator_may_allow_the_host() -> None:
     assert call.url.startswith("https://chosen.example.org/user/installations/42/")
 
 
-def test_without_an_url_nothing_is_checked() -> None:
+def test_without_a_url_nothing_is_checked() -> None:
     _, call = granted({})
     assert call.url == "https://api.example.com/app/installations/42/access_tokens"

@@ -50,7 +50,7 @@ class Former(GrantingMode):
         return Granted(dict(kept))
 
 
-class Nothing:
+class NotAMode:
     name = "NOTHING"
 
 
@@ -59,7 +59,7 @@ class Impostor(ApiKey):
 
 
 @pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
+def installed_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     """Entry points of an installed package."""
     points: list[EntryPoint] = []
     monkeypatch.setattr(auth, "entry_points", lambda group: [one for one in points if one.group == group])
@@ -68,19 +68,19 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     auth.modes.cache_clear()
 
 
-def point(name: str, what: str) -> EntryPoint:
-    return EntryPoint(name, f"tests.gateway.auth.test_entry_point:{what}", auth.GROUP)
+def entry_point(name: str, what: str) -> EntryPoint:
+    return EntryPoint(name, f"tests.gateway.auth.test_entry_point:{what}", auth.ENTRY_POINT_GROUP)
 
 
-def test_mode_of_another_package_is_added(offered: list[EntryPoint]) -> None:
-    offered.append(point("TICKET", "Ticket"))
+def test_mode_of_another_package_is_added(installed_points: list[EntryPoint]) -> None:
+    installed_points.append(entry_point("TICKET", "Ticket"))
     mode = auth.modes()["TICKET"]
     assert (mode.types(), mode.revocable({}), mode.momentary) == (("TICKET",), (), False)
     assert len(auth.modes()) == 18
 
 
-def test_mode_for_an_earlier_release_works(offered: list[EntryPoint]) -> None:
-    offered.append(point("FORMER", "Former"))
+def test_mode_for_an_earlier_release_works(installed_points: list[EntryPoint]) -> None:
+    installed_points.append(entry_point("FORMER", "Former"))
     mode = auth.modes()["FORMER"]
     assert isinstance(mode, GrantingMode)
     context = AuthContext(cast(Any, None), cast(Any, None))
@@ -94,12 +94,12 @@ def test_mode_for_an_earlier_release_works(offered: list[EntryPoint]) -> None:
     assert ended.value.value.held == {"a": 1}
 
 
-def test_built_in_mode_cannot_be_replaced(offered: list[EntryPoint]) -> None:
-    offered.append(point("API_KEY", "Impostor"))
+def test_built_in_mode_cannot_be_replaced(installed_points: list[EntryPoint]) -> None:
+    installed_points.append(entry_point("API_KEY", "Impostor"))
     assert type(auth.modes()["API_KEY"]) is ApiKey
 
 
-def test_invalid_mode_is_reported_with_the_name_of_its_entry_point(offered: list[EntryPoint]) -> None:
-    offered.append(point("NOTHING", "Nothing"))
+def test_invalid_mode_is_reported_with_the_name_of_its_entry_point(installed_points: list[EntryPoint]) -> None:
+    installed_points.append(entry_point("NOTHING", "NotAMode"))
     with pytest.raises(TypeError, match=r"'NOTHING' of gateway.auth_modes .*must name a class that derives from"):
         auth.modes()

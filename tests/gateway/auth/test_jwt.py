@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.auth.context import AuthContext
-from gateway.auth.jwt import sign, signed
+from gateway.auth.jwt import sign, signed_token
 from gateway.catalog.provider_parts import Jwt
 from gateway.oauth.token_responses import TokenRefused
 from gateway.records.integration import Integration
@@ -23,7 +23,7 @@ def test_a_key_without_a_fingerprint_is_refused_without_its_text() -> None:
         {"claims": {"iss": "${fingerprint(${credentials.privateKey})}"}, "key": "${credentials.privateKey}"}
     )
     with pytest.raises(TokenRefused, match="a value that the token needs must be a key in PEM") as refused:
-        signed(spec, context, {"credentials.privateKey": Secret("not a key")}, NOW)
+        signed_token(spec, context, {"credentials.privateKey": Secret("not a key")}, NOW)
     assert "not a key" not in str(refused.value)
 
 

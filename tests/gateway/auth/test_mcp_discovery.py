@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.auth.mcp_discovery import Server, discovered
+from gateway.auth.mcp_discovery import McpServer, discover_server
 from gateway.oauth.token_responses import TokenRefused
 from gateway.records.provider_call import ProviderCall, Reply
 
@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SERVER = "https://mcp.example.com"
 
 
-def discovered_server(issuer: str = SERVER, **result: Any) -> Server:
+def discovered_server(issuer: str = SERVER, **result: Any) -> McpServer:
     """Return the server that discovery finds if its metadata and its issuer's metadata contain these values."""
     resource = {"resource": SERVER, "authorization_servers": [issuer]}
     metadata = {
@@ -24,7 +24,7 @@ def discovered_server(issuer: str = SERVER, **result: Any) -> Server:
         "code_challenge_methods_supported": ["S256"],
         **result,
     }
-    dialogue = discovered(SERVER)
+    dialogue = discover_server(SERVER)
     call: ProviderCall = next(dialogue)
     while True:
         response = resource if "oauth-protected-resource" in call.url else metadata
@@ -32,13 +32,13 @@ def discovered_server(issuer: str = SERVER, **result: Any) -> Server:
         try:
             call = dialogue.send(Reply(status, {}, body, NOW))
         except StopIteration as end:
-            server: Server = end.value
+            server: McpServer = end.value
             return server
 
 
 def test_default_endpoints_lie_directly_below_the_issuer() -> None:
     """Servers built with the MCP Python SDK write their issuer with a slash at the end."""
-    dialogue = discovered(SERVER)
+    dialogue = discover_server(SERVER)
     call: ProviderCall = next(dialogue)
     while True:
         is_resource = "oauth-protected-resource" in call.url
@@ -47,7 +47,7 @@ def test_default_endpoints_lie_directly_below_the_issuer() -> None:
         try:
             call = dialogue.send(Reply(status, {}, json.dumps(response).encode(), NOW))
         except StopIteration as end:
-            server: Server = end.value
+            server: McpServer = end.value
             break
     assert (server.authorization_url, server.token_url) == (f"{SERVER}/authorize", f"{SERVER}/token")
     assert server.registration_url == f"{SERVER}/register"

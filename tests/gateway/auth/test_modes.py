@@ -12,7 +12,7 @@ from tests.fakes.providers import provider
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def accepted(mode: str, **fields: Any) -> dict[str, Any]:
+def accept(mode: str, **fields: Any) -> dict[str, Any]:
     return modes()[mode].accept({"type": mode, **fields}, provider(auth_mode=mode), NOW)
 
 
@@ -27,37 +27,37 @@ def test_modes_are_keyed_by_their_name() -> None:
     assert {"OAUTH2", "API_KEY", "BASIC"} <= modes().keys()
 
 
-def test_an_imported_grant_keeps_what_was_posted_as_raw() -> None:
-    held = accepted("OAUTH2", access_token="a", refresh_token="r", expires_at="2026-11-20T13:00:00+01:00")
+def test_imported_grant_keeps_the_posted_object_as_raw() -> None:
+    held = accept("OAUTH2", access_token="a", refresh_token="r", expires_at="2026-11-20T13:00:00+01:00")
     assert held["expires_at"] == "2026-11-20T12:00:00.000Z"
     assert held["raw"]["expires_at"] == "2026-11-20T13:00:00+01:00"
     assert OAuth2().expires_at(held) == NOW
 
 
 def test_an_imported_lifetime_counts_from_now() -> None:
-    assert OAuth2().expires_at(accepted("OAUTH2", access_token="a", expires_in=60)) == NOW + timedelta(seconds=60)
-    assert OAuth2().expires_at(accepted("OAUTH2", access_token="a", expires_in=-5)) is None
+    assert OAuth2().expires_at(accept("OAUTH2", access_token="a", expires_in=60)) == NOW + timedelta(seconds=60)
+    assert OAuth2().expires_at(accept("OAUTH2", access_token="a", expires_in=-5)) is None
 
 
 def test_an_imported_grant_may_have_both_an_expiry_and_a_lifetime() -> None:
-    held = accepted("OAUTH2", access_token="a", expires_at="2026-11-20T12:30:00Z", expires_in=60)
+    held = accept("OAUTH2", access_token="a", expires_at="2026-11-20T12:30:00Z", expires_in=60)
     assert OAuth2().expires_at(held) == NOW + timedelta(minutes=30)
 
 
 def test_an_imported_client_credentials_token_may_be_as_long_as_other_tokens() -> None:
     token = "t" * 16_384
-    assert accepted("OAUTH2_CC", client_id="c", client_secret="s", token=token)["token"] == token
+    assert accept("OAUTH2_CC", client_id="c", client_secret="s", token=token)["token"] == token
     assert faults("OAUTH2_CC", client_id="c", client_secret="s", token=f"{token}t") == {("credentials", "token")}
 
 
 def test_the_client_of_an_imported_grant_is_kept_out_of_raw() -> None:
     override = {"client_id": "own", "client_secret": "s3cret"}
-    held = accepted("OAUTH2", access_token="a", config_override=override)
+    held = accept("OAUTH2", access_token="a", config_override=override)
     assert held["config_override"] == override
     assert "config_override" not in held["raw"]
 
 
-def test_all_faults_of_a_credential_are_named_at_once() -> None:
+def test_error_names_all_faults_of_a_credential() -> None:
     assert faults("OAUTH2", access_token="", refresh_token=7, expires_at="soon", extra=1) == {
         ("credentials", "access_token"),
         ("credentials", "refresh_token"),
@@ -72,11 +72,11 @@ def test_key_that_is_not_a_valid_header_value_is_refused(key: Any) -> None:
 
 
 def test_a_pasted_key_loses_the_blanks_around_it() -> None:
-    assert accepted("API_KEY", apiKey="  sk-1\n")["apiKey"] == "sk-1"
+    assert accept("API_KEY", apiKey="  sk-1\n")["apiKey"] == "sk-1"
 
 
 def test_either_half_of_basic_may_be_empty_but_not_missing() -> None:
-    assert accepted("BASIC", username="", password="")["username"] == ""
+    assert accept("BASIC", username="", password="")["username"] == ""
     assert faults("BASIC", username="u") == {("credentials", "password")}
     assert faults("BASIC", username="a:b", password="") == {("credentials", "username")}
 
@@ -104,7 +104,7 @@ def test_an_absent_refresh_token_in_the_response_keeps_the_old_one() -> None:
         ("BASIC", {"username": "v", "password": "v"}, {"username", "password"}),
     ],
 )
-def test_what_a_mode_puts_into_templates_is_secret(mode: str, fields: dict[str, str], names: set[str]) -> None:
-    values = modes()[mode].values(accepted(mode, **fields))
+def test_values_of_a_mode_for_templates_are_secret(mode: str, fields: dict[str, str], names: set[str]) -> None:
+    values = modes()[mode].values(accept(mode, **fields))
     assert names <= values.keys()
     assert all(isinstance(value, Secret) and value.reveal() == "v" for value in values.values())

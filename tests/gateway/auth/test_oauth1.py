@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from gateway.auth.oauth1 import (
-    MOST_PARAMETERS,
+    MAX_PARAMETERS,
     OAuth1Keys,
     OAuth1Signer,
     authorization,
@@ -134,9 +134,9 @@ def test_form_is_signed_and_other_bodies_are_not_read() -> None:
 def test_a_form_of_too_many_parameters_is_refused_before_it_is_sorted() -> None:
     signer = OAuth1Signer(keys("t", "s"))
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    signed(signer, body=b"&".join([b"a=b"] * MOST_PARAMETERS), **form)
+    signed(signer, body=b"&".join([b"a=b"] * MAX_PARAMETERS), **form)
     with pytest.raises(BodyTooLarge, match="more than 10000"):
-        signed(signer, body=b"&".join([b"a=b"] * (MOST_PARAMETERS + 1)), **form)
+        signed(signer, body=b"&".join([b"a=b"] * (MAX_PARAMETERS + 1)), **form)
 
 
 @pytest.mark.parametrize(

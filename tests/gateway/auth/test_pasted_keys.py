@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gateway.auth.pasted_keys import BadKey, check_identity, hmac_secret, pem, signing_key
+from gateway.auth.pasted_keys import BadKey, check_identity, hmac_secret, signing_key, wrapped_pem
 from tests.fakes.certificate import issued
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -20,13 +20,13 @@ PEM = KEY.private_bytes(
     [PEM.replace("\n", "\\n"), PEM.replace("\n", " "), PEM.replace("\n", ""), PEM.replace("\n", "\r\n"), f"\n\n {PEM}"],
 )
 def test_pem_block_is_folded_again_after_a_form_removed_line_breaks(folded: str) -> None:
-    assert pem(folded) == PEM
+    assert wrapped_pem(folded) == PEM
     assert signing_key(folded, "ES256").as_dict(private=True)["kty"] == "EC"
 
 
 def test_the_headers_of_an_old_encrypted_key_keep_their_lines() -> None:
     old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"
-    assert pem(old) == old
+    assert wrapped_pem(old) == old
 
 
 def test_a_jwk_signs_too() -> None:
@@ -69,11 +69,11 @@ def test_the_secret_of_an_hmac_is_text_hex_or_base64() -> None:
         hmac_secret("a b!", "base64")
 
 
-def test_a_certificate_that_cannot_be_read_is_named() -> None:
+def test_error_names_the_certificate_that_cannot_be_read() -> None:
     with pytest.raises(BadKey, match="client certificate cannot be read"):
         check_identity("", PEM)
 
 
-def test_a_private_key_of_an_unsupported_curve_is_named() -> None:
+def test_error_names_the_private_key_of_an_unsupported_curve() -> None:
     with pytest.raises(BadKey, match="client's private key cannot be read"):
         check_identity(issued("customer")[0].certificate, UNSUPPORTED_CURVE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.auth.provider_responses import accepted_response, jwt_ends_at, refusal_text, short, token_at
+from gateway.auth.provider_responses import accepted_response, jwt_ends_at, refusal_text, safe_text, token_at
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import Reply
 
@@ -32,13 +32,13 @@ def reply(body: Any, status: int = 400, **headers: str) -> Reply:
         (b"", ""),
     ],
 )
-def test_the_usual_members_say_what_was_wrong(body: Any, words: str) -> None:
+def test_error_text_is_read_from_the_usual_members(body: Any, words: str) -> None:
     assert refusal_text(reply(body)) == words
 
 
 def test_provider_message_is_limited_and_on_one_line() -> None:
-    assert short("a\x00b\nc\u2028 .") == "a b c"
-    assert len(short("x" * 1000)) == 500
+    assert safe_text("a\x00b\nc\u2028 .") == "a b c"
+    assert len(safe_text("x" * 1000)) == 500
 
 
 def test_only_a_json_object_with_2xx_is_accepted() -> None:
@@ -52,7 +52,7 @@ def test_only_a_json_object_with_2xx_is_accepted() -> None:
         accepted_response(reply([1], 200))
 
 
-def test_the_token_lies_at_the_first_path_that_has_one() -> None:
+def test_token_is_read_at_the_first_path_that_has_one() -> None:
     response = {"data": {"token": "t1"}, "token": ""}
     assert token_at(response, ("token", "data.token")) == "t1"
     with pytest.raises(TokenRefused, match="its response has no token: locked"):

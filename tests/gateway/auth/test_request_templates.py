@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.auth.request_templates import RequestTemplates, canonical, request_values
+from gateway.auth.request_templates import RequestTemplates, canonical_query, request_values
 from gateway.catalog.render import carries_credential, needs_request, render_text
 from gateway.errors import InvalidRequest
 from gateway.records.proxied_call import UpstreamRequest
@@ -10,7 +10,7 @@ from gateway.records.proxied_call import UpstreamRequest
 URL = "https://api.example.com:8443/v1/a%20b?b=2&a=x%20y&a=!*"
 
 
-def test_a_request_is_named_by_its_own_text() -> None:
+def test_request_values_quote_the_request_unchanged() -> None:
     values = request_values("GET", URL, content_type="text/plain")
     assert values["method"] == "GET"
     assert values["host"] == "api.example.com:8443"
@@ -23,7 +23,7 @@ def test_a_request_is_named_by_its_own_text() -> None:
 
 def test_canonical_parameters_are_sorted_and_encoded_one_way() -> None:
     assert request_values("GET", URL)["urlCanonicalParams"] == "a=%21%2A&a=x%20y&b=2"
-    assert canonical([("b", "~._-"), ("a", "ü'()")]) == "a=%C3%BC%27%28%29&b=~._-"
+    assert canonical_query([("b", "~._-"), ("a", "ü'()")]) == "a=%C3%BC%27%28%29&b=~._-"
     assert request_values("GET", "https://a.example.com/?x=")["urlCanonicalParams"] == "x="
 
 
@@ -38,7 +38,7 @@ def test_canonical_parameters_are_sorted_and_encoded_one_way() -> None:
         ("", b"", ""),
     ],
 )
-def test_a_body_is_read_where_it_has_members(kind: str, body: bytes, canonical_params: str) -> None:
+def test_canonical_parameters_of_bodies(kind: str, body: bytes, canonical_params: str) -> None:
     found = request_values("POST", URL, content_type=kind, body=body)["bodyCanonicalParams"]
     if body.startswith(b"{"):
         assert found == "a=x&b=1&c=%7B%22d%22%3A%5B1%2Ctrue%5D%7D"
@@ -54,7 +54,7 @@ def test_a_request_with_bytes_that_are_not_utf_8_is_refused() -> None:
         templates.sign(request, b"")
 
 
-def test_templates_of_a_request_are_reported_from_the_others() -> None:
+def test_templates_that_use_the_request_are_recognized() -> None:
     signed = "${hmacSha256Hex(${method}\n${path}, ${credentials.secret})}"
     assert needs_request(signed)
     assert not needs_request("Bearer ${accessToken}")

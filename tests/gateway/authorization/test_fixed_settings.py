@@ -59,7 +59,7 @@ async def gateway(tmp_path: Path) -> Any:
         ("site", {"subdomian": "acme"}, "subdomian", ("subdomain",)),
     ],
 )
-async def test_a_setting_with_which_nobody_could_connect_is_refused(
+async def test_fixed_setting_that_allows_no_connection_is_refused(
     gateway: RunningGateway, integration: str, config: Any, setting: str, says: tuple[str, ...]
 ) -> None:
     defaults = {integration: {"connection_config": config}}
@@ -80,7 +80,7 @@ async def test_a_setting_with_which_nobody_could_connect_is_refused(
         ("site", {"region": "eu"}),
     ],
 )
-async def test_settings_that_fit_may_leave_others_to_the_end_user(
+async def test_fixed_settings_may_leave_others_to_the_end_user(
     gateway: RunningGateway, integration: str, config: Any
 ) -> None:
     defaults = {integration: {"connection_config": config}}

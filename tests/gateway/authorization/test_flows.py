@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 from structlog.testing import capture_logs
 
-from gateway.authorization import flows as flows_module
+from gateway.authorization import open_authorizations
 from gateway.errors import Unavailable
 from gateway.records.connecting import FlowOptions
 from gateway.store.pending_authorizations import _flow_address
@@ -21,7 +21,7 @@ from tests.fakes.tracker import Tracker
 FIRST_MEMBERS = ("provider", "mode", "kept", "config", "end_user", "tags", "webhook_url_override")
 
 
-async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, Any]:
+async def store_in_earlier_form(running: RunningGateway, *members: str) -> dict[str, Any]:
     """Seal the only flow again with only these members, as an earlier version stored it."""
     store = running.runtime.store
     async with store.transactions.read() as db:
@@ -34,7 +34,7 @@ async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, 
     return before
 
 
-async def started_flow(running: RunningGateway) -> str:
+async def start_flow(running: RunningGateway) -> str:
     """Start a flow and return the URL of the provider's page."""
     token = await running.session_token(tags={"team": "a"})
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
@@ -42,11 +42,11 @@ async def started_flow(running: RunningGateway) -> str:
         return response.headers["Location"]
 
 
-async def test_an_authorization_that_an_earlier_version_began_is_finished(
+async def test_authorization_started_by_an_earlier_version_is_finished(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    consent = await started_flow(running)
-    before = await stored_as_before(running, *FIRST_MEMBERS)
+    consent = await start_flow(running)
+    before = await store_in_earlier_form(running, *FIRST_MEMBERS)
     assert before["config"]["subdomain"] == "acme"
     async with running.http.get(consent, headers=BROWSER) as response:
         assert response.status == 200, await response.text()
@@ -62,7 +62,7 @@ async def test_a_choice_that_an_earlier_version_offered_can_be_made(running: Run
         html = await response.text()
     token = re.search(r'name="token" value="([^"]+)"', html)
     assert token is not None, html
-    await stored_as_before(running, *FIRST_MEMBERS, "began", "held", "told", "sites")
+    await store_in_earlier_form(running, *FIRST_MEMBERS, "began", "held", "told", "sites")
     form = {"token": token[1], "site": "cloud-2"}
     async with running.http.post(f"{running.url}/oauth/site", data=form) as response:
         assert response.status == 200, await response.text()
@@ -71,12 +71,12 @@ async def test_a_choice_that_an_earlier_version_offered_can_be_made(running: Run
     assert shown["connection_config"]["subdomain"] == "globex"
 
 
-async def test_options_that_wait_for_confirmation_are_no_authorization(running: RunningGateway) -> None:
+async def test_options_that_await_confirmation_cannot_be_finished(running: RunningGateway) -> None:
     """A page contains their token. As the `state` of a callback it is refused."""
     token = await running.session_token()
     runtime = running.runtime
     session = await runtime.sessions.find(token)
-    token_of_options = await runtime.flows.ask(session, "tracker", FlowOptions())
+    token_of_options = await runtime.flows.store_options(session, "tracker", FlowOptions())
     async with running.http.get(f"{running.url}/oauth/callback?state={token_of_options}&code=x") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_state")
     assert await runtime.flows.stored_options(session, "tracker", token_of_options) == FlowOptions()
@@ -85,7 +85,7 @@ async def test_options_that_wait_for_confirmation_are_no_authorization(running: 
 async def test_a_flow_whose_integration_changed_its_provider_is_reported(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    async with running.http.get(await started_flow(running), headers=BROWSER, allow_redirects=False) as response:
+    async with running.http.get(await start_flow(running), headers=BROWSER, allow_redirects=False) as response:
         query = urlsplit(response.headers["Location"]).query
     entry = {
         "display_name": "Keyed",
@@ -127,7 +127,7 @@ async def test_a_store_that_fails_after_the_flow_was_used_up_is_reported(
     assert [line["reason"] for line in logs if line["event"] == "authorization_failed"] == ["store_unavailable"]
 
 
-async def rows(running: RunningGateway) -> tuple[int, int]:
+async def stored_counts(running: RunningGateway) -> tuple[int, int]:
     """Return the numbers of stored authorizations and results."""
     async with running.runtime.store.transactions.read() as db:
         counts = [
@@ -140,7 +140,7 @@ async def rows(running: RunningGateway) -> tuple[int, int]:
 async def test_a_session_starts_a_limited_number_of_authorizations(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch, later: Any, query: str, stored: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(flows_module, "MOST_STARTS", 2)
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 2)
     token, other = await running.session_token(), await running.session_token()
 
     async def begun(token: str, accept: str = "*/*", query: str = query) -> tuple[int, str, bool]:
@@ -154,7 +154,7 @@ async def test_a_session_starts_a_limited_number_of_authorizations(
     assert (status, "Finish one that is open in another window, or try again in" in text, waits) == (429, True, True)
     status, text, _ = await begun(token, "text/html")
     assert (status, "try again in" in text) == (429, True)
-    assert await rows(running) == stored
+    assert await stored_counts(running) == stored
     assert (await begun(other))[0] == usual
     later(660)
     assert (await begun(token))[0] == usual
@@ -163,7 +163,7 @@ async def test_a_session_starts_a_limited_number_of_authorizations(
 async def test_finished_authorizations_do_not_count(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch, tracker: Tracker
 ) -> None:
-    monkeypatch.setattr(flows_module, "MOST_STARTS", 1)
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 1)
     token = await running.session_token()
     for _ in range(3):
         async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as response:

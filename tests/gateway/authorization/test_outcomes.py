@@ -9,12 +9,12 @@ from structlog.testing import capture_logs
 from tests.fakes.gateways import RunningGateway, write_entry
 from tests.fakes.pages import submit
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 
-WHOSE = {"environment": "dev", "integration": "tracker", "log_level": "warning"}
+FLOW_FIELDS = {"environment": "dev", "integration": "tracker", "log_level": "warning"}
 
 
-def warned(logs: Any) -> dict[str, Any]:
+def failure_line(logs: Any) -> dict[str, Any]:
     (line,) = [dict(line) for line in logs if line["event"] == "authorization_failed"]
     return line
 
@@ -25,10 +25,12 @@ async def test_refused_code_is_logged_with_the_providers_message(running: Runnin
         status=401,
     )
     with capture_logs() as logs:
-        status, html = await arrive(running, await running.session_token())
-    line = warned(logs)
+        status, html = await walk_flow(running, await running.session_token())
+    line = failure_line(logs)
     assert status == 400
-    assert line.items() >= (WHOSE | {"reason": "token_request_failed", "provider_error": "invalid_client"}).items()
+    assert (
+        line.items() >= (FLOW_FIELDS | {"reason": "token_request_failed", "provider_error": "invalid_client"}).items()
+    )
     assert line["provider_description"].startswith("Unknown client")
     assert "hunter2" not in str(line)
     assert all(len(text) <= 500 for text in line.values())
@@ -45,15 +47,15 @@ async def test_a_provider_s_refusal_is_logged(running: RunningGateway, tracker: 
             assert response.status == 400
             request_id = response.headers["Gateway-Request-Id"]
     result = {"reason": "authorization_refused", "provider_error": "access_denied", "provider_description": "Not today"}
-    assert warned(logs).items() >= (WHOSE | result | {"request_id": request_id}).items()
+    assert failure_line(logs).items() >= (FLOW_FIELDS | result | {"request_id": request_id}).items()
 
 
 async def test_an_authorization_that_cannot_begin_is_logged(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token()
     with capture_logs() as logs:
-        status, _ = await arrive(running, token, "&connection_id=x")
+        status, _ = await walk_flow(running, token, "&connection_id=x")
     assert status == 400
-    assert warned(logs).items() >= (WHOSE | {"reason": "invalid_query_params"}).items()
+    assert failure_line(logs).items() >= (FLOW_FIELDS | {"reason": "invalid_query_params"}).items()
     assert token not in str(logs)
 
 
@@ -88,8 +90,8 @@ async def test_a_credential_that_its_provider_refuses_is_logged(
             async with running.http.post(url, json={"apiKey": "wrong-key-1234"}) as response:
                 pass
         assert response.status == 400
-    line = warned(logs)
-    assert line.items() >= (WHOSE | {"integration": "keyed", "reason": "connection_test_failed"}).items()
+    line = failure_line(logs)
+    assert line.items() >= (FLOW_FIELDS | {"integration": "keyed", "reason": "connection_test_failed"}).items()
     assert line["request_id"] == response.headers["Gateway-Request-Id"]
     assert "wrong-key-1234" not in str(line)
 
@@ -98,5 +100,5 @@ async def test_an_authorization_that_succeeds_is_not_logged_as_failed(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     with capture_logs() as logs:
-        assert (await arrive(running, await running.session_token()))[0] == 200
+        assert (await walk_flow(running, await running.session_token()))[0] == 200
     assert not [line for line in logs if line["event"] == "authorization_failed"]

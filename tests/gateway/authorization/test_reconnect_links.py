@@ -17,31 +17,33 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
-BOTH = ["environment:proxy", "environment:connect_sessions:write"]
+PROXY_AND_CONNECT = ["environment:proxy", "environment:connect_sessions:write"]
 
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """A gateway that adds reconnect links to errors, also for keys of gateway.yaml."""
-    gateway = linking(tracker, tmp_path)
+    gateway = gateway_with_links(tracker, tmp_path)
     await gateway.start()
     yield gateway
     await gateway.stop()
 
 
-def linking(tracker: Tracker, folder: Path, **connect: Any) -> RunningGateway:
+def gateway_with_links(tracker: Tracker, folder: Path, **connect: Any) -> RunningGateway:
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]) | {"connect": connect}
     whole["environments"]["dev"]["connect_links_in_errors"] = True
     return RunningGateway(folder, whole)
 
 
-async def failed(running: RunningGateway, connection_id: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+async def failed_call(
+    running: RunningGateway, connection_id: str, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
     async with running.proxied(connection_id, headers=headers or {}) as response:
         return response.status, (await response.json())["error"]
 
 
-async def minted(running: RunningGateway, **wish: Any) -> dict[str, str]:
+async def mint_key(running: RunningGateway, **wish: Any) -> dict[str, str]:
     body = await running.json(
         "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish}, expect=200
     )
@@ -56,12 +58,12 @@ async def session_of(running: RunningGateway, link: str) -> Any:
 async def is_open(running: RunningGateway, link: str) -> bool:
     try:
         await session_of(running, link)
-    except Unauthorized as ended:
-        return ended.code != "unknown_connect_session_token"
+    except Unauthorized as fault:
+        return fault.code != "unknown_connect_session_token"
     return True
 
 
-async def connected(running: RunningGateway, link: str) -> None:
+async def connect(running: RunningGateway, link: str) -> None:
     """Follow the link as the end user's browser does, through the provider's consent and back."""
     token = parse_qs(urlsplit(link).query)["session_token"][0]
     start = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
@@ -69,7 +71,7 @@ async def connected(running: RunningGateway, link: str) -> None:
         assert response.status == 200, await response.text()
 
 
-async def polled(running: RunningGateway, url: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+async def poll(running: RunningGateway, url: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
     async with running.http.get(url, headers=headers or running.headers) as response:
         return response.status, await response.json()
 
@@ -80,8 +82,8 @@ async def test_if_the_provider_refuses_the_app_the_error_has_no_link(
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
-    for headers in (None, await minted(running, scopes=BOTH)):
-        status, reply = await failed(running, "c1", headers)
+    for headers in (None, await mint_key(running, scopes=PROXY_AND_CONNECT)):
+        status, reply = await failed_call(running, "c1", headers)
         assert (status, reply["code"], reply["payload"]["reason"]) == (424, "reconnect_needed", "invalid_client")
         assert "connect_url" not in reply["payload"]
         assert reply["payload"]["rule"] == "integration"
@@ -90,57 +92,57 @@ async def test_if_the_provider_refuses_the_app_the_error_has_no_link(
 
 
 async def test_after_following_the_error_the_next_call_succeeds(running: RunningGateway, tracker: Tracker) -> None:
-    status, reply = await failed(running, "u 1/x")
+    status, reply = await failed_call(running, "u 1/x")
     assert (status, reply["code"]) == (404, "unknown_connection")
     payload = reply["payload"]
     assert payload["rule"] == "connection"
     assert "connect_url" in payload["fix"]
     assert payload["changed_by"]
-    status, waiting = await polled(running, payload["poll_url"])
+    status, waiting = await poll(running, payload["poll_url"])
     assert (status, waiting["error"]["payload"]["connect_url"]) == (404, payload["connect_url"])
-    await connected(running, payload["connect_url"])
-    status, there = await polled(running, payload["poll_url"])
+    await connect(running, payload["connect_url"])
+    status, there = await poll(running, payload["poll_url"])
     assert (status, there["connection_id"], there["state"]) == (200, "u 1/x", "active")
     async with running.proxied("u 1/x", "/ex/jira/x") as response:
         assert response.status == 200
 
 
 async def test_the_same_link_is_returned_until_its_connection_exists(running: RunningGateway, tracker: Tracker) -> None:
-    links = {(await failed(running, "u1"))[1]["payload"]["connect_url"] for _ in range(3)}
-    together = await asyncio.gather(*(failed(running, "u2") for _ in range(8)))
+    links = {(await failed_call(running, "u1"))[1]["payload"]["connect_url"] for _ in range(3)}
+    together = await asyncio.gather(*(failed_call(running, "u2") for _ in range(8)))
     assert len(links) == 1
     assert len({reported["payload"]["connect_url"] for _, reported in together}) == 1
     link = links.pop()
     assert (await session_of(running, link)).allowed_integrations == ("tracker",)
-    await connected(running, link)
+    await connect(running, link)
     async with asyncio.timeout(PATIENCE_S):
         while await is_open(running, link):
             await asyncio.sleep(0.02)
     waits = together[0][1]["payload"]["connect_url"]
-    assert (await failed(running, "u2"))[1]["payload"]["connect_url"] == waits, "that of another stays"
+    assert (await failed_call(running, "u2"))[1]["payload"]["connect_url"] == waits, "that of another stays"
 
 
 async def test_a_link_that_is_about_to_expire_is_not_returned(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = (await failed(running, "u1"))[1]["payload"]["connect_url"]
+    first = (await failed_call(running, "u1"))[1]["payload"]["connect_url"]
     later = clock.now() + timedelta(minutes=21)
     monkeypatch.setattr("gateway.clock.now", lambda: later)
-    assert (await failed(running, "u1"))[1]["payload"]["connect_url"] != first
+    assert (await failed_call(running, "u1"))[1]["payload"]["connect_url"] != first
 
 
-async def test_the_error_of_a_dead_connection_has_a_reconnect_link(running: RunningGateway, tracker: Tracker) -> None:
+async def test_error_of_a_revoked_connection_has_a_reconnect_link(running: RunningGateway, tracker: Tracker) -> None:
     token = tracker.grant()["access_token"]
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
-    status, reply = await failed(running, "c1")
+    status, reply = await failed_call(running, "c1")
     assert (status, reply["code"]) == (424, "reconnect_needed")
     session = await session_of(running, reply["payload"]["connect_url"])
     assert (session.integration_id, session.connection_id) == ("tracker", "c1")
-    status, waiting = await polled(running, reply["payload"]["poll_url"])
+    status, waiting = await poll(running, reply["payload"]["poll_url"])
     assert (status, waiting["error"]["payload"]["connect_url"]) == (424, reply["payload"]["connect_url"])
     assert waiting["error"]["payload"]["connection"]["credentials"] == {}
-    await connected(running, reply["payload"]["connect_url"])
-    assert (await polled(running, reply["payload"]["poll_url"]))[0] == 200
+    await connect(running, reply["payload"]["connect_url"])
+    assert (await poll(running, reply["payload"]["poll_url"]))[0] == 200
     async with running.proxied("c1", "/ex/jira/x") as response:
         assert response.status == 200
 
@@ -148,45 +150,45 @@ async def test_the_error_of_a_dead_connection_has_a_reconnect_link(running: Runn
 async def test_invalid_link_is_not_returned_again(running: RunningGateway, tracker: Tracker) -> None:
     token = tracker.grant()["access_token"]
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
-    renewing = (await failed(running, "c1"))[1]["payload"]["connect_url"]
+    renewing = (await failed_call(running, "c1"))[1]["payload"]["connect_url"]
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    status, reply = await failed(running, "c1")
+    status, reply = await failed_call(running, "c1")
     assert status == 404
     making = reply["payload"]["connect_url"]
     assert making != renewing, "its session went with the connection"
     await running.runtime.sessions.end(await session_of(running, making))
-    last = (await failed(running, "c1"))[1]["payload"]["connect_url"]
+    last = (await failed_call(running, "c1"))[1]["payload"]["connect_url"]
     assert not (await session_of(running, last)).reconnects
-    await connected(running, last)
+    await connect(running, last)
     async with running.proxied("c1", "/ex/jira/x") as response:
         assert response.status == 200
 
 
-async def test_an_agent_may_connect_and_poll_without_seeing_anything(running: RunningGateway, tracker: Tracker) -> None:
+async def test_agent_key_may_connect_and_poll_but_read_nothing(running: RunningGateway, tracker: Tracker) -> None:
     scopes = ["environment:proxy", "environment:connect_sessions:write"]
-    agent = await minted(running, scopes=scopes, limits={"connections": ["tracker/u1"]})
-    status, response = await failed(running, "u1", agent)
+    agent = await mint_key(running, scopes=scopes, limits={"connections": ["tracker/u1"]})
+    status, response = await failed_call(running, "u1", agent)
     assert status == 404
-    assert (await polled(running, response["payload"]["poll_url"], agent))[0] == 404
-    await connected(running, response["payload"]["connect_url"])
-    status, there = await polled(running, response["payload"]["poll_url"], agent)
+    assert (await poll(running, response["payload"]["poll_url"], agent))[0] == 404
+    await connect(running, response["payload"]["connect_url"])
+    status, there = await poll(running, response["payload"]["poll_url"], agent)
     assert (status, there["state"]) == (200, "active")
     assert "credentials" not in there
     assert "connection_config" not in there
-    status, response = await failed(running, "u2", agent)
+    status, response = await failed_call(running, "u2", agent)
     assert status == 404
     assert "connect_url" not in response["payload"], "that one is none of its business"
 
 
 async def test_error_of_a_key_without_the_scope_says_who_can_connect(running: RunningGateway) -> None:
-    plain = await minted(running, scopes=["environment:proxy"])
-    status, response = await failed(running, "u1", plain)
+    plain = await mint_key(running, scopes=["environment:proxy"])
+    status, response = await failed_call(running, "u1", plain)
     assert status == 404
     assert "connect_url" not in response["payload"]
     assert "environment:connect_sessions:write" in response["payload"]["fix"]
 
 
-async def test_a_capability_may_carry_the_right_to_connect(running: RunningGateway, tracker: Tracker) -> None:
+async def test_capability_may_have_the_scope_to_connect(running: RunningGateway, tracker: Tracker) -> None:
     scopes = ["environment:proxy", "environment:connect_sessions:write"]
     body = {"display_name": "x", "kind": "capability", "scopes": scopes, "limits": {"connections": ["tracker/u1"]}}
     reply = await running.json("POST", "/environment/api-keys", json=body, expect=200)
@@ -195,48 +197,48 @@ async def test_a_capability_may_carry_the_right_to_connect(running: RunningGatew
         assert response.status == 404
     link = payload["connect_url"]
     assert "poll_url" not in payload, "it takes a key, and the capability is none"
-    await connected(running, link)
+    await connect(running, link)
     async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as response:
         assert response.status == 200
 
 
-async def ended(running: RunningGateway, tracker: Tracker, **more: Any) -> None:
+async def end_connection(running: RunningGateway, tracker: Tracker, **more: Any) -> None:
     """Import connection c1 with an expired token; only its end user can fix it."""
     token = tracker.grant()["access_token"]
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **more)
 
 
-async def test_the_message_itself_says_to_open_the_link(running: RunningGateway, tracker: Tracker) -> None:
+async def test_error_message_says_to_open_the_link(running: RunningGateway, tracker: Tracker) -> None:
     """SDKs show only the message of an error."""
-    missing = (await failed(running, "u1"))[1]
+    missing = (await failed_call(running, "u1"))[1]
     assert missing["message"] == (
         "Integration 'tracker' in environment 'dev' has no connection 'u1'. Check the id, or open "
         f"{missing['payload']['connect_url']} to connect."
     )
-    await ended(running, tracker)
-    dead = (await failed(running, "c1"))[1]
+    await end_connection(running, tracker)
+    dead = (await failed_call(running, "c1"))[1]
     assert f" Open {dead['payload']['connect_url']} to authorize again" in dead["message"]
     for error in (missing, dead):
         assert "POST" not in error["message"]
 
 
-async def test_keys_of_gateway_yaml_get_no_link_unless_their_environment_says_so(
+async def test_keys_of_gateway_yaml_get_links_only_if_their_environment_enables_them(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     del running.document["environments"]["dev"]["connect_links_in_errors"]
     await running.restart()
-    await ended(running, tracker)
+    await end_connection(running, tracker)
     for connection_id, status, path in (("u1", 404, "/connect/sessions"), ("c1", 424, "/connect/sessions/reconnect")):
-        code, error = await failed(running, connection_id)
+        code, error = await failed_call(running, connection_id)
         assert code == status
         assert "session_token" not in str(error)
         assert f"POST {path} " in error["message"]
         assert f"POST {path} " in error["payload"]["fix"]
-        code, polled_error = await polled(running, error["payload"]["poll_url"])
+        code, polled_error = await poll(running, error["payload"]["poll_url"])
         assert code == status
         assert "session_token" not in str(polled_error)
-    agent = await minted(running, scopes=BOTH)
-    assert "connect_url" in (await failed(running, "u1", agent))[1]["payload"], "minted keys get it by their scope"
+    agent = await mint_key(running, scopes=PROXY_AND_CONNECT)
+    assert "connect_url" in (await failed_call(running, "u1", agent))[1]["payload"], "minted keys get it by their scope"
 
 
 async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
@@ -244,34 +246,32 @@ async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
 ) -> None:
     del running.document["environments"]["dev"]["connect_links_in_errors"]
     await running.restart()
-    await ended(running, tracker)
-    status, error = await failed(running, "c1")
+    await end_connection(running, tracker)
+    status, error = await failed_call(running, "c1")
     assert (status, "POST /connect/sessions/reconnect" in error["message"]) == (424, True)
     named = {"connection_id": "c1", "integration_id": "tracker"}
     made = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=201)
-    await connected(running, made["data"]["connect_link"])
+    await connect(running, made["data"]["connect_link"])
     async with running.proxied("c1", "/ex/jira/x") as response:
         assert response.status == 200
     assert [one["connection_id"] for one in (await running.json("GET", "/connections"))["connections"]] == ["c1"]
 
 
-async def test_a_key_that_may_not_connect_reads_in_the_message_which_scope_can(
+async def test_error_of_a_key_that_may_not_connect_names_the_missing_scope(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await ended(running, tracker)
-    plain = await minted(running, scopes=["environment:proxy"])
+    await end_connection(running, tracker)
+    plain = await mint_key(running, scopes=["environment:proxy"])
     for connection_id in ("u1", "c1"):
-        assert "environment:connect_sessions:write" in (await failed(running, connection_id, plain))[1]["message"]
+        assert "environment:connect_sessions:write" in (await failed_call(running, connection_id, plain))[1]["message"]
 
 
-async def test_the_page_behind_a_link_names_the_connection_and_whose_it_is(
-    running: RunningGateway, tracker: Tracker
-) -> None:
-    link = (await failed(running, "user-2"))[1]["payload"]["connect_url"]
+async def test_page_of_a_link_names_the_connection_and_its_owner(running: RunningGateway, tracker: Tracker) -> None:
+    link = (await failed_call(running, "user-2"))[1]["payload"]["connect_url"]
     async with running.http.get(link) as response:
         assert "for connection “user-2”" in await response.text()
-    await ended(running, tracker, end_user={"id": "u", "email": "bob@example.com"})
-    link = (await failed(running, "c1"))[1]["payload"]["connect_url"]
+    await end_connection(running, tracker, end_user={"id": "u", "email": "bob@example.com"})
+    link = (await failed_call(running, "c1"))[1]["payload"]["connect_url"]
     async with running.http.get(link) as response:
         text = await response.text()
     assert "for connection “c1”" in text
@@ -284,18 +284,18 @@ async def test_the_page_behind_a_link_names_the_connection_and_whose_it_is(
 async def test_the_page_names_the_end_user_by_the_name_that_the_application_gave(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await ended(running, tracker, end_user={"id": "u", "email": "bob@example.com", "display_name": "Bob <b>"})
-    link = (await failed(running, "c1"))[1]["payload"]["connect_url"]
+    await end_connection(running, tracker, end_user={"id": "u", "email": "bob@example.com", "display_name": "Bob <b>"})
+    link = (await failed_call(running, "c1"))[1]["payload"]["connect_url"]
     async with running.http.get(link) as response:
         assert "For Bob &lt;b&gt;" in await response.text()
 
 
-async def test_two_keys_share_no_link(running: RunningGateway) -> None:
-    keys = [await minted(running, scopes=BOTH) for _ in range(2)]
-    links = {(await failed(running, "u1", key))[1]["payload"]["connect_url"] for key in [*keys, *keys]}
+async def test_each_key_has_its_own_link(running: RunningGateway) -> None:
+    keys = [await mint_key(running, scopes=PROXY_AND_CONNECT) for _ in range(2)]
+    links = {(await failed_call(running, "u1", key))[1]["payload"]["connect_url"] for key in [*keys, *keys]}
     assert len(links) == 2
-    own = (await failed(running, "u1"))[1]["payload"]["connect_url"]
-    await connected(running, own)
+    own = (await failed_call(running, "u1"))[1]["payload"]["connect_url"]
+    await connect(running, own)
     async with asyncio.timeout(PATIENCE_S):
         for link in (*links, own):
             while await is_open(running, link):
@@ -303,11 +303,11 @@ async def test_two_keys_share_no_link(running: RunningGateway) -> None:
 
 
 async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path: Path) -> None:
-    running = linking(tracker, tmp_path, sessions_open=2)
+    running = gateway_with_links(tracker, tmp_path, sessions_open=2)
     await running.start()
     try:
-        agent = await minted(running, scopes=BOTH)
-        links = [(await failed(running, f"u{n}", agent))[1] for n in range(3)]
+        agent = await mint_key(running, scopes=PROXY_AND_CONNECT)
+        links = [(await failed_call(running, f"u{n}", agent))[1] for n in range(3)]
         assert ["connect_url" in error["payload"] for error in links] == [True, True, False]
         status, error = await asked_for_session(running, agent)
         assert (status, error["code"]) == (429, "too_many_request")
@@ -316,7 +316,9 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
             f"/connect/session, or try again in {error['retry_after']} s."
         )
         assert 1 <= error["retry_after"] <= 1800
-        assert (await failed(running, "u0", agent))[1]["payload"]["connect_url"] == links[0]["payload"]["connect_url"]
+        assert (await failed_call(running, "u0", agent))[1]["payload"]["connect_url"] == links[0]["payload"][
+            "connect_url"
+        ]
         assert (await asked_for_session(running, running.headers))[0] == 201, "another key is not held up"
         token = parse_qs(urlsplit(links[0]["payload"]["connect_url"]).query)["session_token"][0]
         bearer = {"Authorization": f"Bearer {token}"}
@@ -330,7 +332,7 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
 async def test_the_open_sessions_of_a_key_end_by_themselves(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = linking(tracker, tmp_path, sessions_open=1)
+    running = gateway_with_links(tracker, tmp_path, sessions_open=1)
     await running.start()
     try:
         assert (await asked_for_session(running, running.headers))[0] == 201
@@ -346,7 +348,7 @@ async def test_the_open_sessions_of_a_key_end_by_themselves(
 async def test_the_new_sessions_of_a_key_are_limited_by_the_minute(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = linking(tracker, tmp_path, sessions_per_minute=2)
+    running = gateway_with_links(tracker, tmp_path, sessions_per_minute=2)
     await running.start()
     try:
         at = clock.monotonic() + 1000
@@ -377,23 +379,23 @@ async def test_a_connection_whose_integration_moved_to_another_provider_is_autho
     write_entry(running.folder, "tracker2", tracker_entry(tracker.url))
     running.document["environments"]["dev"]["integrations"]["tracker"]["provider"] = "tracker2"
     await running.restart()
-    status, error = await failed(running, "c1")
+    status, error = await failed_call(running, "c1")
     assert (status, "now uses 'tracker2'" in error["message"]) == (424, True)
-    await connected(running, error["payload"]["connect_url"])
+    await connect(running, error["payload"]["connect_url"])
     async with running.proxied("c1", "/ex/jira/x") as response:
         assert response.status == 200
 
 
-async def test_where_links_must_be_bound_errors_hold_none_and_say_how_to_make_one(
+async def test_error_has_no_link_if_the_environment_requires_a_code_challenge(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     running.document["environments"]["dev"]["connect_binding"] = "required"
     await running.restart()
-    await ended(running, tracker)
-    agent = await minted(running, scopes=BOTH)
+    await end_connection(running, tracker)
+    agent = await mint_key(running, scopes=PROXY_AND_CONNECT)
     for connection_id, status, path in (("u1", 404, "/connect/sessions"), ("c1", 424, "/connect/sessions/reconnect")):
         for key in (None, agent):
-            code, error = await failed(running, connection_id, key)
+            code, error = await failed_call(running, connection_id, key)
             assert code == status
             assert "session_token" not in str(error)
             assert "connect_url" not in error["payload"]
@@ -401,4 +403,4 @@ async def test_where_links_must_be_bound_errors_hold_none_and_say_how_to_make_on
                 assert f"with POST {path} and a code_challenge, let the end user" in text
                 assert "complete the session" in text
             assert error["payload"]["changed_by"] == "the application's back end"
-            assert (await polled(running, error["payload"]["poll_url"], key))[0] == status
+            assert (await poll(running, error["payload"]["poll_url"], key))[0] == status

@@ -22,6 +22,6 @@ def test_an_end_user_has_the_same_external_id_in_every_session() -> None:
     assert id_of("d1", tags={"team": "a", "plan": "b"}) == id_of("d2", tags={"plan": "b", "team": "a"})
 
 
-def test_sessions_without_an_end_user_share_no_external_id() -> None:
+def test_sessions_without_an_end_user_have_different_external_ids() -> None:
     assert id_of("d1", connection_id="c1") == id_of("d2", connection_id="c1")
     assert len({id_of("d1"), id_of("d2"), id_of("d1", connection_id="c1"), id_of("d1", connection_id="c2")}) == 4

@@ -8,10 +8,10 @@ from gateway import resources
 from gateway.catalog.api_operations import (
     ApiOperation,
     ProviderOperations,
+    api_operation_json,
     read_operations,
+    scopes_json,
     scopes_needed,
-    shown_operation,
-    shown_scopes,
 )
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.yaml_file import UnreadableFile
@@ -63,13 +63,13 @@ def test_left_out_columns_have_default_values(tmp_path: Path) -> None:
     assert known.header["licence"] == "MIT"
 
 
-def test_an_entry_of_the_same_api_has_the_operations_of_the_other_below_its_own_prefix(tmp_path: Path) -> None:
+def test_same_as_uses_the_operations_of_another_entry_below_its_own_prefix(tmp_path: Path) -> None:
     own = "# same_as: mail\n# base_url: https://api.example.com/v1\n# prefix: /v1\n"
     known = read_operations([written(tmp_path, mail=FILE, mail_eu=own)], "mail_eu")
     assert known is not None
     assert (known.listed_for, len(known.operations), known.header["source"]) == ("mail", 5, "the vendor's document")
-    assert shown_operation(known.operations[1], known.prefix)["path"] == "/v1/mails/{mailId}"
-    assert shown_operation(known.operations[4], known.prefix)["path"] == "/mails"
+    assert api_operation_json(known.operations[1], known.prefix)["path"] == "/v1/mails/{mailId}"
+    assert api_operation_json(known.operations[4], known.prefix)["path"] == "/mails"
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_scopes_that_all_operations_need_and_those_of_which_one_suffices() -> No
 
 def test_granted_scopes_are_compared_with_spaces_or_commas_between() -> None:
     one = ApiOperation("a", "GET", "/a", "read", scopes=("x",))
-    shown = shown_scopes(mail_operations(one), [one], "w,y v")
+    shown = scopes_json(mail_operations(one), [one], "w,y v")
     assert shown == {"all_of": ["x"], "any_of": [], "unstated": 0, "missing": [["x"]], "unneeded": ["w", "y", "v"]}
-    assert "missing" not in shown_scopes(mail_operations(one), [one])
+    assert "missing" not in scopes_json(mail_operations(one), [one])
 
 
 def test_graphql_operations_are_requests_to_the_endpoint(shipped: Catalog) -> None:
@@ -166,7 +166,7 @@ def test_graphql_operations_are_requests_to_the_endpoint(shipped: Catalog) -> No
     assert known is not None
     assert known.is_graphql
     assert {(one.method, one.path, one.body) for one in known.operations} == {("POST", "/graphql", True)}
-    assert shown_operation(known.find("agentActivityCreate")[0], "")["field"] == "agentActivityCreate"
+    assert api_operation_json(known.find("agentActivityCreate")[0], "")["field"] == "agentActivityCreate"
 
 
 def test_operations_are_not_read_at_startup(shipped: Catalog) -> None:

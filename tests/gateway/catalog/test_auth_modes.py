@@ -104,9 +104,9 @@ def test_field_that_does_not_fit_the_auth_mode_is_a_fault(tmp_path: Path, entry:
 
 
 @pytest.mark.parametrize("name", AUTH_MODES)
-def test_a_mode_names_fields_that_entries_have(name: str) -> None:
+def test_fields_of_a_mode_are_fields_of_entries(name: str) -> None:
     mode = AUTH_MODES[name]
-    assert {*mode.needs, *mode.reads} <= set(Provider.model_fields)
+    assert {*mode.required_fields, *mode.optional_fields} <= set(Provider.model_fields)
     assert mode.summary.endswith(".")
 
 

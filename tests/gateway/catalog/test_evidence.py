@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.catalog.evidence import FIELDS, GROUPS, GroupEvidence, in_words, is_old, open_fields
+from gateway.catalog.evidence import FIELDS, GROUPS, GroupEvidence, evidence_sentences, is_old, open_fields
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider, Proxy
@@ -67,7 +67,7 @@ def test_sources_are_old_after_twelve_months(date: str | None, old: bool) -> Non
 
 def test_evidence_is_shown_in_words(tmp_path: Path) -> None:
     evidence = catalog(tmp_path, acme=BASE).providers["acme"].evidence
-    assert dict(in_words(evidence)) == {
+    assert dict(evidence_sentences(evidence)) == {
         "URLs": "Confirmed by two independent sources or by the vendor's own document (allauth, grant; read 2026-11-22).",
         "Client authentication and scopes": (
             "scope_separator: a default without a source: check it before you rely on it; "

@@ -25,6 +25,6 @@ def value_at(entry: Any, path: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: ".".join([fact["entry"], *fact["path"]]))
-def test_an_entry_agrees_with_the_fact(catalog: Catalog, fact: dict[str, Any]) -> None:
+def test_entry_has_the_value_of_the_fact(catalog: Catalog, fact: dict[str, Any]) -> None:
     entry = json.loads(catalog.providers.contents[fact["entry"]])
     assert (value_at(entry, fact["path"]) or None) == fact["right"], fact["source"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.catalog import folder
 from gateway.catalog.load_catalog import load_catalog
-from gateway.catalog.yaml_file import CatalogDocument, CatalogFaults, read
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFaults, read_yaml
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, TRACKER
 
 PLAIN = dedent(MAIL)
@@ -204,21 +204,21 @@ def test_a_fault_is_reported_with_its_line(tmp_path: Path, text: str | bytes, re
     assert any(fault.startswith(result) for fault in found), found
 
 
-def test_aliases_that_multiply_are_stopped(tmp_path: Path) -> None:
+def test_yaml_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     text += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
     assert "more than 20,000 values once aliases are filled in" in faults(tmp_path, text)[0]
 
 
-def test_aliases_that_nest_are_stopped(tmp_path: Path) -> None:
+def test_deeply_nested_yaml_aliases_are_refused(tmp_path: Path) -> None:
     text = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 100))
     assert faults(tmp_path, text)[0].endswith("nested more than 64 levels deep")
 
 
 @pytest.mark.parametrize(("written", "value"), [("no", "no"), ("On", "On"), ("true", True), ("0123", "0123"), ("7", 7)])
-def test_words_of_yaml_1_1_stay_text(tmp_path: Path, written: str, value: object) -> None:
+def test_yaml_1_1_words_stay_text(tmp_path: Path, written: str, value: object) -> None:
     (tmp_path / "a.yaml").write_text(f"a: {written}\n<<: b\n")
-    assert read(tmp_path / "a.yaml").value == {"a": value, "<<": "b"}
+    assert read_yaml(tmp_path / "a.yaml").value == {"a": value, "<<": "b"}
 
 
 def test_a_name_that_no_url_can_hold_is_refused(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_faults_of_one_file_are_in_the_order_of_lines(tmp_path: Path) -> None:
     assert [fault.partition(":")[0] for fault in faults(tmp_path, text)] == ["3", "4", "6"]
 
 
-def test_words_that_older_yaml_takes_for_something_else_stay_text(tmp_path: Path) -> None:
+def test_words_that_yaml_1_1_converts_stay_text(tmp_path: Path) -> None:
     text = PLAIN.replace('{x-api-key: "${apiKey}"}', "{x-api-key: '${apiKey}', x-version: 2022-06-28, x-ads: no}")
     assert faults(tmp_path, text) == []
     provider = load_catalog([tmp_path]).get("entry")
@@ -239,7 +239,7 @@ def test_words_that_older_yaml_takes_for_something_else_stay_text(tmp_path: Path
     assert provider.proxy.headers["x-ads"] == "no"
 
 
-def test_json_a_byte_order_mark_and_statuses_as_numbers_are_fine(tmp_path: Path) -> None:
+def test_json_a_byte_order_mark_and_numeric_statuses_are_accepted(tmp_path: Path) -> None:
     text = (
         '\ufeff{"display_name": "J", "categories": ["crm"], "docs": "https://d.example.com", "auth_mode": "BASIC",'
         ' "proxy": {"base_url": "http://127.0.0.1:9900", "retry": {"error_code": [429, "5xx"]}}}'
@@ -272,7 +272,7 @@ def test_values_captured_when_connecting_count_as_settings(tmp_path: Path) -> No
     line=st.integers(0, 12),
     junk=st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(["${", "&a *a", "!!x", "{[", "? :"]),
 )
-def test_junk_in_a_file_is_never_a_crash(tmp_path: Path, line: int, junk: str) -> None:
+def test_random_text_in_a_file_does_not_crash_the_loader(tmp_path: Path, line: int, junk: str) -> None:
     lines = OAUTH.splitlines()
     lines.insert(line, junk)
     found = faults(tmp_path, "\n".join(lines))
@@ -290,11 +290,11 @@ def test_faulty_file_that_is_removed_while_it_is_read_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def removing(path: Path) -> CatalogDocument:
-        document = read(path)
+        document = read_yaml(path)
         path.unlink()
         return document
 
-    monkeypatch.setattr(folder, "read", removing)
+    monkeypatch.setattr(folder, "read_yaml", removing)
     assert faults(tmp_path, PLAIN + "proxxy: 1\n") == ["1: cannot be read: No such file or directory"]
 
 

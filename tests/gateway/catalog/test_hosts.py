@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.catalog.hosts import HostPattern, named, open_addresses, open_secret_addresses, parse_pattern
+from gateway.catalog.hosts import HostPattern, fixes_host, open_secret_urls, open_urls, parse_pattern
 from gateway.catalog.load_catalog import load_catalog
 from tests.fakes.providers import provider
 
@@ -70,29 +70,29 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("token_url", "setting"), OPEN)
-def test_a_setting_that_can_choose_the_domain_is_open(token_url: str, setting: dict[str, object]) -> None:
+def test_setting_that_can_choose_the_domain_makes_the_host_open(token_url: str, setting: dict[str, object]) -> None:
     entry = entry_with(token_url, **setting)
-    assert ("token_url", "x") in list(open_addresses(entry))  # type: ignore[arg-type]
-    assert not named(entry, "https", "attacker.test", 443)  # type: ignore[arg-type]
-    assert not named(entry, "https", "example.com.attacker.test", 443)  # type: ignore[arg-type]
+    assert ("token_url", "x") in list(open_urls(entry))  # type: ignore[arg-type]
+    assert not fixes_host(entry, "https", "attacker.test", 443)  # type: ignore[arg-type]
+    assert not fixes_host(entry, "https", "example.com.attacker.test", 443)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("token_url", "setting", "host"), NAMED)
 def test_setting_within_the_providers_domain_is_not_open(token_url: str, setting: dict[str, object], host: str) -> None:
     entry = entry_with(token_url, **setting)
-    assert list(open_addresses(entry)) == []  # type: ignore[arg-type]
-    assert named(entry, "https", host, 443)  # type: ignore[arg-type]
-    assert not named(entry, "https", host, 8443)  # type: ignore[arg-type]
-    assert not named(entry, "https", f"{host}.attacker.test", 443)  # type: ignore[arg-type]
-    assert not named(entry, "https", "attacker.test", 443)  # type: ignore[arg-type]
+    assert list(open_urls(entry)) == []  # type: ignore[arg-type]
+    assert fixes_host(entry, "https", host, 443)  # type: ignore[arg-type]
+    assert not fixes_host(entry, "https", host, 8443)  # type: ignore[arg-type]
+    assert not fixes_host(entry, "https", f"{host}.attacker.test", 443)  # type: ignore[arg-type]
+    assert not fixes_host(entry, "https", "attacker.test", 443)  # type: ignore[arg-type]
 
 
 def test_the_default_of_an_open_setting_is_the_entrys_own() -> None:
     entry = entry_with(
         "https://${connectionConfig.x}/token", format="hostname", any_host=True, default_value="login.example.com"
     )
-    assert named(entry, "https", "login.example.com", 443)  # type: ignore[arg-type]
-    assert ("token_url", "x") in list(open_addresses(entry))  # type: ignore[arg-type]
+    assert fixes_host(entry, "https", "login.example.com", 443)  # type: ignore[arg-type]
+    assert ("token_url", "x") in list(open_urls(entry))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_suffix_alone_is_not_a_host() -> None:
     assert not HostPattern(".example.com", suffix=True).fits(".example.com", 443, "https")
 
 
-def test_every_shipped_entry_that_leaves_a_host_open_for_the_client_secret_is_known() -> None:
+def test_shipped_entries_that_may_send_the_client_secret_to_an_open_host_are_known() -> None:
     """To add a new entry here, first check whether a pattern can name its hosts."""
     catalog = load_catalog([Path("catalog")])
-    found = {name for name, one in catalog.providers.items() if next(open_secret_addresses(one), None)}
+    found = {name for name, one in catalog.providers.items() if next(open_secret_urls(one), None)}
     oauth = {name for name in found if catalog.providers[name].auth_mode in {"OAUTH2", "MCP_OAUTH2_GENERIC"}}
     assert oauth == {
         "absorb-lms", "gitea", "gitlab-self-managed", "keycloak", "looker-oauth", "mcp-generic", "servicenow", "socrata"

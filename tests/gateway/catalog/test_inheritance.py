@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from gateway.catalog.folder import CannotInherit, InheritedEntries, merged
+from gateway.catalog.folder import CannotInherit, InheritedEntries, merge
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.yaml_file import CatalogFaults
@@ -41,14 +41,14 @@ def values(catalog: Catalog, name: str) -> dict[str, object]:
 
 def test_mappings_are_merged_deeply_and_other_values_are_replaced() -> None:
     base = {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": "x"}
-    assert merged(base, {"a": {"c": {"d": [3]}}, "f": 1}) == {"a": {"b": 1, "c": {"d": [3]}}, "e": "x", "f": 1}
-    assert merged(base, {"a": "text"}) == {"a": "text", "e": "x"}
+    assert merge(base, {"a": {"c": {"d": [3]}}, "f": 1}) == {"a": {"b": 1, "c": {"d": [3]}}, "e": "x", "f": 1}
+    assert merge(base, {"a": "text"}) == {"a": "text", "e": "x"}
     assert base == {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": "x"}
 
 
 def test_null_removes_an_inherited_key() -> None:
-    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None}) == {"a": {"c": 2}}
-    assert merged({}, {"a": {"b": None}}) == {"a": {}}
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None}) == {"a": {"c": 2}}
+    assert merge({}, {"a": {"b": None}}) == {"a": {}}
 
 
 def test_entry_inherits_fields_it_does_not_set(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_entry_inherits_fields_it_does_not_set(tmp_path: Path) -> None:
     assert "alias" not in catalog.provider_json("heir", "")
 
 
-def test_a_chain_is_followed_to_its_end_whatever_the_order_of_files(tmp_path: Path) -> None:
+def test_chain_of_aliases_is_resolved_in_any_order_of_files(tmp_path: Path) -> None:
     catalog = load_catalog(
         [folder(tmp_path, a="alias: b\ndisplay_name: A\n", b="alias: c\ntoken_url: https://b.example.com/t\n", c=BASE)]
     )
@@ -78,7 +78,7 @@ def test_a_chain_is_followed_to_its_end_whatever_the_order_of_files(tmp_path: Pa
     assert catalog.providers["b"].display_name == "Tracker"
 
 
-def test_a_circle_is_a_fault_in_each_of_its_entries(tmp_path: Path) -> None:
+def test_cycle_of_aliases_is_a_fault_in_each_of_its_entries(tmp_path: Path) -> None:
     folder(tmp_path, a="display_name: A\nalias: b\n", b="alias: c\n", c="alias: a\n", d=BASE)
     found = faults(tmp_path)
     assert [fault.partition(": ")[0] for fault in found] == ["a.yaml:2", "b.yaml:1", "c.yaml:1"]
@@ -92,13 +92,13 @@ def test_an_entry_cannot_inherit_from_itself_alone(tmp_path: Path) -> None:
     )
 
 
-def test_an_unknown_base_is_named_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_base_is_reported_with_the_closest_name(tmp_path: Path) -> None:
     message = faults(folder(tmp_path, tracker=BASE, shop="display_name: Shop\nalias: traker\n"))
     assert message == ["shop.yaml:2: alias: there is no entry 'traker' to inherit from; did you mean 'tracker'?"]
     assert "must be text" not in faults(folder(tmp_path, shop="alias: [tracker]\n"))[0]
 
 
-def test_an_inherited_fault_is_reported_where_it_is_inherited(tmp_path: Path) -> None:
+def test_inherited_fault_is_reported_at_the_alias(tmp_path: Path) -> None:
     heir = "display_name: Heir\nalias: base\nauth_mode: APP_STORE\n"
     assert faults(folder(tmp_path, base=BASE, heir=heir))[0].startswith(
         "heir.yaml:3: there is no auth mode 'APP_STORE'"
@@ -135,11 +135,11 @@ def test_an_entry_that_names_itself_changes_the_shipped_one(tmp_path: Path) -> N
 def test_lint_of_a_folder_alone_knows_what_it_inherits_from(tmp_path: Path) -> None:
     mine = folder(tmp_path, my_jira="alias: jira\ndisplay_name: Our Jira\n", mail=MAIL)
     assert any("no entry 'jira'" in str(fault) for fault in lint([mine]))
-    assert [fault for fault in lint([mine], below=[SHIPPED]) if fault.level == "fault"] == []
+    assert [fault for fault in lint([mine], base_folders=[SHIPPED]) if fault.level == "fault"] == []
 
 
 def test_inheritance_works_without_files() -> None:
     heirs = InheritedEntries({"a": {"alias": "b", "x": 1}, "b": {"alias": "b", "y": 2}}, {"b": {"name": "b", "z": 3}})
-    assert heirs.whole("a") == {"alias": "b", "x": 1, "y": 2, "z": 3}
+    assert heirs.merged_values("a") == {"alias": "b", "x": 1, "y": 2, "z": 3}
     with pytest.raises(CannotInherit):
-        InheritedEntries({"a": {"alias": 7}}, {}).whole("a")
+        InheritedEntries({"a": {"alias": 7}}, {}).merged_values("a")

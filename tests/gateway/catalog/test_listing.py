@@ -57,7 +57,7 @@ def test_pages_follow_by_cursor_until_the_last(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "!!!", "YWZ0ZXI6YQ==", "YmVmb3JlOmE", "YWZ0ZXI6/w"])
-def test_only_our_own_cursors_are_read(cursor: str) -> None:
+def test_invalid_cursor_is_refused(cursor: str) -> None:
     assert name_in(cursor_after("a")) == "a"
     with pytest.raises(ValueError, match="not a cursor"):
         name_in(cursor)
@@ -65,12 +65,12 @@ def test_only_our_own_cursors_are_read(cursor: str) -> None:
 
 def test_one_provider_has_a_body_and_an_entity_tag_of_its_own(catalog: Catalog) -> None:
     listing = Listing(catalog, URL)
-    one, other = listing.one("ant"), listing.one("bee")
+    one, other = listing.provider_body("ant"), listing.provider_body("bee")
     assert one is not None
     assert other is not None
     assert json.loads(one.content)["data"]["name"] == "ant"
     assert one.etag != other.etag
-    assert listing.one("emu") is None
+    assert listing.provider_body("emu") is None
 
 
 def test_a_listing_is_built_once_per_catalog_and_public_url(catalog: Catalog) -> None:

@@ -83,7 +83,7 @@ def test_the_faults_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     assert str(raised.value).count("\n") == 1
 
 
-def test_two_hundred_entries_load_in_a_moment(tmp_path: Path) -> None:
+def test_two_hundred_entries_load_fast(tmp_path: Path) -> None:
     jira = (SHIPPED / "jira.yaml").read_text(encoding="utf-8")
     for number in range(200):
         (tmp_path / f"p{number}.yaml").write_text(jira)
@@ -94,7 +94,7 @@ def test_two_hundred_entries_load_in_a_moment(tmp_path: Path) -> None:
     )  # about 0.15 s; a thousand must load in one second, and this machine may be busy
 
 
-def test_where_names_the_file_even_if_it_has_gone(tmp_path: Path) -> None:
+def test_where_names_the_file_also_after_its_removal(tmp_path: Path) -> None:
     catalog = load_catalog([folder(tmp_path, mail=MAIL)])
     assert catalog.where("mail", "proxy", "headers", "x-api-key").endswith("mail.yaml:7")
     assert catalog.where("mail", "proxy", "retry").endswith("mail.yaml:5")
@@ -102,7 +102,7 @@ def test_where_names_the_file_even_if_it_has_gone(tmp_path: Path) -> None:
     assert catalog.where("mail", "docs").endswith("mail.yaml:1")
 
 
-def test_a_path_to_a_file_is_that_one_entry(tmp_path: Path) -> None:
+def test_path_to_a_file_loads_only_that_entry(tmp_path: Path) -> None:
     folder(tmp_path, mail=MAIL, broken="{")
     assert list(load_catalog([tmp_path / "mail.yaml"]).providers) == ["mail"]
 

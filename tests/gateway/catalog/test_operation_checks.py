@@ -48,7 +48,7 @@ def test_each_fault_has_its_line(tmp_path: Path, old: str, new: str, result: str
     assert any(result in one for one in found), found
 
 
-def test_a_file_needs_an_entry_and_what_it_refers_to(tmp_path: Path) -> None:
+def test_operations_file_needs_its_entry_and_the_entry_of_same_as(tmp_path: Path) -> None:
     at = folder(
         written(tmp_path, nobody=FILE, mail="# same_as: gone\n# base_url: https://api.example.com/v1\n"), mail=MAIL
     )

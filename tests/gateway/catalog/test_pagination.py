@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies, ways_of
+from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies_to_path, paging_schemes
 from gateway.catalog.provider_parts import Paginate
 from gateway.records.proxied_call import PagingScheme
 
@@ -21,14 +21,14 @@ ALTERNATIVES = (OFFSET, SEARCH)
 def ways(
     path: str = "/x", query: tuple[str, ...] = (), paginate: Paginate | None = CURSOR, **fields: str
 ) -> list[PagingScheme]:
-    return ways_of(paginate, ALTERNATIVES if paginate else (), PaginationOptions(path, query, fields))
+    return paging_schemes(paginate, ALTERNATIVES if paginate else (), PaginationOptions(path, query, fields))
 
 
 def types(*found: PagingScheme) -> list[str]:
     return [way.type for way in found]
 
 
-def test_every_field_of_an_entry_is_followed() -> None:
+def test_every_paginate_field_of_an_entry_is_used() -> None:
     assert {field.name for field in fields(PagingScheme)} == set(Paginate.model_fields) - {"applies_to", "note"}
 
 
@@ -45,7 +45,7 @@ def test_parameter_of_the_caller_selects_the_rule() -> None:
     assert types(*ways(query=("after",))) == ["cursor"]
 
 
-def test_the_callers_type_chooses() -> None:
+def test_type_in_the_callers_header_selects_the_method() -> None:
     assert ways(type="offset") == [PagingScheme("offset", offset_name_in_request="startAt", response_path="values")]
 
 
@@ -121,9 +121,9 @@ def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> N
 
 def test_incomplete_alternative_is_ignored() -> None:
     halves = (Paginate(type="offset"), Paginate(type="link", link_rel_in_response_header="next"))
-    assert types(*ways_of(CURSOR, halves, PaginationOptions("/", (), {}))) == ["cursor", "link"]
+    assert types(*paging_schemes(CURSOR, halves, PaginationOptions("/", (), {}))) == ["cursor", "link"]
     with pytest.raises(InvalidPagination, match="no offset_name_in_request"):
-        ways_of(None, halves[:1], PaginationOptions("/", (), {}))
+        paging_schemes(None, halves[:1], PaginationOptions("/", (), {}))
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_incomplete_alternative_is_ignored() -> None:
     ],
 )
 def test_alternative_applies_to_a_path_or_is_only_described(applies_to: str, path: str, means: bool) -> None:
-    assert applies(applies_to, path) is means
+    assert applies_to_path(applies_to, path) is means

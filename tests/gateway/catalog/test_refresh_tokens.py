@@ -24,7 +24,7 @@ def test_advice_names_scope_then_consent_then_app() -> None:
     assert "check at Tracker that this app may use refresh tokens" in advice(("offline_access",), **with_consent)
 
 
-def test_a_scope_that_is_only_available_is_advised_too() -> None:
+def test_available_scope_is_advised_too() -> None:
     assert "Add the scope 'offline_access'" in advice(available_scopes=["read", "offline_access"])
 
 
@@ -32,5 +32,5 @@ def test_access_type_offline_counts_as_requested() -> None:
     assert "asks for access_type=offline" in advice(authorization_params={"access_type": "offline"})
 
 
-def test_without_any_knowledge_the_documentation_is_named() -> None:
+def test_without_known_scope_the_advice_names_the_documentation() -> None:
     assert advice().startswith("See Tracker's documentation (https://docs.example.com)")

@@ -33,7 +33,7 @@ AT = Moment(datetime(2026, 3, 4, 15, 6, 7, 89_000, tzinfo=UTC), "11111111-2222-4
 # text
 
 
-def test_names_are_filled_in_and_the_rest_stays() -> None:
+def test_placeholders_are_replaced_and_other_text_stays() -> None:
     assert render_text("Bearer ${accessToken}", {"accessToken": "t"}) == "Bearer t"
     assert render_text("$5 {x} $${a}", {"a": "b"}) == "$5 {x} $b"
     assert render_text("", {}) == ""
@@ -113,7 +113,7 @@ def test_a_fingerprint_is_the_digest_of_the_public_key_from_either_half() -> Non
         ("${ed25519Sign(m, ${ec})}", "must be an Ed25519 private key"),
     ],
 )
-def test_a_key_that_is_none_is_reported_and_not_shown(template: str, why: str) -> None:
+def test_invalid_key_is_reported_without_its_text(template: str, why: str) -> None:
     values = {"k": "not a key", "ec": pem(ec.generate_private_key(ec.SECP256R1()))}
     with pytest.raises(BadValue, match=why) as raised:
         render_text(template, values)
@@ -134,7 +134,7 @@ def test_a_public_key_on_an_unknown_curve_is_no_key() -> None:
     "template",
     ["${a}.${fingerprint(${k})}", "${ed25519Sign(${a}, ${k})}", "${base64(${a}${fingerprint(${k})})}"],
 )
-def test_a_key_that_is_none_is_named(template: str) -> None:
+def test_error_names_the_value_that_is_not_a_key(template: str) -> None:
     with pytest.raises(BadValue) as raised:
         render_text(template, {"a": "fine", "k": "not a key"})
     assert raised.value.name == "k"
@@ -160,13 +160,13 @@ def test_a_request_has_one_moment_and_one_uuid(template: str, written: str) -> N
     assert render_text(template, {}, moment=AT) == written
 
 
-def test_now_is_the_clock_s_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_now_is_the_time_of_the_gateway_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "now", lambda: AT.at)
     assert render_text("${now:YYYY}", {}) == "2026"
 
 
 @pytest.mark.parametrize("value", ["a\r\nHost: evil", "a\nb", "a\x00", "\x7f"])
-def test_a_line_break_never_gets_into_a_header(value: str) -> None:
+def test_value_with_a_line_break_is_refused_in_a_header(value: str) -> None:
     with pytest.raises(BadValue) as raised:
         render_text("Bearer ${accessToken}", {"accessToken": value})
     assert raised.value.name == "accessToken"
@@ -264,7 +264,7 @@ def test_a_value_must_fit_its_setting_when_it_is_used() -> None:
     assert render_url(SITE, {"site": "Acme"}, rules(pattern="[A-Z][a-z]+")).startswith("https://acme.")
 
 
-def test_a_whole_host_needs_the_format_hostname_or_an_enum() -> None:
+def test_setting_for_a_whole_host_needs_the_format_hostname_or_an_enum() -> None:
     whole = "https://${connectionConfig.site}/api"
     with pytest.raises(BadValue, match="one DNS label"):
         render_url(whole, {"site": "jira.acme.com"}, rules())
@@ -307,7 +307,7 @@ def test_a_path_takes_one_encoded_segment() -> None:
         render_url("https://api.example.com/.${connectionConfig.site}", {"site": ";x"}, {})
 
 
-def test_ports_and_queries_take_what_belongs_there() -> None:
+def test_values_allowed_in_ports_and_queries() -> None:
     template = "https://api.example.com:${connectionConfig.site}/?a=${metadata.m}&b=1"
     assert render_url(template, {"site": "8443"}, {}, {"metadata.m": "x&y=1 2"}) == (
         "https://api.example.com:8443/?a=x%26y%3D1%202&b=1"
@@ -324,7 +324,7 @@ def test_unset_and_empty_settings_have_their_default_or_are_named() -> None:
     assert raised.value.names == ("connectionConfig.site", "connectionConfig.b", "apiKey")
 
 
-def test_prefix_and_suffix_are_for_forms_only() -> None:
+def test_prefix_and_suffix_are_not_part_of_the_value() -> None:
     assert render_url(SITE, {"site": "a"}, rules(prefix="https://", suffix=".example.com")).count("example") == 1
 
 
@@ -334,7 +334,7 @@ def test_a_template_without_placeholders_is_the_url_itself() -> None:
 
 
 @given(st.text(max_size=40))
-def test_no_value_leaves_the_host_or_the_path_it_was_given(value: str) -> None:
+def test_no_value_changes_the_host_or_leaves_its_path_segment(value: str) -> None:
     try:
         host = render_url(SITE, {"site": value}, rules(pattern=".*"))
     except (BadValue, Unresolved):

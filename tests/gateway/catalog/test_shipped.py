@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.folder import content_of
+from gateway.catalog.folder import provider_json
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider, json_schema
 from gateway.catalog.render import carries_credential, render_text
-from gateway.catalog.value import is_web_address
+from gateway.catalog.value import is_web_url
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
 
 SCHEMA_LINE = "# yaml-language-server: $schema=./_schema.json\n"
@@ -65,7 +65,7 @@ def test_every_entry_has_the_required_fields_and_no_null(catalog: Catalog) -> No
         assert required <= set(entry)
         assert entry["proxy"]["base_url"].startswith(("https://", "${connectionConfig.", "http://127.0.0.1:3004"))
         assert entry["logo_url"] == f"https://gw.example.com/images/template-logos/{entry['name']}.svg"
-        assert is_web_address(entry["docs"].replace("#/", "/").replace("#", "/")), entry["name"]
+        assert is_web_url(entry["docs"].replace("#/", "/").replace("#", "/")), entry["name"]
         assert ": null" not in json.dumps(entry)
         if entry["auth_mode"] == "OAUTH2":
             assert {"authorization_url", "token_url"} <= set(entry)
@@ -96,7 +96,7 @@ def test_every_entry_has_a_place_for_the_credential(catalog: Catalog) -> None:
 
 def test_stored_entry_is_read_back_unchanged(catalog: Catalog) -> None:
     for name, content in catalog.providers.contents.items():
-        assert content_of(Provider.model_validate_json(content)) == content, name
+        assert provider_json(Provider.model_validate_json(content)) == content, name
 
 
 def test_every_entry_has_evidence(catalog: Catalog) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.catalog.provider_parts import Setting
-from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_web_address, setting_values
+from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_web_url, setting_values
 
 
 def fault(value: str, **setting: Any) -> str | None:
@@ -51,7 +51,7 @@ def test_a_fault_names_the_setting_and_never_the_value() -> None:
     assert "s3cret" not in str(bad.value)
 
 
-def test_a_host_of_another_script_is_named_by_its_character() -> None:
+def test_host_with_a_non_ascii_character_is_refused() -> None:
     why = fault("аpple.com", format="hostname")
     assert why is not None
     assert "U+0430, CYRILLIC SMALL LETTER A" in why
@@ -82,7 +82,7 @@ def test_other_spellings_of_addresses_are_no_host_names(text: str) -> None:
     ],
 )
 def test_a_web_address_is_http_or_https_in_visible_ascii(text: str, good: bool) -> None:
-    assert is_web_address(text) is good
+    assert is_web_url(text) is good
 
 
 def test_settings_have_their_defaults_where_they_are_unset_or_empty() -> None:

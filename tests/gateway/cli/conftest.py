@@ -20,7 +20,7 @@ proxy:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def config_folder(tmp_path: Path) -> Path:
     """A configuration with a catalog folder of its own."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "tracker.yaml").write_text(TRACKER)
@@ -39,7 +39,7 @@ def examined(running: RunningGateway) -> Examined:
 
 
 @pytest.fixture
-def still(tmp_path: Path) -> Examined:
+def config_only(tmp_path: Path) -> Examined:
     """The configuration of a gateway that has never run. Its provider does not exist."""
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     return Examined(tmp_path / "gateway.yaml", document(["127.0.0.1/32:9"]))

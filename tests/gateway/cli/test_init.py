@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import init_answers, main
-from gateway.cli.init import Existing, write_private
+from gateway.cli.init import FilesExist, write_private
 from gateway.config import load
 
 NAMES = {"gateway.yaml", "encryption_key", "secret_key"}
@@ -160,7 +160,7 @@ def test_a_half_written_file_is_removed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_file_that_appears_in_between_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "second").write_text("theirs")
     monkeypatch.setattr(os.path, "lexists", lambda _: False)
-    with pytest.raises(Existing, match="second"):
+    with pytest.raises(FilesExist, match="second"):
         write_private({tmp_path / "first": "1", tmp_path / "second": "2"})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"second": "theirs"}
 

@@ -25,7 +25,7 @@ def operation(number: int, **fields: object) -> Operation:
 
 
 @pytest.fixture
-async def filled(running: RunningGateway, examined: Examined) -> Examined:
+async def with_records(running: RunningGateway, examined: Examined) -> Examined:
     examined.write()
     rows = [
         operation(1),
@@ -40,8 +40,8 @@ async def logs(of: Examined, *words: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(of.file), *words])
 
 
-async def test_a_table_newest_first(filled: Examined) -> None:
-    shown = await logs(filled)
+async def test_a_table_newest_first(with_records: Examined) -> None:
+    shown = await logs(with_records)
     assert shown.exit_code == 0, shown.stderr
     head, *lines = shown.stdout.splitlines()
     assert head.split()[:4] == ["AT", "(UTC)", "KIND", "CONNECTION"]
@@ -52,7 +52,7 @@ async def test_a_table_newest_first(filled: Examined) -> None:
     ]
 
 
-async def test_filters_and_json(filled: Examined) -> None:
+async def test_filters_and_json(with_records: Examined) -> None:
     for words, ids in (
         (("--failed",), ["r2"]),
         (("--status", "5xx"), ["r2"]),
@@ -64,27 +64,27 @@ async def test_filters_and_json(filled: Examined) -> None:
         (("--since", "1h", "--limit", "2"), ["r3", "r2"]),
         (("--until", "1h"), []),
     ):
-        shown = await logs(filled, "--json", *words)
+        shown = await logs(with_records, "--json", *words)
         assert shown.exit_code == 0, shown.stderr
         assert [one["request_id"] for one in json.loads(shown.stdout)["data"]] == ids, words
 
 
-async def test_output_says_how_to_see_further_entries(filled: Examined) -> None:
-    shown = await logs(filled, "--limit", "2")
+async def test_output_says_how_to_see_further_entries(with_records: Examined) -> None:
+    shown = await logs(with_records, "--limit", "2")
     cursor = shown.stderr.rpartition("--cursor ")[2].strip()
-    rest = await logs(filled, "--cursor", cursor, "--json")
+    rest = await logs(with_records, "--cursor", cursor, "--json")
     assert [one["request_id"] for one in json.loads(rest.stdout)["data"]] == ["r1"]
 
 
 @pytest.mark.parametrize("words", [("--status", "abc"), ("--since", "yesterday")])
-async def test_wrong_filters_are_named(filled: Examined, words: tuple[str, str]) -> None:
-    refused = await logs(filled, *words)
+async def test_error_names_wrong_filters(with_records: Examined, words: tuple[str, str]) -> None:
+    refused = await logs(with_records, *words)
     assert refused.exit_code == 2
     assert words[0] in refused.stderr
 
 
-async def test_new_entries_are_followed(running: RunningGateway, filled: Examined) -> None:
-    command = (sys.executable, "-m", "gateway", "logs", "-c", str(filled.file), "--follow", "--json")
+async def test_new_entries_are_followed(running: RunningGateway, with_records: Examined) -> None:
+    command = (sys.executable, "-m", "gateway", "logs", "-c", str(with_records.file), "--follow", "--json")
     following = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
     assert following.stdout is not None
     seen = []

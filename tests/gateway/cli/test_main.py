@@ -51,7 +51,7 @@ def test_ctrl_c_while_modules_are_imported_prints_nothing(tmp_path: Path, start:
     assert (process.returncode, err) == (-signal.SIGINT, "")
 
 
-@pytest.mark.parametrize("entry", [*COMMANDS.values(), *CATALOG_COMMANDS.values()], ids=lambda entry: entry.at)
+@pytest.mark.parametrize("entry", [*COMMANDS.values(), *CATALOG_COMMANDS.values()], ids=lambda entry: entry.location)
 def test_every_listed_command_is_there_and_has_json(entry: tuple[str, str]) -> None:
     module, _, attribute = entry[0].partition(":")
     command = getattr(import_module(module), attribute)

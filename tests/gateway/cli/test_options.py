@@ -23,7 +23,7 @@ def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)
     folder = DemoFolder(tmp_path / ".gateway")
-    with folder.locked():
+    with folder.lock():
         folder.point_catalog_at("http://127.0.0.1:3004")
     assert (
         ran("keys", "create", "first", "-c", str(folder.configuration)).exit_code == 0

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from gateway import clock
-from gateway.authorization import return_address as signing
-from gateway.authorization.return_address import ReturnResult, return_address
+from gateway.authorization import return_url as signing
+from gateway.authorization.return_url import ReturnResult, signed_return_url
 from gateway.client import InvalidReturn, code_challenge, new_code_verifier, verify_return
 from gateway.events.signatures import mint, signed, standard_key
 from gateway.oauth.authorize import challenge
@@ -30,7 +30,7 @@ def session(return_url: str = f"{APP}/back?tab=1", state: str | None = "s 1&x") 
 
 
 def returned_to(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> str:
-    return return_address(session(**of), result, public_url="https://gateway.example.com", signing_key=key)
+    return signed_return_url(session(**of), result, public_url="https://gateway.example.com", signing_key=key)
 
 
 def test_a_result_comes_back_as_it_was_signed() -> None:

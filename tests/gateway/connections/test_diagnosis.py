@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from gateway import clock, config
-from gateway.api.connection_json import state_and_story
+from gateway.api.connection_json import history_json
 from gateway.app import generations
 from gateway.connections.diagnosis import ConnectionDiagnosis, diagnose_connection
 from gateway.records.connection import ConnectionRef
@@ -154,17 +154,19 @@ async def test_a_reload_with_another_client_leaves_nothing_to_fix(
     await running.json("GET", FORCED, expect=424)
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
-    refused = (await state_and_story(running.runtime, running.runtime.generation, row))["diagnosis"]
+    refused = (await history_json(running.runtime, running.runtime.generation, row))["diagnosis"]
     assert refused["action"]["do"] == "fix_integration"
     assert [one["what"] for one in refused["timeline"] if one["ahead"]] == ["next try"]
     running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] = "corrected"
-    generations.replace(running.runtime, generations.checked(config.parse(running.document, base=running.folder)))
-    loaded = (await state_and_story(running.runtime, running.runtime.generation, row))["diagnosis"]
+    generations.replace_generation(
+        running.runtime, generations.check_configuration(config.parse(running.document, base=running.folder))
+    )
+    loaded = (await history_json(running.runtime, running.runtime.generation, row))["diagnosis"]
     assert (loaded["causes"], loaded["action"]["do"]) == (refused["causes"], "wait")
     assert "the next call tries a refresh" in loaded["action"]["how"]
     assert loaded["timeline"][-1]["what"] == "client loaded again: the next call tries a refresh"
     assert not [one for one in loaded["timeline"] if one["ahead"]]
-    elsewhere = await state_and_story(running.runtime, running.runtime.generation, row, serves=False)
+    elsewhere = await history_json(running.runtime, running.runtime.generation, row, in_serving_process=False)
     assert elsewhere["diagnosis"] == refused
 
 

@@ -12,7 +12,7 @@ async def test_keys_are_listed_under_their_parents_checked_and_revoked(running: 
         assert "Allowed" in page
         assert made["secret"] not in page
         page = await console.page(f"/dev/key?id={made['id']}&method=DELETE&path=/v1/items/5")
-        assert "no rule of it allows DELETE" in page
+        assert "none of its rules allows DELETE" in page
         listed = (await console.data("/dev/keys.json"))["keys"]
         assert [(one["id"], one["depth"], one["budget"]) for one in listed] == [(made["id"], 0, 10)]
         done = await console.send("/dev/key/revoke", {"form": form_in(page), "id": str(made["id"])})

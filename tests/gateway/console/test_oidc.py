@@ -16,7 +16,7 @@ from joserfc.jwk import OctKey, RSAKey
 from structlog.testing import capture_logs
 
 from gateway import clock
-from gateway.access.client_window import MOST_LINES
+from gateway.access.client_window import MAX_LINES
 from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfig, IdentityHeadersConfig
 from gateway.console.oidc import signature_keys
 from gateway.records.audit import AuditFilter
@@ -153,12 +153,12 @@ async def test_sign_ins_that_fail_fill_no_log(
 ) -> None:
     idp.sign = _by_other_key
     with capture_logs() as logs:
-        for _ in range(MOST_LINES + 3):
+        for _ in range(MAX_LINES + 3):
             back = await callback(browser, running)
             async with browser.get(back if forged else back.replace("code=code", "code=other")) as response:
                 assert response.status == 403
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
-    assert events == [*["console_sign_in_refused"] * MOST_LINES, "refusals_not_logged"]
+    assert events == [*["console_sign_in_refused"] * MAX_LINES, "refusals_not_logged"]
 
 
 WRONG_CLAIMS: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -316,5 +316,5 @@ async def test_store_that_is_down(running: RunningGateway, monkeypatch: pytest.M
         assert "This page reloads every 15 s" in page
         assert '<meta http-equiv="refresh" content="15">' in page
         assert "the disk" not in page
-        monkeypatch.setattr(sign_in, "shared", lambda _: True)
+        monkeypatch.setattr(sign_in, "has_shared_store", lambda _: True)
         assert "Start PostgreSQL" in await console.page("/dev", expect=503)

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.client_window import MOST_LINES
+from gateway.access.client_window import MAX_LINES
 from gateway.store.console_sessions import new_link
 from tests.fakes.console import AtConsole, at_console, form_in, switch_on
 from tests.fakes.gateways import RunningGateway
@@ -191,8 +191,8 @@ async def test_tried_links_fill_no_log(running: RunningGateway) -> None:
     switch_on(running)
     url, headers = f"{running.url}/console/sign-in", {"Origin": running.url}
     with capture_logs() as logs:
-        for _ in range(MOST_LINES + 5):
+        for _ in range(MAX_LINES + 5):
             async with running.http.post(url, data={"link": "x"}, headers=headers) as response:
                 assert response.status == 403
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
-    assert events == [*["console_sign_in_refused"] * MOST_LINES, "refusals_not_logged"]
+    assert events == [*["console_sign_in_refused"] * MAX_LINES, "refusals_not_logged"]

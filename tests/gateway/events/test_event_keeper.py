@@ -16,7 +16,7 @@ from gateway.cli import main
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 from tests.gateway.events.conftest import log_of, on, settled
 
 
@@ -24,7 +24,7 @@ async def test_failed_authorization_is_reported_with_its_end_user(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.callback_extra = {"error": "access_denied", "error_description": "You refused it."}
-    status, _ = await arrive(telling, await telling.session_token())
+    status, _ = await walk_flow(telling, await telling.session_token())
     assert status == 400
     (one,) = [got.event for got in await receiver.until_taken(1)]
     assert (one["event"], one["operation"], one["success"]) == ("connection.creation_failed", "creation", False)
@@ -37,7 +37,7 @@ async def test_session_sets_the_webhook_url_of_its_connection(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     token = await telling.session_token(webhook_url_override=f"{receiver.url}/session")
-    assert (await arrive(telling, token))[0] == 200
+    assert (await walk_flow(telling, token))[0] == 200
     (got,) = await receiver.until_taken(1)
     assert (got.path, got.event["event"], got.event["tags"]) == (
         "/session",
@@ -58,7 +58,7 @@ async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_it
     links.append((await telling.runtime.sessions.open("dev", "", **session))[0])
     tracker.callback_extra = {"error": "access_denied"}
     for token in links:
-        assert (await arrive(telling, token))[0] == 400
+        assert (await walk_flow(telling, token))[0] == 400
     got = (await receiver.until_taken(3))[1:]
     assert [(one.path, one.event["event"]) for one in got] == [("/own", "connection.creation_failed")] * 2
     for one in got:
@@ -73,10 +73,10 @@ async def test_each_way_to_connect_is_reported_once(
     reply = await telling.json("POST", "/environment/api-keys", json=wish, expect=200)
     async with telling.proxied("c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}) as response:
         link = (await response.json())["error"]["payload"]["connect_url"]
-    assert (await arrive(telling, link.partition("session_token=")[2]))[0] == 200
+    assert (await walk_flow(telling, link.partition("session_token=")[2]))[0] == 200
     body = {"connection_id": "c1", "integration_id": "tracker"}
     reply = await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    assert (await arrive(telling, reply["data"]["token"]))[0] == 200
+    assert (await walk_flow(telling, reply["data"]["token"]))[0] == 200
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(3)
     words = ("created", "reconnected", "deleted")

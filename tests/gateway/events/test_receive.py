@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.client_window import MOST_LINES
+from gateway.access.client_window import MAX_LINES
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
@@ -355,12 +355,12 @@ async def test_received_webhook_is_sealed_in_the_database(hooked: RunningGateway
 async def test_log_lines_for_refused_webhooks_are_limited(hooked: RunningGateway) -> None:
     """Ten log lines per minute for each client and integration; invented names count as one."""
     with capture_logs() as logs:
-        for number in range(MOST_LINES + 5):
+        for number in range(MAX_LINES + 5):
             await post(hooked, PATH, b"{}")
             await post(hooked, f"/webhook/dev/nothing-{number}", b"{}")
             await post(hooked, f"/webhook/nowhere-{number}/tracker", b"{}")
     reasons = [line["reason"] for line in logs if line["event"] == "webhook_refused"]
-    assert reasons.count("no signature") == MOST_LINES
-    assert reasons.count("unknown integration") + reasons.count("unknown environment") == MOST_LINES
+    assert reasons.count("no signature") == MAX_LINES
+    assert reasons.count("unknown integration") + reasons.count("unknown environment") == MAX_LINES
     throttled = [(line["refused"], line["client"]) for line in logs if line["event"] == "refusals_not_logged"]
     assert throttled == [("webhook_refused", "127.0.0.1")] * 2

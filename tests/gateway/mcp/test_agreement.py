@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 from yarl import URL
 
-from gateway.access.key_policy import parse
+from gateway.access.key_policy import parse_rule
 from tests.fakes.agents import BASE, Agents
 
 PAIRS: Final = int(os.environ.get("DOOR_PAIRS", "2000"))
@@ -145,7 +145,7 @@ async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
 
 def fits_plainly(rule: str, call: Left) -> bool:
     """Return whether a rule matches that does not check the body."""
-    parsed = parse(rule)
+    parsed = parse_rule(rule)
     return parsed.body is None and parsed.fits(*call[:2])
 
 
@@ -169,7 +169,7 @@ async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, A
         assert not plain or method not in METHODS or of_graphql, (rules, tool["name"], arguments)
         return False
     method, path, body = got
-    assert any(parse(rule).fits(method, path) for rule in rules), (rules, got)
+    assert any(parse_rule(rule).fits(method, path) for rule in rules), (rules, got)
     assert await by_proxy(door, key, method, path.removeprefix(BASE), body) == got
     if tool["annotations"]["readOnlyHint"]:
         assert method in ("GET", "HEAD", "OPTIONS")

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 from aiohttp import web
 
-from gateway.access.freeze_operations import known_details, snapshot
-from gateway.access.key_policy import KeyRule, Policy, parse
+from gateway.access.freeze_operations import operation_details, snapshot
+from gateway.access.key_policy import KeyRule, Policy, parse_rule
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, matching_tools, tools_of
@@ -57,7 +57,7 @@ def of_provider(name: str, what: str, catalog: Catalog, *more: KeyRule) -> tuple
     known = catalog.operations(name)
     assert known is not None
     policy = Policy(("environment:proxy",), (KeyLimits(rules=(rule,), operations={rule: text}),))
-    place = OperationPlace((name,), frozen.base, known_details(frozen.rules, known))
+    place = OperationPlace((name,), frozen.base, operation_details(frozen.rules, known))
     rules = [[*more, *policy.rules[-1]]]
     tools = tools_of(rules, {name: ""}, {rule: place})
     return tools, listed(tools, rules, [f"{name}/u"], choose=False)
@@ -111,7 +111,7 @@ def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
 
 
 def test_rules_with_names_are_pinned_before_starters(catalog: Catalog) -> None:
-    more = [parse(f"GET /v1/x{n} as my_{n}") for n in range(3)]
+    more = [parse_rule(f"GET /v1/x{n} as my_{n}") for n in range(3)]
     _, shown = of_provider("jira", "read", catalog, *more)
     assert [one["name"] for one in shown[:4]] == ["my_0", "my_1", "my_2", "get_issue"]
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from gateway.access.key_policy import parse
+from gateway.access.key_policy import parse_rule
 from gateway.mcp.tool_calls import MOST_BYTES, UnfitArguments, call_of_api, call_of_rule, chosen_connection
 from gateway.mcp.tool_list import PathArgument, RuleTool
 
 
 def tool(*methods: str, deep: bool = False, optional: bool = False) -> RuleTool:
     argument = PathArgument("key", deep, optional)
-    rule = parse("GET /rest/*")
+    rule = parse_rule("GET /rest/*")
     return RuleTool("get_issue", rule, methods or ("GET",), ("/issue/", argument), ("jira",))
 
 

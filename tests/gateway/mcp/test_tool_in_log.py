@@ -9,7 +9,7 @@ import pytest
 from gateway.observe import call_queue
 from tests.fakes.agents import Agents, agents
 from tests.fakes.collector import collecting
-from tests.gateway.api.test_logs_endpoints import logged
+from tests.gateway.api.test_logs_endpoints import wait_for_operations
 
 GET = "GET /base/v1/issue/{issue} as get_issue"
 VENDOR = "POST /base/v1/mcp with tools search_*"
@@ -35,18 +35,18 @@ async def test_a_call_is_found_by_its_tool(door: Agents) -> None:
     search = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues"}}
     named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
     await door.posted(json.dumps(search).encode(), named, "/proxy/mcp")
-    found = await logged(door.running, "?tool=get_issue", least=2)
+    found = await wait_for_operations(door.running, "?tool=get_issue", least=2)
     assert [(one["path"], one["rule"], one["tool"]) for one in found] == [
         ("/issue/2", GET, "get_issue"),
         ("/issue/1", GET, "get_issue"),
     ]
     assert found[0]["key_id"] is not None
     assert found[0]["detail"] is None
-    (raw,) = await logged(door.running, "?tool=call_api")
+    (raw,) = await wait_for_operations(door.running, "?tool=call_api")
     assert raw["path"] == "/issue/3"
-    (vendor,) = await logged(door.running, "?tool=search_issues")
+    (vendor,) = await wait_for_operations(door.running, "?tool=search_issues")
     assert (vendor["path"], vendor["rule"]) == ("/mcp", VENDOR)
-    everything = await logged(door.running, "?kind=call&keyId=" + str(found[0]["key_id"]), least=4)
+    everything = await wait_for_operations(door.running, "?kind=call&keyId=" + str(found[0]["key_id"]), least=4)
     assert [one["tool"] for one in everything] == ["search_issues", "call_api", "get_issue", "get_issue"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.key_policy import KeyRule, parse
+from gateway.access.key_policy import KeyRule, parse_rule
 from gateway.mcp.path_overlap import overlap
 from gateway.mcp.tool_list import IDEMPOTENT, SAFE, annotations, below_base, listed, matching_tools, tools_of
 from tests.fakes.scaling import cpu_s, linear_fault
@@ -19,7 +19,7 @@ JIRA = "ex/jira/${connectionConfig.cloudId}"
 
 
 def shown_path(rule: str, base: str | None = "") -> str | None:
-    tools = tools_of([[parse(rule)]], {"jira": base})
+    tools = tools_of([[parse_rule(rule)]], {"jira": base})
     return tools[0].shown_path if tools else None
 
 
@@ -45,15 +45,17 @@ def test_the_arguments_of_a_tool_are_what_its_rule_leaves_open(rule: str, base: 
 
 
 def test_a_name_is_that_of_the_rule_or_made_of_its_path() -> None:
-    rules = [parse(one) for one in ("GET /rest/api/3/issue/*", "GET /rest/api/3/issue*", "* /x", "GET /y as get_x")]
+    rules = [
+        parse_rule(one) for one in ("GET /rest/api/3/issue/*", "GET /rest/api/3/issue*", "* /x", "GET /y as get_x")
+    ]
     names = [tool.name for tool in tools_of([rules], {"a": ""})]
     assert names == ["get_rest_api_3_issue", "get_rest_api_3_issue_2", "call_x", "get_x"]
     assert all(re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) for name in names)
 
 
 def test_a_rule_that_a_key_above_rules_out_is_no_tool() -> None:
-    above = [parse("GET /a/**"), parse("POST /b/*/c")]
-    own = [parse("GET,POST /a/x"), parse("GET /b/1/c"), parse("POST /b/*/*"), parse("GET /z")]
+    above = [parse_rule("GET /a/**"), parse_rule("POST /b/*/c")]
+    own = [parse_rule("GET,POST /a/x"), parse_rule("GET /b/1/c"), parse_rule("POST /b/*/*"), parse_rule("GET /z")]
     tools = tools_of([above, own], {"a": ""})
     assert [(tool.rule.text, tool.methods) for tool in tools] == [
         ("GET,POST /a/x", ("GET",)),
@@ -97,9 +99,9 @@ def test_annotations_follow_the_method(methods: set[str]) -> None:
 
 def test_a_list_for_reading_is_cheap() -> None:
     """A token has about four characters."""
-    one = [parse("GET /ex/jira/*/rest/api/3/search/jql as search_issues")]
+    one = [parse_rule("GET /ex/jira/*/rest/api/3/search/jql as search_issues")]
     many = [
-        parse(f"GET /ex/jira/*/rest/api/3/{name}/* as get_{name}")
+        parse_rule(f"GET /ex/jira/*/rest/api/3/{name}/* as get_{name}")
         for name in ("issue", "project", "user", "board", "filter")
     ]
     for rules, most in ((one, 300), (many, 1000)):
@@ -108,14 +110,14 @@ def test_a_list_for_reading_is_cheap() -> None:
 
 
 def test_a_search_gives_the_best_first() -> None:
-    rules = [parse(one) for one in ("GET /issue/*", "POST /issue/*/comment as add_comment", "GET /user")]
+    rules = [parse_rule(one) for one in ("GET /issue/*", "POST /issue/*/comment as add_comment", "GET /user")]
     tools = tools_of([rules], {"a": ""})
     assert [tool.name for tool in matching_tools(tools, "comment on issue")] == ["add_comment", "get_issue"]
     assert matching_tools(tools, "nothing") == []
 
 
 def test_a_base_that_is_longer_than_the_rule_is_none_of_its_own() -> None:
-    assert below_base(parse("GET /a"), "a/b") is None
+    assert below_base(parse_rule("GET /a"), "a/b") is None
 
 
 def test_a_rule_with_many_places_is_listed_in_time_proportional_to_them() -> None:
@@ -124,7 +126,9 @@ def test_a_rule_with_many_places_is_listed_in_time_proportional_to_them() -> Non
 
     def work(size: int) -> Callable[[], object]:
         written = "/" + "/".join(["*a*"] * (size // 4))
-        return lambda: tools_of([[replace(parse("GET /x"), written=f"/{next(numbers)}{written}")]], {"jira": ""})
+        return lambda: tools_of(
+            [[replace(parse_rule("GET /x"), path_pattern=f"/{next(numbers)}{written}")]], {"jira": ""}
+        )
 
     assert linear_fault(work, 8192) == ""
 
@@ -134,7 +138,7 @@ def test_the_rules_of_two_keys_are_compared_within_a_bound() -> None:
     long = "ab" * 70
 
     def rules(size: int) -> list[list[KeyRule]]:
-        return [[parse(f"* /**{long}{end.format(n)}") for n in range(size)] for end in ("a*{}c", "*b{}")]
+        return [[parse_rule(f"* /**{long}{end.format(n)}") for n in range(size)] for end in ("a*{}c", "*b{}")]
 
     def listed_s(size: int) -> float:
         keys = rules(size)

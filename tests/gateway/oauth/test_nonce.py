@@ -9,7 +9,7 @@ import pytest
 from gateway.oauth.authorize import nonce_acceptable, requests_id_token
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive, depart
+from tests.gateway.api.test_credential_forms import start_flow, walk_flow
 
 
 def id_token(claims: Any) -> str:
@@ -55,7 +55,7 @@ async def openid(running: RunningGateway) -> RunningGateway:
 
 async def test_an_id_token_of_another_authorization_is_refused(openid: RunningGateway, tracker: Tracker) -> None:
     tracker.token_extra = {"id_token": id_token({"nonce": "of another one"})}
-    status, html = await arrive(openid, await openid.session_token())
+    status, html = await walk_flow(openid, await openid.session_token())
     assert status == 400
     assert "has the wrong nonce" in html
     assert (await openid.json("GET", "/connections"))["connections"] == []
@@ -68,14 +68,14 @@ async def test_each_authorization_has_a_nonce_of_its_own_and_a_provider_may_leav
     seen = set()
     tracker.token_extra = {"id_token": id_token({"sub": "1"})}
     for _ in range(2):
-        status, _ = await arrive(openid, await openid.session_token())
+        status, _ = await walk_flow(openid, await openid.session_token())
         assert status == 200
         seen.add(tracker.authorize_query["nonce"])
     assert len(seen) == 2
 
 
 async def test_without_openid_no_nonce_is_sent(running: RunningGateway, tracker: Tracker) -> None:
-    await arrive(running, await running.session_token())
+    await walk_flow(running, await running.session_token())
     assert "nonce" not in tracker.authorize_query
 
 
@@ -86,8 +86,8 @@ async def test_a_caller_chooses_the_nonce_or_leaves_it_out(
     defaults = {"tracker": {"authorization_params": {"nonce": given}}}
     token = await openid.session_token(integrations_config_defaults=defaults)
     tracker.token_extra = {"id_token": id_token({"nonce": "mine"})}
-    response = await depart(openid, token)
+    response = await start_flow(openid, token)
     response.release()
-    status, _ = await arrive(openid, token)
+    status, _ = await walk_flow(openid, token)
     assert status == 200
     assert tracker.authorize_query.get("nonce") == sent

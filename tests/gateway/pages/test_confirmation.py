@@ -14,7 +14,7 @@ from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, hidden_in, submit, to_consent
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 
 CHROME = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0"}
 ADA = {"id": "u-1", "display_name": "Ada Lovelace", "email": "ada@example.com"}
@@ -222,7 +222,7 @@ async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
 async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> None:
     """Only a UUID identifies the end user, and the gateway generated the connection's id."""
     end_user = {"id": str(uuid.uuid4())}
-    await arrive(running, await running.session_token(end_user=end_user))
+    await walk_flow(running, await running.session_token(end_user=end_user))
     (row,) = await connections(running)
     connection = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", row["connection_id"]))
     assert connection is not None

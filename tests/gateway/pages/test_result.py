@@ -18,7 +18,7 @@ from gateway.pages.frame import LANGUAGES, PageWords
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, submit, to_consent
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_completion import keyed
+from tests.gateway.api.test_completion import declare_key_integration
 from tests.gateway.pages.test_confirmation import ADA, connections, link, opened
 
 APP = "http://127.0.0.1:9/back?tab=2"
@@ -261,7 +261,7 @@ def test_an_advice_that_needs_the_provider_s_name_is_not_given_without_it(lang: 
 async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page_is_loaded(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await keyed(running, tracker)
+    await declare_key_integration(running, tracker)
     url, _ = await link(running, allowed_integrations=["keyed"])
     response = await submit(running.http, f"{url}/i/keyed", {"credentials[apiKey]": "right"})
     assert (response.status, response.history[0].status) == (200, 303)
@@ -317,7 +317,7 @@ async def test_a_link_for_one_use_shows_its_result_in_its_browser_alone(running:
 
 
 async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: RunningGateway, tracker: Tracker) -> None:
-    await keyed(running, tracker)
+    await declare_key_integration(running, tracker)
     token = await running.session_token(single_use=True, max_connections=5)
     async with browser() as first:
         url = await opened(running, first, token)
@@ -350,7 +350,7 @@ async def test_a_failure_leads_back_to_the_application_as_one(running: RunningGa
 
 
 async def test_one_connection_alone_can_be_completed(running: RunningGateway, tracker: Tracker) -> None:
-    await keyed(running, tracker)
+    await declare_key_integration(running, tracker)
     verifier = new_code_verifier()
     wish = {"end_user": ADA, "code_challenge": code_challenge(verifier)}
     session = (await running.json("POST", "/connect/sessions", json=wish))["data"]

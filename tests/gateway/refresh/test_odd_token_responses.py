@@ -13,7 +13,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.providers import provider
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 
 REF = ConnectionRef("dev", "tracker", "c1")
 DEEP = "[" * 50_000 + "]" * 50_000
@@ -161,7 +161,7 @@ async def test_unexpected_value_does_not_fail_a_code_exchange(
         shared_tracker.grants[-1].access_tokens = {f"new-{number}"}
         fields = ",".join(f'"{name}":{value}' for name in names)
         shared_tracker.response = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
-        status, html = await arrive(shared, await shared.session_token())
+        status, html = await walk_flow(shared, await shared.session_token())
         assert status == 200, (names, html[-600:])
 
 

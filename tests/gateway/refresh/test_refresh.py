@@ -338,7 +338,9 @@ async def test_changed_client_is_tried_immediately(
     tracker.response = None
     integration = running.document["environments"]["dev"]["integrations"]["tracker"]
     integration["client_secret"] = "corrected" if changed else integration["client_secret"]
-    generations.replace(running.runtime, generations.checked(config.parse(running.document, base=running.folder)))
+    generations.replace_generation(
+        running.runtime, generations.check_configuration(config.parse(running.document, base=running.folder))
+    )
     if changed:
         assert (await call(running))["token"] == "Bearer access-3"
     else:

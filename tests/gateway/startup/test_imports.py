@@ -79,10 +79,10 @@ WATCHING = """
 import asyncio, sys
 from contextlib import aclosing
 from pathlib import Path
-from gateway.app.catalog_watch import _changes
+from gateway.app.catalog_watch import _wait_for_changes
 
 async def main():
-    async with aclosing(_changes([Path(sys.argv[1])])) as changes:
+    async with aclosing(_wait_for_changes([Path(sys.argv[1])])) as changes:
         await anext(changes)
         Path(sys.argv[1], "new.yaml").touch()
         await anext(changes)

@@ -14,7 +14,7 @@ import structlog
 from structlog.typing import EventDict
 
 from gateway import clock
-from gateway.api.connection_json import state_and_story
+from gateway.api.connection_json import history_json
 from gateway.cli.connections.show_connections import _connection_json as shown
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
@@ -144,7 +144,7 @@ async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Track
     runtime = running.runtime
     row = await runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
-    diagnosis = (await state_and_story(runtime, runtime.generation, row))["diagnosis"]
+    diagnosis = (await history_json(runtime, runtime.generation, row))["diagnosis"]
     assert diagnosis["causes"][0]["cause"] == "credential_unreadable"
     assert diagnosis["action"]["do"] == "restore"
     assert "gateway restore" in diagnosis["action"]["how"]

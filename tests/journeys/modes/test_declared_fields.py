@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gateway.authoring.rehearsal.play import rehearse
 from gateway.catalog.checks import ExternalNames
-from gateway.catalog.folder import provider_in
+from gateway.catalog.folder import parse_provider
 from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
@@ -178,7 +178,7 @@ async def test_a_rehearsal_fills_a_declared_field(mode: str, far: FakeProvider) 
     whole = {"display_name": "Far", "categories": ["other"], **entry}
     whole["proxy"] = {"base_url": "https://api.far.test", **entry["proxy"]}
     text = json.dumps(whole).replace(far.url, "https://auth.far.test")
-    provider, faults = provider_in("far", json.loads(text), ExternalNames(known_modes(), SCRIPTS))
+    provider, faults = parse_provider("far", json.loads(text), ExternalNames(known_modes(), SCRIPTS))
     assert provider is not None, faults
     found = await rehearse(provider, {})
     wrong = [(step.name, check.what, check.detail) for step in found.steps for check in step.checks if not check.ok]

@@ -17,8 +17,8 @@ import pytest
 from yarl import URL
 
 from gateway import clock
-from gateway.authorization import return_address as signing
-from gateway.authorization.return_address import ReturnResult, return_address
+from gateway.authorization import return_url as signing
+from gateway.authorization.return_url import ReturnResult, signed_return_url
 from gateway.client import InvalidReturn, verify_return
 from gateway.secret import Secret
 from tests.fakes.gateways import SECRET_KEY, write_entry
@@ -586,7 +586,7 @@ async def test_a_forged_result_is_refused(
         "connection_id": genuine.connection_id,
         "state": link.state,
     }
-    key, header = await bound.signing_key(), {"alg": "HS256", "typ": signing.TYPE}
+    key, header = await bound.signing_key(), {"alg": "HS256", "typ": signing.JWT_TYPE}
     session = await bound.gateway.runtime.sessions.find(link.token)
     if forgery == "alg none":
         result = made_token(claims, {**header, "alg": "none"})
@@ -606,7 +606,7 @@ async def test_a_forged_result_is_refused(
             earlier = clock.now() - timedelta(minutes=7)
             patch.setattr("gateway.clock.now", lambda: earlier)
             reported = ReturnResult(outcome="pending", connection_id=genuine.connection_id)
-            url = return_address(session, reported, public_url=bound.gateway.url, signing_key=Secret(key))
+            url = signed_return_url(session, reported, public_url=bound.gateway.url, signing_key=Secret(key))
         result = parse_qs(urlsplit(url).query)["result"][0]
     with pytest.raises(InvalidReturn):
         verify_return(result, key, audience=bound.app, state=link.state)

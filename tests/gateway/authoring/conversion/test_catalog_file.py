@@ -10,20 +10,20 @@ import pytest
 import yaml
 
 from gateway.authoring.conversion import catalog_file
-from gateway.authoring.conversion.catalog_file import Converted, converted, write
+from gateway.authoring.conversion.catalog_file import ConvertedEntry, convert_catalog, write
 from gateway.catalog.checks import ExternalNames
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import render_text, render_url
 from gateway.catalog.template import placeholders
-from gateway.catalog.template_places import addresses, texts
-from gateway.cli.catalog.catalog_in_use import shipped_values, words
+from gateway.catalog.template_places import text_templates, url_templates
+from gateway.cli.catalog.catalog_in_use import external_names, shipped_values
 from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.foreign_catalog import SAME, foreign_catalog
 from tests.gateway.catalog.folders import SHIPPED
 
-SAID_ALIKE = (
+FIELDS_COPIED_UNCHANGED = (
     "auth_mode", "authorization_url", "token_url", "refresh_url", "request_url", "authorization_params", "token_params",
     "token_body", "token_headers", "refresh_params", "token_request_auth_method", "scope_separator", "default_scopes",
     "alternatives", "token_response", "jwt", "additional_steps", "token_response_metadata",
@@ -39,10 +39,10 @@ class Imported:
 
     def __init__(self, folder: Path) -> None:
         self.shipped = load_catalog([SHIPPED], scripts=SCRIPTS, modes=known_modes())
-        self.entries, self.lost = foreign_catalog(self.shipped.providers)
+        self.entries, self.add_lost = foreign_catalog(self.shipped.providers)
         source = folder / "theirs.yaml"
         source.write_text(yaml.safe_dump(self.entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
-        self.found = {one.name: one for one in converted(source, words(), shipped_values())}
+        self.found = {one.name: one for one in convert_catalog(source, external_names(), shipped_values())}
         self.usable = {name: one for name, one in self.found.items() if one.values is not None}
         self.folder = folder / "ours"
         write(list(self.usable.values()), self.folder, source=source.name)
@@ -54,7 +54,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
     return Imported(tmp_path_factory.mktemp("import"))
 
 
-def fields_noted(one: Converted, kind: str) -> set[str]:
+def fields_noted(one: ConvertedEntry, kind: str) -> set[str]:
     return {note.field for note in one.notes if note.kind == kind}
 
 
@@ -76,11 +76,11 @@ def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> No
     different: Counter[str] = Counter()
     compared = 0
     for name, before in imported.shipped.providers.items():
-        if name not in imported.usable or name in imported.lost:
+        if name not in imported.usable or name in imported.add_lost:
             continue
         after = imported.catalog.providers[name]
         compared += 1
-        for key in SAID_ALIKE:
+        for key in FIELDS_COPIED_UNCHANGED:
             if _plain(_sayable(before, key)) != _plain(_sayable(after, key)):
                 different[f"{name}.{key}"] += 1
         for key in ("base_url", "headers", "query", "paginate"):
@@ -106,7 +106,8 @@ def _plain(value: Any) -> Any:
 
 
 def test_every_template_renders(imported: Imported) -> None:
-    """Each URL and text of every entry renders, with valid values for its settings, to the same as a plain replacement."""
+    """Each URL and text of every entry renders, with valid values for its settings, to the same as a plain
+    replacement."""
     rendered = 0
     for provider in imported.catalog.providers.values():
         config = {name: sample(provider, name) for name in _names(provider, "connectionConfig")}
@@ -115,21 +116,21 @@ def test_every_template_renders(imported: Imported) -> None:
         others = {name: "x" for name in _all_names(provider) if not name.startswith("connectionConfig.")}
         plain = {name: str(value) for name, value in config.items()}
         known = {**{f"connectionConfig.{name}": value for name, value in plain.items()}, **others}
-        for place, template in addresses(provider):
-            if set(placeholders(template)) & set(others) or _is_odd(provider, template):
+        for place, template in url_templates(provider):
+            if set(placeholders(template)) & set(others) or _is_converted_differently(provider, template):
                 continue
             url = render_url(template, plain, provider.connection_config, others)
             assert "${" not in url, (provider.name, place)
             assert url.lower() == _by_hand(template, known).lower(), (provider.name, place)
             rendered += 1
-        for _, template in texts(provider):
+        for _, template in text_templates(provider):
             if _PLAIN.fullmatch(template):
                 assert render_text(template, known) == _by_hand(template, known)
                 rendered += 1
     assert rendered > 2000
 
 
-def _is_odd(provider: Provider, template: str) -> bool:
+def _is_converted_differently(provider: Provider, template: str) -> bool:
     """Return whether values are percent-encoded in a path or query, which `_by_hand` does not do."""
     path = template.partition("://")[2].partition("/")[2]
     return "${" in path
@@ -155,7 +156,9 @@ def sample(provider: Provider, name: str) -> str | None:
 
 
 def _all_names(provider: Provider) -> set[str]:
-    return {name for _, template in (*addresses(provider), *texts(provider)) for name in placeholders(template)}
+    return {
+        name for _, template in (*url_templates(provider), *text_templates(provider)) for name in placeholders(template)
+    }
 
 
 def _names(provider: Provider, namespace: str) -> set[str]:
@@ -164,7 +167,9 @@ def _names(provider: Provider, namespace: str) -> set[str]:
 
 def test_every_loss_is_reported_with_its_line(imported: Imported) -> None:
     source = (imported.folder.parent / "theirs.yaml").read_text().splitlines()
-    expected = {name: field for name, field in imported.lost.items() if field is not None and name in imported.usable}
+    expected = {
+        name: field for name, field in imported.add_lost.items() if field is not None and name in imported.usable
+    }
     assert len(expected) > 100
     for name, field in expected.items():
         notes = [note for note in imported.found[name].notes if note.kind == "lost" and note.field == field]
@@ -174,7 +179,7 @@ def test_every_loss_is_reported_with_its_line(imported: Imported) -> None:
 
 
 def test_field_expressed_differently_is_not_reported_as_lost(imported: Imported) -> None:
-    for name, field in imported.lost.items():
+    for name, field in imported.add_lost.items():
         if field is None:
             assert fields_noted(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].notes)
 
@@ -182,7 +187,7 @@ def test_field_expressed_differently_is_not_reported_as_lost(imported: Imported)
 def test_entry_that_still_has_faults_after_the_repairs_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_file, "MOST_REPAIRS", 1)
+    monkeypatch.setattr(catalog_file, "MAX_REPAIRS", 1)
     paginate = {"type": "cursor", "offset_calculation_method": "now and then"}
     entry = {
         "display_name": "Far",
@@ -191,7 +196,7 @@ def test_entry_that_still_has_faults_after_the_repairs_is_refused(
     }
     source = tmp_path / "theirs.yaml"
     source.write_text(yaml.safe_dump({"a/far": entry}))
-    (found,) = converted(source, ExternalNames(known_modes(), SCRIPTS), {})
+    (found,) = convert_catalog(source, ExternalNames(known_modes(), SCRIPTS), {})
     assert found.values is None
     assert fields_noted(found, "lost") == {"proxy.paginate.offset_calculation_method"}
     assert "'a/far' cannot name a provider" in found.notes[-1].message

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.authoring.conversion.catalog_file import expanded
-from gateway.authoring.conversion.convert import Converting
+from gateway.authoring.conversion.catalog_file import expand_entry
+from gateway.authoring.conversion.convert import EntryConversion
 from gateway.catalog.checks import ExternalNames
-from gateway.catalog.folder import provider_in
+from gateway.catalog.folder import parse_provider
 from gateway.integrations.declared import SCRIPTS, known_modes
 
 BASE: Mapping[str, Any] = {
@@ -23,13 +23,13 @@ BASE: Mapping[str, Any] = {
 
 def converted(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return the values of the converted entry, and (kind, field) of every note."""
-    converting = Converting(SCRIPTS)
+    converting = EntryConversion(SCRIPTS)
     values = converting.values({**BASE, **fields})
     return values, [(note.kind, ".".join(map(str, note.place))) for note in converting.notes.all]
 
 
 def loads(values: Mapping[str, Any]) -> bool:
-    return provider_in("far", values, ExternalNames(known_modes(), SCRIPTS))[0] is not None
+    return parse_provider("far", values, ExternalNames(known_modes(), SCRIPTS))[0] is not None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_alias_replaces_fields_whole_and_follows_a_chain() -> None:
         "b": {"alias": "a", "x": {"one": 3}},
         "c": {"alias": "b", "z": 5},
     }
-    whole = expanded("c", entries)
+    whole = expand_entry("c", entries)
     assert whole.values == {"x": {"one": 3}, "y": 1, "z": 5}
     assert whole.owner == {"x": "b", "y": "a", "z": "c"}
-    assert expanded("m", {"m": {"<<": {"p": 1, "q": 1}, "q": 2}}).values == {"p": 1, "q": 2}
+    assert expand_entry("m", {"m": {"<<": {"p": 1, "q": 1}, "q": 2}}).values == {"p": 1, "q": 2}

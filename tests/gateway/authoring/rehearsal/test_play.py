@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.auth import basic, client_credentials, custom
-from gateway.authoring.rehearsal.play import Rehearsed, rehearse
+from gateway.authoring.rehearsal.play import RehearsalReport, rehearse
 from gateway.authoring.rehearsal.samples import NoSample
 from gateway.catalog.checks import ExternalNames
-from gateway.catalog.folder import provider_in
+from gateway.catalog.folder import parse_provider
 from gateway.catalog.provider import Provider
 from gateway.connections.verify import Verifier
 from gateway.integrations.declared import SCRIPTS, known_modes
@@ -224,12 +224,12 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
 
 
 def provider(entry: Mapping[str, Any]) -> Provider:
-    found, faults = provider_in("far", entry, ExternalNames(known_modes(), SCRIPTS))
+    found, faults = parse_provider("far", entry, ExternalNames(known_modes(), SCRIPTS))
     assert found is not None, faults
     return found
 
 
-def failures(found: Rehearsed) -> list[tuple[str, str, tuple[str | int, ...], str]]:
+def failures(found: RehearsalReport) -> list[tuple[str, str, tuple[str | int, ...], str]]:
     return [
         (step.name, check.what, check.place, check.detail)
         for step in found.steps
@@ -238,7 +238,7 @@ def failures(found: Rehearsed) -> list[tuple[str, str, tuple[str | int, ...], st
     ]
 
 
-def step(found: Rehearsed, name: str) -> Any:
+def step(found: RehearsalReport, name: str) -> Any:
     return next(one for one in found.steps if one.name == name)
 
 

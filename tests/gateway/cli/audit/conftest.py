@@ -13,7 +13,7 @@ async def audit(of: Examined, *words: str) -> CommandOutput:
 
 
 @pytest.fixture
-async def filled(running: RunningGateway, tracker: Tracker, examined: Examined) -> Examined:
+async def with_records(running: RunningGateway, tracker: Tracker, examined: Examined) -> Examined:
     """The files of a gateway with one imported connection, whose credentials were read once."""
     examined.write()
     await running.imported(tracker.grant(), end_user={"id": "anna"})

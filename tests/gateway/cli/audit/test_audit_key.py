@@ -6,11 +6,11 @@ from tests.gateway.cli.audit.conftest import audit
 from tests.gateway.cli.examined import Examined
 
 
-async def test_the_public_key_stays_until_a_new_one_is_requested(filled: Examined) -> None:
-    first = (await audit(filled, "key")).out
-    assert (await audit(filled, "key")).out == first
-    newer = (await audit(filled, "key", "--new")).out
+async def test_the_public_key_stays_until_a_new_one_is_requested(with_records: Examined) -> None:
+    first = (await audit(with_records, "key")).out
+    assert (await audit(with_records, "key")).out == first
+    newer = (await audit(with_records, "key", "--new")).out
     assert newer != first
-    assert json.loads((await audit(filled, "key", "--json")).out)["public_key"] == newer.strip()
-    actions = [one["action"] for one in json.loads((await audit(filled, "show", "--json")).out)]
+    assert json.loads((await audit(with_records, "key", "--json")).out)["public_key"] == newer.strip()
+    actions = [one["action"] for one in json.loads((await audit(with_records, "show", "--json")).out)]
     assert actions.count("audit_key.created") == 2

@@ -4,8 +4,8 @@ from tests.gateway.cli.audit.conftest import audit
 from tests.gateway.cli.examined import Examined
 
 
-async def test_uses_of_nobody_are_none(filled: Examined) -> None:
-    done = await audit(filled, "uses", "--since", "2h")
+async def test_uses_of_nobody_are_none(with_records: Examined) -> None:
+    done = await audit(with_records, "uses", "--since", "2h")
     assert done.code == 0, done.err
     assert "0 calls, 0 failed" in done.out
-    assert (await audit(filled, "uses", "--since", "1h", "--until", "2h")).code == 2
+    assert (await audit(with_records, "uses", "--since", "1h", "--until", "2h")).code == 2

@@ -6,8 +6,8 @@ from tests.gateway.cli.audit.conftest import audit
 from tests.gateway.cli.examined import Examined
 
 
-async def test_a_table_newest_first(filled: Examined) -> None:
-    shown = await audit(filled, "show")
+async def test_a_table_newest_first(with_records: Examined) -> None:
+    shown = await audit(with_records, "show")
     assert shown.code == 0, shown.err
     head, first, second = shown.out.splitlines()
     assert head.split()[0] == "NUMBER"
@@ -16,7 +16,7 @@ async def test_a_table_newest_first(filled: Examined) -> None:
     assert "tracker/c1" in second
 
 
-async def test_filters_narrow_down_and_a_wrong_one_is_named(filled: Examined) -> None:
+async def test_filters_narrow_down_and_a_wrong_one_is_named(with_records: Examined) -> None:
     for words, actions in (
         (("--action", "credential.read"), ["credential.read"]),
         (("--connection", "c1", "--limit", "1"), ["credential.read"]),
@@ -25,7 +25,7 @@ async def test_filters_narrow_down_and_a_wrong_one_is_named(filled: Examined) ->
         (("--environment", "dev", "--end-user", "ben"), []),
         (("--since", "1h", "--until", "1m"), []),
     ):
-        done = await audit(filled, "show", "--json", *words)
+        done = await audit(with_records, "show", "--json", *words)
         assert done.code == 0, (words, done.err)
         assert [one["action"] for one in json.loads(done.out)] == actions, words
     for words, fault in (
@@ -33,11 +33,11 @@ async def test_filters_narrow_down_and_a_wrong_one_is_named(filled: Examined) ->
         (("--since", "soon"), "--since takes a span"),
         (("--action", "nothing"), "Invalid value for '--action'"),
     ):
-        refused = await audit(filled, "show", *words)
+        refused = await audit(with_records, "show", *words)
         assert (refused.code, fault in refused.err) == (2, True), refused.err
 
 
-async def test_an_export_goes_on_where_the_last_one_ended(filled: Examined) -> None:
-    lines = [json.loads(line) for line in (await audit(filled, "export")).out.splitlines()]
+async def test_an_export_goes_on_where_the_last_one_ended(with_records: Examined) -> None:
+    lines = [json.loads(line) for line in (await audit(with_records, "export")).out.splitlines()]
     assert [one["sequence"] for one in lines] == [1, 2]
-    assert (await audit(filled, "export", "--after", "2")).out == ""
+    assert (await audit(with_records, "export", "--after", "2")).out == ""

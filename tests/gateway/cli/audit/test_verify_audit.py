@@ -6,15 +6,15 @@ from tests.gateway.cli.audit.conftest import audit
 from tests.gateway.cli.examined import Examined
 
 
-async def test_verify_says_what_is_proven_and_that_checkpoints_should_lie_elsewhere(filled: Examined) -> None:
-    done = await audit(filled, "verify")
+async def test_verify_says_what_is_proven_and_that_checkpoints_should_lie_elsewhere(with_records: Examined) -> None:
+    done = await audit(with_records, "verify")
     assert done.code == 0, done.err
     assert "2 records, 1 to 2: the chain is complete." in done.out
     assert "not proven by a checkpoint yet" in done.out
     assert "Pass checkpoints kept elsewhere with --checkpoint" in done.err
 
 
-async def test_a_file_without_a_checkpoint_is_refused(filled: Examined, tmp_path: Path) -> None:
+async def test_a_file_without_a_checkpoint_is_refused(with_records: Examined, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("{}\n")
-    done = await audit(filled, "verify", "--checkpoint", str(tmp_path / "empty.jsonl"))
+    done = await audit(with_records, "verify", "--checkpoint", str(tmp_path / "empty.jsonl"))
     assert (done.code, "has no checkpoint" in done.err) == (2, True)

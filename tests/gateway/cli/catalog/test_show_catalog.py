@@ -51,9 +51,9 @@ def test_list_with_an_unknown_filter_value_is_wrong_usage(option: str, given: st
     assert reported in result.stderr
 
 
-def test_list_includes_the_catalog_folders_of_a_configuration(mine: Path) -> None:
+def test_list_includes_the_catalog_folders_of_a_configuration(config_folder: Path) -> None:
     assert "tracker" not in catalog("list").stdout
-    assert "tracker" in catalog("list", "-c", str(mine)).stdout
+    assert "tracker" in catalog("list", "-c", str(config_folder)).stdout
 
 
 def test_list_as_json_has_the_shape_of_the_api() -> None:
@@ -63,8 +63,8 @@ def test_list_as_json_has_the_shape_of_the_api() -> None:
     )
 
 
-def test_show_prints_an_entry_with_the_file_it_comes_from(mine: Path) -> None:
-    text = catalog("show", "tracker", "-c", str(mine)).stdout
+def test_show_prints_an_entry_with_the_file_it_comes_from(config_folder: Path) -> None:
+    text = catalog("show", "tracker", "-c", str(config_folder)).stdout
     assert text.startswith("# ")
     assert "tracker.yaml" in text.splitlines()[0]
     assert yaml.safe_load(text)["logo_url"].startswith("https://gw.example.com/")
@@ -81,9 +81,9 @@ def test_show_of_an_unknown_provider_helps() -> None:
 
 
 def test_show_of_an_unknown_provider_names_the_option_for_the_configuration_here(
-    mine: Path, monkeypatch: pytest.MonkeyPatch
+    config_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(mine.parent)
+    monkeypatch.chdir(config_folder.parent)
     unknown = "Error: the catalog has no provider 'gh'"
     result = catalog("show", "gh")
     assert result.stderr == (

@@ -12,7 +12,7 @@ from gateway.client import code_challenge, new_code_verifier
 from gateway.records.connecting import ConnectSession
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.api.test_credential_forms import walk_flow
 from tests.gateway.cli.connections.test_show_connections import connections
 from tests.gateway.cli.examined import Examined
 
@@ -40,7 +40,7 @@ async def test_link_command_prints_a_working_link(
     session = await session_of(running, link)
     assert session.end_user is not None
     assert (session.end_user.display_name, session.allowed_integrations) == ("Ada", ("tracker",))
-    assert (await arrive(running, token_in(link)))[0] == 200
+    assert (await walk_flow(running, token_in(link)))[0] == 200
     (row,) = (await running.json("GET", "/connections"))["connections"]
     assert (row["end_user"]["email"], row["tags"]["end_user_id"]) == ("ada@example.com", "u1")
 

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from gateway.cli.demo import DemoFailed
-from gateway.cli.demo.child import started
-from gateway.cli.demo.demo_run import reserved_port
+from gateway.cli.demo.child import start_child
+from gateway.cli.demo.demo_run import reserve_port
 from tests.fakes.patience import PATIENCE_S
 
 
@@ -25,8 +25,10 @@ def _sandbox_arguments(folder: Path, *more: str) -> list[str]:
 
 async def test_a_child_says_where_it_listens_and_is_gone_after_the_block(tmp_path: Path) -> None:
     log = tmp_path / "sandbox.log"
-    async with started("sandbox", "gateway.sandbox", *_sandbox_arguments(tmp_path, "--port", "0"), log=log) as child:
-        url = await child.ready()
+    async with start_child(
+        "sandbox", "gateway.sandbox", *_sandbox_arguments(tmp_path, "--port", "0"), log=log
+    ) as child:
+        url = await child.wait_until_ready()
         async with aiohttp.ClientSession() as session, session.get(url + "/") as response:
             assert response.status == 200
     with pytest.raises(aiohttp.ClientConnectorError):
@@ -40,9 +42,9 @@ async def test_a_child_that_cannot_start_is_quoted(tmp_path: Path) -> None:
     state = tmp_path / "sandbox.json"
     state.write_text("{")
     arguments = _sandbox_arguments(tmp_path, "--port", "0", "--state", str(state))
-    async with started("sandbox", "gateway.sandbox", *arguments, log=tmp_path / "sandbox.log") as child:
+    async with start_child("sandbox", "gateway.sandbox", *arguments, log=tmp_path / "sandbox.log") as child:
         with pytest.raises(DemoFailed, match=r"sandbox ended \(exit code 1\)") as failed:
-            await child.ready()
+            await child.wait_until_ready()
     assert "cannot be read as a sandbox state file" in str(failed.value)
     assert "Traceback" not in str(failed.value)
 
@@ -50,17 +52,17 @@ async def test_a_child_that_cannot_start_is_quoted(tmp_path: Path) -> None:
 async def test_a_busy_port_of_the_sandbox_itself_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         arguments = _sandbox_arguments(tmp_path, "--port", str(busy.getsockname()[1]))
-        async with started("sandbox", "gateway.sandbox", *arguments, log=tmp_path / "sandbox.log") as child:
+        async with start_child("sandbox", "gateway.sandbox", *arguments, log=tmp_path / "sandbox.log") as child:
             with pytest.raises(DemoFailed):
-                await child.ready()
+                await child.wait_until_ready()
     assert len((tmp_path / "sandbox.log").read_text().splitlines()) == 1
 
 
 def test_a_busy_port_names_its_flag() -> None:
     with (
-        reserved_port(0, "--port") as port,
+        reserve_port(0, "--port") as port,
         pytest.raises(DemoFailed, match=rf"port {port} is in use; .* --sandbox-port"),
-        reserved_port(port, "--sandbox-port"),
+        reserve_port(port, "--sandbox-port"),
     ):
         raise AssertionError("the same port was reserved twice")
 
@@ -71,10 +73,10 @@ async def test_a_child_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) 
     script = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from gateway.cli.demo.child import started\n"
+        "from gateway.cli.demo.child import start_child\n"
         "async def main():\n"
-        f"    async with started('sandbox', 'gateway.sandbox', *{arguments!r}, log=Path({log!r})) as it:\n"
-        "        await it.ready()\n"
+        f"    async with start_child('sandbox', 'gateway.sandbox', *{arguments!r}, log=Path({log!r})) as it:\n"
+        "        await it.wait_until_ready()\n"
         "        print(it.pid, flush=True)\n"
         "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"

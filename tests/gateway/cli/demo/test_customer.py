@@ -1,4 +1,5 @@
-"""The demo connects through the real pages, and authorizes its connection again, or replaces it, when it does not work."""
+"""The demo connects through the real pages, and authorizes its connection again, or replaces it, when it does not
+work."""
 
 import asyncio
 import shlex
@@ -92,7 +93,7 @@ async def test_a_new_key_of_the_agent_is_reported(
     gateway: GatewayDouble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = DemoFolder(tmp_path)
-    with folder.locked():
+    with folder.lock():
         (tmp_path / "secret_key").write_text(KEY)
         for ended, reported in (("", False), ("", False), ("dead", False), ("lost", True), ("", False)):
             getattr(gateway, ended, set()).update(gateway.tokens)

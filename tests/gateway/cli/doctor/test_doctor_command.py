@@ -43,13 +43,15 @@ async def test_a_gateway_that_is_well_is_reported_to_be(examined: Examined, runn
     assert all(hidden not in result.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
 
 
-async def test_it_reports_a_journal_that_cannot_be_written(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_reports_a_journal_that_cannot_be_written(
+    config_only: Examined, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.Segment", refused)
-    (doubt,) = (await still.report("--offline")).of("journal")
-    assert (doubt["level"], doubt["line"]) == ("warn", still.line("url: sqlite"))
+    (doubt,) = (await config_only.report("--offline")).of("journal")
+    assert (doubt["level"], doubt["line"]) == ("warn", config_only.line("url: sqlite"))
     assert "Permission denied" in doubt["message"]
 
 
@@ -96,19 +98,21 @@ async def test_a_damaged_database_is_found_and_restore_advised(
 
 
 async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.machine_checks.CHECK_S", -1.0)
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.DAMAGE_CHECK_TIMEOUT_S", -1.0)
     result = await examined.report("--offline")
     assert result.levels("store") == {"ok"}
     assert any("the check for damage stopped" in one["message"] for one in result.of("store"))
 
 
-async def test_postgresql_is_examined_too(still: Examined, database: str, postgres_server: PostgresServer) -> None:
-    still.document["store"]["url"] = database
-    result = await still.report("--offline")
+async def test_postgresql_is_examined_too(
+    config_only: Examined, database: str, postgres_server: PostgresServer
+) -> None:
+    config_only.document["store"]["url"] = database
+    result = await config_only.report("--offline")
     assert result.levels("store") == {"ok"}
     await asyncio.to_thread(postgres_server.stop)
     try:
-        (fault,) = (await still.report("--offline")).of("store")
+        (fault,) = (await config_only.report("--offline")).of("store")
     finally:
         postgres_server.launch()
         await postgres_server.responses()
@@ -131,11 +135,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("key", "value", "word"), MISTAKES.values(), ids=MISTAKES)
-async def test_wrongly_copied_client_is_found(still: Examined, key: str, value: str, word: str) -> None:
-    still.integration[key] = value
-    result = await still.report("--offline")
+async def test_wrongly_copied_client_is_found(config_only: Examined, key: str, value: str, word: str) -> None:
+    config_only.integration[key] = value
+    result = await config_only.report("--offline")
     (fault,) = result.of("client", "fail")
-    assert (result.code, fault["line"], fault["integration"]) == (1, still.line(f"{key}:"), "dev/tracker")
+    assert (result.code, fault["line"], fault["integration"]) == (1, config_only.line(f"{key}:"), "dev/tracker")
     assert word in fault["message"]
     assert key == value or value not in fault["message"]
 
@@ -143,25 +147,25 @@ async def test_wrongly_copied_client_is_found(still: Examined, key: str, value: 
 @pytest.mark.parametrize(
     "value", ["0oa1b2c3d4", "Iv1.8a61f9b3a7aba766", "GOCSPX-aB3_x", "123-abc.apps.googleusercontent.com", "my-app"]
 )
-async def test_client_in_a_usual_format_is_not_reported(still: Examined, value: str) -> None:
-    still.integration["client_id"] = value
-    assert (await still.report("--offline")).levels("client") == {"ok"}
+async def test_client_in_a_usual_format_is_not_reported(config_only: Examined, value: str) -> None:
+    config_only.integration["client_id"] = value
+    assert (await config_only.report("--offline")).levels("client") == {"ok"}
 
 
-async def test_a_client_secret_that_is_the_client_id_is_found(still: Examined) -> None:
-    still.integration["client_secret"] = still.integration["client_id"] = "0a1b2c3d4e5f"
-    (fault,) = (await still.report("--offline")).of("client", "fail")
+async def test_a_client_secret_that_is_the_client_id_is_found(config_only: Examined) -> None:
+    config_only.integration["client_secret"] = config_only.integration["client_id"] = "0a1b2c3d4e5f"
+    (fault,) = (await config_only.report("--offline")).of("client", "fail")
     assert "same" in fault["message"]
 
 
-async def test_a_file_without_a_secret_may_be_read_by_anybody(still: Examined) -> None:
+async def test_a_file_without_a_secret_may_be_read_by_anybody(config_only: Examined) -> None:
     """For example the demo's `port` and `sandbox_port`."""
     for name, text in (("port", "3003"), ("sandbox_port", "9")):
-        (still.file.parent / name).write_text(text)
-        (still.file.parent / name).chmod(0o644)
-    still.document["server"]["port"] = "${file:port}"
-    still.document["egress"]["allow"] = ["127.0.0.1/32:${file:sandbox_port}"]
-    assert (await still.report("--offline")).levels("files") == {"ok"}
+        (config_only.file.parent / name).write_text(text)
+        (config_only.file.parent / name).chmod(0o644)
+    config_only.document["server"]["port"] = "${file:port}"
+    config_only.document["egress"]["allow"] = ["127.0.0.1/32:${file:sandbox_port}"]
+    assert (await config_only.report("--offline")).levels("files") == {"ok"}
 
 
 @pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
@@ -174,54 +178,54 @@ def test_colours_are_left_out_as_no_color_asks(
     assert line.startswith("\x1b[") is coloured
 
 
-async def test_files_that_others_may_read_are_reported_with_the_command_that_helps(still: Examined) -> None:
-    key = still.file.parent / "key"
+async def test_files_that_others_may_read_are_reported_with_the_command_that_helps(config_only: Examined) -> None:
+    key = config_only.file.parent / "key"
     key.write_text(ENCRYPTION_KEY)
     key.chmod(0o644)
-    still.document["store"]["encryption_keys"] = ["${file:key}"]
-    still.write()
-    result = await still.report("--offline")
+    config_only.document["store"]["encryption_keys"] = ["${file:key}"]
+    config_only.write()
+    result = await config_only.report("--offline")
     doubts = {one["where"]: one for one in result.of("files", "warn")}
     assert "everybody" in doubts[str(key)]["message"]
     assert doubts[str(key)]["fix"] == f"chmod 600 {key}"
 
 
-async def test_a_disk_that_is_nearly_full_is_found(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.machine_checks.FULL_BYTES", 1 << 62)
-    monkeypatch.setattr("gateway.cli.doctor.machine_checks.TIGHT_BYTES", 1 << 63)
-    (fault,) = (await still.report("--offline")).of("disk")
-    assert (fault["level"], fault["line"]) == ("fail", still.line("url: sqlite"))
+async def test_a_disk_that_is_nearly_full_is_found(config_only: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.FAIL_BELOW_BYTES", 1 << 62)
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.WARN_BELOW_BYTES", 1 << 63)
+    (fault,) = (await config_only.report("--offline")).of("disk")
+    assert (fault["level"], fault["line"]) == ("fail", config_only.line("url: sqlite"))
 
 
 async def test_a_folder_that_this_user_may_not_write_to_is_found(
-    still: Examined, monkeypatch: pytest.MonkeyPatch
+    config_only: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK and access(path, mode))
-    (fault,) = (await still.report("--offline")).of("store")
+    (fault,) = (await config_only.report("--offline")).of("store")
     assert "is not writable for this user" in fault["message"]
     assert fault["fix"] == "let the gateway's user write to that folder, or let store.url name another"
 
 
-async def test_one_integration_is_examined_alone(still: Examined) -> None:
-    others = still.document["environments"]["dev"]["integrations"]
+async def test_one_integration_is_examined_alone(config_only: Examined) -> None:
+    others = config_only.document["environments"]["dev"]["integrations"]
     others["openai"] = {"provider": "openai"}
-    result = await still.report("tracker", "--offline")
+    result = await config_only.report("tracker", "--offline")
     assert {one["integration"] for one in result.findings if "integration" in one} == {"dev/tracker"}
 
 
-async def test_an_integration_that_is_not_declared_is_reported_with_the_nearest(still: Examined) -> None:
-    result = await still.report("trackr", "--offline")
+async def test_an_integration_that_is_not_declared_is_reported_with_the_nearest(config_only: Examined) -> None:
+    result = await config_only.report("trackr", "--offline")
     (fault,) = result.of("configuration", "fail")
     assert (result.code, "did you mean 'tracker'?" in fault["message"]) == (1, True)
 
 
-async def test_every_fault_of_the_configuration_is_reported(still: Examined) -> None:
-    still.document["server"]["port"] = "nonsense"
-    still.document["environments"]["dev"]["integrations"]["other"] = {"provider": "githbu"}
-    result = await still.report()
+async def test_every_fault_of_the_configuration_is_reported(config_only: Examined) -> None:
+    config_only.document["server"]["port"] = "nonsense"
+    config_only.document["environments"]["dev"]["integrations"]["other"] = {"provider": "githbu"}
+    result = await config_only.report()
     lines = {one["line"] for one in result.of("configuration", "fail")}
-    assert (result.code, lines) == (1, {still.line("nonsense"), still.line("githbu")})
+    assert (result.code, lines) == (1, {config_only.line("nonsense"), config_only.line("githbu")})
 
 
 async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_correct(tmp_path: Path) -> None:
@@ -233,19 +237,19 @@ async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_c
     assert "correct the line" not in ran.output
 
 
-async def test_a_missing_offline_scope_is_reported(still: Examined) -> None:
-    still.integration["scopes"] = ["read"]
-    (doubt,) = (await still.report("--offline")).of("configuration", "warn")
-    assert (doubt["line"], "offline_access" in doubt["message"]) == (still.line("scopes:"), True)
+async def test_a_missing_offline_scope_is_reported(config_only: Examined) -> None:
+    config_only.integration["scopes"] = ["read"]
+    (doubt,) = (await config_only.report("--offline")).of("configuration", "warn")
+    assert (doubt["line"], "offline_access" in doubt["message"]) == (config_only.line("scopes:"), True)
 
 
-async def test_a_withheld_client_secret_is_reported_with_its_line(still: Examined) -> None:
+async def test_a_withheld_client_secret_is_reported_with_its_line(config_only: Examined) -> None:
     forge = {"provider": "gitea", "client_id": "a-client", "client_secret": "a-secret-of-it"}
-    still.document["environments"]["dev"]["integrations"]["forge"] = forge
-    (doubt,) = (await still.report("--offline")).of("configuration", "warn")
-    assert (doubt["line"], "add allowed_hosts" in doubt["message"]) == (still.line("a-secret-of-it"), True)
+    config_only.document["environments"]["dev"]["integrations"]["forge"] = forge
+    (doubt,) = (await config_only.report("--offline")).of("configuration", "warn")
+    assert (doubt["line"], "add allowed_hosts" in doubt["message"]) == (config_only.line("a-secret-of-it"), True)
     forge["allowed_hosts"] = ["git.example.com"]
-    assert (await still.report("--offline")).of("configuration", "warn") == []
+    assert (await config_only.report("--offline")).of("configuration", "warn") == []
 
 
 METRICS = """
@@ -300,9 +304,9 @@ async def test_database_that_the_running_gateway_has_lost_is_a_failure(
     assert ("restart" if replaced else "put it back") in fault["fix"]
 
 
-async def test_files_that_hold_no_secret_may_be_read_by_others(still: Examined) -> None:
-    port = still.file.parent / "port"
+async def test_files_that_hold_no_secret_may_be_read_by_others(config_only: Examined) -> None:
+    port = config_only.file.parent / "port"
     port.write_text("0")
     port.chmod(0o644)
-    still.document["server"]["port"] = "${file:port}"
-    assert "port" not in str((await still.report("--offline")).of("files"))
+    config_only.document["server"]["port"] = "${file:port}"
+    assert "port" not in str((await config_only.report("--offline")).of("files"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.access.key_forms import kind_of
+from gateway.access.key_forms import key_kind
 from gateway.cli import main
 
 
@@ -45,7 +45,7 @@ def test_a_key_is_made_listed_replaced_and_revoked(file: Path) -> None:
         "--expires",
         "30d",
     )
-    assert kind_of(made["secret"]) == "key"
+    assert key_kind(made["secret"]) == "key"
     assert made["scopes"] == ["environment:proxy"]
     assert made["limits"] == [{"connections": ["openai/u1"], "rules": ["GET /v1/models"]}]
     assert made["created_by"] == "gateway keys create"
@@ -64,7 +64,7 @@ def test_a_key_is_made_listed_replaced_and_revoked(file: Path) -> None:
 def test_stdout_is_only_the_key(file: Path) -> None:
     result = keys(file, "create", "back end")
     assert result.exit_code == 0
-    assert kind_of(result.stdout.strip()) == "key"
+    assert key_kind(result.stdout.strip()) == "key"
     assert "not shown again" in result.stderr
     url = keys(file, "create", "cap", "--capability", "--connection", "openai/u1").stdout.strip()
     assert url.startswith("http://127.0.0.1:3003/c/gw_cap_")

@@ -43,7 +43,7 @@ async def response(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[Paged]:
+async def running_target(tmp_path: Path) -> AsyncIterator[Paged]:
     """A gateway with connections ``c1`` and ``c2``, and its gateway.yaml in the folder."""
     verification = {"method": "GET", "endpoints": ["/whoami"]}
     async with paged(tmp_path, response, verification=verification) as running:
@@ -54,7 +54,7 @@ async def there(tmp_path: Path) -> AsyncIterator[Paged]:
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Try:
+def try_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Try:
     """Run ``await tried("tracker", "c1", "/x")`` in the folder of the configuration."""
     monkeypatch.chdir(tmp_path)
     for name in ("GATEWAY_URL", "GATEWAY_SECRET_KEY"):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.app.routes import ROUTES
-from gateway.cli.try_.refused_call import explained
+from gateway.cli.try_.refused_call import explain_refusal
 from gateway.cli.try_.try_target import ConnectionPath, Target
 from gateway.client import CutShort, GatewayError
 from gateway.secret import Secret
@@ -44,7 +44,7 @@ def test_a_dead_connection_is_reported_with_the_link_to_authorize_it_again(
     payload: dict[str, str], made: str | None, link: str | None
 ) -> None:
     fault = GatewayError(424, "reconnect_needed", "The provider refused.", payload=payload, request_id="r-1")
-    result = explained(Stub(made), fault, NAMED, TARGET)  # type: ignore[arg-type]
+    result = explain_refusal(Stub(made), fault, NAMED, TARGET)  # type: ignore[arg-type]
     assert result.lines[0] == "reconnect_needed: The provider refused."
     assert (link in result.lines) is (link is not None)
     assert result.report.get("connect_url") == link
@@ -54,23 +54,23 @@ def test_a_dead_connection_is_reported_with_the_link_to_authorize_it_again(
 
 def test_retry_after_is_shown_with_its_end() -> None:
     fault = GatewayError(503, "busy", "Too many.", payload={"retry_at": "2030-01-02T03:04:05Z"}, request_id="r-2")
-    result = explained(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
+    result = explain_refusal(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
     assert "retry after 2030-01-02 03:04:05 UTC" in result.lines
 
 
 def test_cut_off_response_is_reported_with_its_message() -> None:
     given = Stub(None), CutShort("the response was interrupted"), NAMED, TARGET
-    assert explained(*given).lines == ("the response was interrupted",)  # type: ignore[arg-type]
+    assert explain_refusal(*given).lines == ("the response was interrupted",)  # type: ignore[arg-type]
 
 
 async def test_a_connection_that_the_provider_has_ended_is_reported_by_the_real_gateway(
-    tracker: Tracker, running: RunningGateway, tried: Try
+    tracker: Tracker, running: RunningGateway, try_command: Try
 ) -> None:
     grant = tracker.grant() | {"expires_at": "2020-01-01T00:00:00Z"}
     del grant["expires_in"]
     await running.imported(grant)
     tracker.grants[0].revoked = True
-    result = await tried("tracker", "c1", "/x", "--url", running.url, "--key", SECRET_KEY, "--json")
+    result = await try_command("tracker", "c1", "/x", "--url", running.url, "--key", SECRET_KEY, "--json")
     assert result.exit_code == 1
     body = json.loads(result.stdout)["error"]
     assert (body["status"], body["code"]) == (424, "reconnect_needed")

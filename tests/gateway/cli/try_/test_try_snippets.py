@@ -48,12 +48,12 @@ async def run(name: str, snippet: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-async def test_a_snippet_makes_the_same_call(there: Paged, tmp_path: Path, name: str) -> None:
+async def test_a_snippet_makes_the_same_call(running_target: Paged, tmp_path: Path, name: str) -> None:
     (tmp_path / "a file").write_text(BODY)
     for body in (None, TypedBody(BODY.encode()), TypedBody(BODY.encode(), "a file")):
         method = "GET" if body is None else "PATCH"
         headers = {"X-Mine": "a 'b' \"c\" $d"} | ({} if body is None else {"Content-Type": "application/json"})
-        call = sent(there.gateway.url, method=method, headers=headers, body=body)
+        call = sent(running_target.gateway.url, method=method, headers=headers, body=body)
         snippet = ALL[name][1](call)
         assert SECRET_KEY not in snippet
         printed = await run(name, snippet, tmp_path)

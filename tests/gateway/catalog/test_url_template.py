@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway.catalog.address import is_port, parse_address
 from gateway.catalog.template import Name, TemplateError
+from gateway.catalog.url_template import is_port, parse_url_template
 
 
 def test_url_template_is_split_at_its_placeholders() -> None:
-    found = parse_address("https://${connectionConfig.site}.example.com:8443/v1/${connectionConfig.team}?a=1")
-    assert (found.scheme, found.whole, found.port) == ("https", None, "8443")
+    found = parse_url_template("https://${connectionConfig.site}.example.com:8443/v1/${connectionConfig.team}?a=1")
+    assert (found.scheme, found.whole_base_url, found.port) == ("https", None, "8443")
     assert [str(piece) if isinstance(piece, str) else "NAME" for piece in found.host] == ["NAME", ".example.com"]
     assert found.path[0] == "/v1/"
     assert isinstance(found.path[1], Name)
@@ -16,10 +16,10 @@ def test_url_template_is_split_at_its_placeholders() -> None:
 
 
 def test_a_placeholder_may_be_the_whole_base_url_or_the_port() -> None:
-    whole = parse_address("${connectionConfig.base}/rest")
-    assert isinstance(whole.whole, Name)
+    whole = parse_url_template("${connectionConfig.base}/rest")
+    assert isinstance(whole.whole_base_url, Name)
     assert (whole.host, whole.path) == ((), ("/rest",))
-    port = parse_address("http://localhost:${connectionConfig.port}/")
+    port = parse_url_template("http://localhost:${connectionConfig.port}/")
     assert isinstance(port.port, Name)
     assert port.host == ("localhost",)
 
@@ -41,7 +41,7 @@ def test_a_placeholder_may_be_the_whole_base_url_or_the_port() -> None:
 )
 def test_inherently_unsafe_url_template_is_refused(template: str, why: str) -> None:
     with pytest.raises(TemplateError, match=why):
-        parse_address(template)
+        parse_url_template(template)
 
 
 def test_a_port_is_1_to_65535_in_digits() -> None:

@@ -19,8 +19,8 @@ from gateway.records.connecting import ConnectSession
 from gateway.secret import Secret
 
 LIFETIME: Final = timedelta(minutes=5)
-TYPE: Final = "connect-result+jwt"
-PURPOSE: Final = b"connect-result"
+JWT_TYPE: Final = "connect-result+jwt"
+KEY_PURPOSE: Final = b"connect-result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class ReturnResult:
     error: str | None = None
 
 
-def return_address(session: ConnectSession, result: ReturnResult, *, public_url: str, signing_key: Secret) -> str:
+def signed_return_url(session: ConnectSession, result: ReturnResult, *, public_url: str, signing_key: Secret) -> str:
     """Return `session.return_url` with `state` and `result`; it must be set. `signing_key`: the environment's current
     webhook signing key."""
     assert session.return_url is not None
@@ -54,7 +54,7 @@ def return_address(session: ConnectSession, result: ReturnResult, *, public_url:
         "state": session.return_state,
     }
     present = {name: value for name, value in claims.items() if value is not None}
-    token = sign({"alg": "HS256", "typ": TYPE}, present, result_key(signing_key).reveal())
+    token = sign({"alg": "HS256", "typ": JWT_TYPE}, present, result_key(signing_key).reveal())
     added = {"state": session.return_state} if session.return_state is not None else {}
     separator = "&" if urlsplit(session.return_url).query else "?"
     return f"{session.return_url.removesuffix('?')}{separator}{urlencode({**added, 'result': token.reveal()})}"
@@ -62,7 +62,7 @@ def return_address(session: ConnectSession, result: ReturnResult, *, public_url:
 
 def result_key(signing_key: Secret) -> Secret:
     """Return the key for results: the hex HMAC-SHA256 of ``connect-result`` with the text of the signing key as key."""
-    return Secret(hmac.digest(signing_key.reveal().encode(), PURPOSE, "sha256").hex())
+    return Secret(hmac.digest(signing_key.reveal().encode(), KEY_PURPOSE, "sha256").hex())
 
 
 def origin_of(return_url: str) -> str:

@@ -1,6 +1,7 @@
 """Limits what minted keys may fix for a connection: these members could send other people's data elsewhere.
 
-They are: settings, and thus hosts; scopes beyond the integration's; the URL for events; links on the connect page.
+These members are: settings, and with them hosts; scopes beyond the integration's; the URL for events; links on the
+connect page.
 
 A key with `environment:connections:configure` may set them. A key that is limited to connections or tags cannot change
 the settings of an existing connection, whatever its scopes.
@@ -12,10 +13,10 @@ from urllib.parse import urlsplit
 
 from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import beyond_limits, lacking_for
+from gateway.access.refusals import beyond_limits_error, field_scope_error
 from gateway.access.scopes import CONFIGURE
 from gateway.auth.context import AuthContext
-from gateway.catalog.hosts import named
+from gateway.catalog.hosts import fixes_host
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
@@ -23,7 +24,9 @@ from gateway.oauth.authorize import scope_list
 from gateway.records.integration import Integration
 
 
-def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
+def check_fixed_values(
+    generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False
+) -> None:
     """Check `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect session. `reconnects`: the
     session is for an existing connection. Raises Forbidden, InvalidRequest."""
     policy, environment = caller.policy, caller.environment
@@ -32,15 +35,15 @@ def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any]
             _require_configure(policy, f"overrides.{key}.docs_connect")
             integration = generation.integrations.find(environment.name, key)
             if caller.key is not None and integration is not None:
-                _check_page(generation, caller, integration, url)
+                _check_help_page(generation, caller, integration, url)
     check_webhook(policy, fixed["webhook_url_override"])
     for key, one in fixed["defaults"].items():
         integration = generation.integrations.find(environment.name, key)
-        what = next(_members_beyond(generation, integration, one), None)
+        what = next(_fixed_members(generation, integration, one), None)
         if what is None:
             continue
         if reconnects and policy.of_connections:
-            raise beyond_limits("it cannot change the settings of an existing connection")
+            raise beyond_limits_error("it cannot change the settings of an existing connection")
         _require_configure(policy, f"integrations_config_defaults.{key}.{what}")
 
 
@@ -52,10 +55,10 @@ def check_webhook(policy: Policy, url: str | None) -> None:
 
 def _require_configure(policy: Policy, field: str) -> None:
     if not policy.allows(CONFIGURE):
-        raise lacking_for(CONFIGURE, field)
+        raise field_scope_error(CONFIGURE, field)
 
 
-def _members_beyond(
+def _fixed_members(
     generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]
 ) -> Iterator[str]:
     """Yield the names of the members that these defaults fix, except scopes that the integration requests anyway."""
@@ -72,7 +75,7 @@ def _members_beyond(
         yield f"connection_config.{next(iter(config))}"
 
 
-def _check_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
+def _check_help_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
     """Raise InvalidRequest for a page of another site: the help page is linked where people enter credentials."""
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
@@ -81,7 +84,7 @@ def _check_page(generation: Generation, caller: Caller, integration: Integration
     known = sorted(
         {one for page in (*own, *_provider_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())}
     )
-    if host in known or (provider is not None and named(provider, "https", host, urlsplit(url).port or 443)):
+    if host in known or (provider is not None and fixes_host(provider, "https", host, urlsplit(url).port or 443)):
         return
     message = (
         f"docs_connect is a page of {host}. A minted key may only name pages of the provider or of your application: "

@@ -1,4 +1,5 @@
-"""Parses URL templates into scheme, host, port, path and query; each part keeps literal text and placeholders apart.
+"""Parses URL templates into scheme, host, port, path and query; each part is a sequence of literal texts and
+placeholders.
 
 Literal text stays unchanged, so a host always ends as the entry says. `catalog.render` decides which values may be
 filled in.
@@ -7,22 +8,22 @@ filled in.
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gateway.catalog.template import Name, TemplateError, parse
-from gateway.catalog.value import is_hostname, is_web_address
+from gateway.catalog.template import Name, TemplateError, parse_template
+from gateway.catalog.value import is_hostname, is_web_url
 
 Piece = str | Name
 
 
 @dataclass(frozen=True, slots=True)
-class AddressTemplate:
+class UrlTemplate:
     """A parsed URL template. `query` begins with ``?``.
 
-    `whole`: the placeholder of the whole base URL, if the template begins with one; scheme, host and port are then
-    empty.
+    `whole_base_url`: the placeholder of the whole base URL, if the template begins with one. Scheme, host and port are
+    then empty.
     """
 
     scheme: str
-    whole: Name | None
+    whole_base_url: Name | None
     host: tuple[Piece, ...]
     port: Piece | None
     path: tuple[Piece, ...]
@@ -30,26 +31,26 @@ class AddressTemplate:
 
 
 @lru_cache(maxsize=4096)
-def parse_address(template: str) -> AddressTemplate:
+def parse_url_template(template: str) -> UrlTemplate:
     """Parse `template`. Raises TemplateError if no values can make it a safe http or https URL."""
     pieces = _pieces(template)
     if pieces and isinstance(pieces[0], Name):
-        path, query = _cut(pieces[1:], "?")
+        path, query = _split_before(pieces[1:], "?")
         if path and not str(path[0]).startswith("/"):
             raise TemplateError("after a placeholder for the whole base URL, the path must begin with '/'")
-        return AddressTemplate("", pieces[0], (), None, path, query)
+        return UrlTemplate("", pieces[0], (), None, path, query)
     scheme, separator, rest = str(pieces[0] if pieces else "").partition("://")
     if scheme.lower() not in {"http", "https"} or not separator:
         raise TemplateError("a URL must begin with https://, or with http:// if egress.allow names its network")
-    authority, tail = _cut((rest, *pieces[1:]) if rest else pieces[1:], "/?")
+    authority, tail = _split_before((rest, *pieces[1:]) if rest else pieces[1:], "/?")
     host, port = _host_and_port(authority)
-    path, query = _cut(tail, "?")
-    return AddressTemplate(scheme.lower(), None, host, port, path, query)
+    path, query = _split_before(tail, "?")
+    return UrlTemplate(scheme.lower(), None, host, port, path, query)
 
 
 def _pieces(template: str) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
-    for part in parse(template).parts:
+    for part in parse_template(template).parts:
         if not isinstance(part, (str, Name)):
             raise TemplateError("functions, ${now} and ${random} are not allowed in a URL")
         if isinstance(part, str) and (wrong := next((c for c in part if not _fits_url(c)), None)):
@@ -63,10 +64,13 @@ def _fits_url(char: str) -> bool:
     return "!" <= char <= "~" and char not in '#\\"<>^`{|}'
 
 
-def _cut(pieces: tuple[Piece, ...], at: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Split `pieces` before the first literal character that is in `at`."""
+def _split_before(pieces: tuple[Piece, ...], characters: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Split `pieces` before the first literal character that is in `characters`."""
     for index, piece in enumerate(pieces):
-        if isinstance(piece, str) and (place := next((i for i, c in enumerate(piece) if c in at), None)) is not None:
+        if (
+            isinstance(piece, str)
+            and (place := next((i for i, c in enumerate(piece) if c in characters), None)) is not None
+        ):
             before = (*pieces[:index], piece[:place]) if place else pieces[:index]
             return before, (piece[place:], *pieces[index + 1 :])
     return pieces, ()
@@ -82,7 +86,7 @@ def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Pie
     sample = "".join(piece if isinstance(piece, str) else "x" for piece in host).lower()
     if sample.startswith("*."):  # `catalog.checks` decides where a wildcard is allowed
         sample = f"x{sample[1:]}"
-    if not is_hostname(sample) and not (sample.startswith("[") and is_web_address(f"http://{sample}/")):
+    if not is_hostname(sample) and not (sample.startswith("[") and is_web_url(f"http://{sample}/")):
         raise TemplateError(f"{sample!r} is not a host name")
     if isinstance(port, str) and not is_port(port):
         raise TemplateError(f"{port!r} is not a port")

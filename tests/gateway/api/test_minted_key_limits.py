@@ -18,13 +18,13 @@ ELSEWHERE = "https://attacker.example/hook"
 
 
 @pytest.fixture
-async def evil() -> AsyncIterator[RecordingServer]:
+async def attacker() -> AsyncIterator[RecordingServer]:
     async with listening() as recorder:
         yield recorder
 
 
 @pytest.fixture
-async def gateway(ours: RecordingServer, evil: RecordingServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+async def gateway(ours: RecordingServer, attacker: RecordingServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """A gateway with connection `c` of integration `forge` at `ours`, with an end user's e-mail, tags and metadata."""
     write_entry(tmp_path, "forge", SELF_HOSTED)
     made = document(["127.0.0.1/32"], forge={"client_id": "client-1", "scopes": ["read", "write"]})
@@ -46,13 +46,13 @@ async def gateway(ours: RecordingServer, evil: RecordingServer, tmp_path: Path) 
     await running.stop()
 
 
-async def minted(gateway: RunningGateway, *scopes: str, **limits: Any) -> dict[str, str]:
+async def mint_key(gateway: RunningGateway, *scopes: str, **limits: Any) -> dict[str, str]:
     body = {"display_name": secrets.token_hex(4), "scopes": list(scopes), "limits": limits}
     made = await gateway.json("POST", "/environment/api-keys", json=body, expect=200)
     return {"Authorization": f"Bearer {made['data']['secret']}"}
 
 
-async def asked(gateway: RunningGateway, method: str, path: str, headers: Any, **body: Any) -> tuple[int, Any]:
+async def request_json(gateway: RunningGateway, method: str, path: str, headers: Any, **body: Any) -> tuple[int, Any]:
     async with gateway.http.request(method, gateway.url + path, headers=headers, json=body or None) as response:
         return response.status, await response.json()
 
@@ -76,37 +76,41 @@ DIVERTING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("again", [False, True], ids=["new", "reconnect"])
 @pytest.mark.parametrize("what", DIVERTING)
-async def test_a_minted_key_fixes_nothing_in_a_session_without_the_scope(
+async def test_minted_key_without_the_scope_cannot_fix_values_of_a_session(
     gateway: RunningGateway, what: str, again: bool
 ) -> None:
     path = "/connect/sessions" + ("/reconnect" if again else "")
     of = {"connection_id": "c", "integration_id": "forge"} if again else {"end_user": {"id": "u2"}}
-    narrow = await minted(gateway, CONNECT)
-    status, response = await asked(gateway, "POST", path, narrow, **of, **DIVERTING[what])
+    narrow = await mint_key(gateway, CONNECT)
+    status, response = await request_json(gateway, "POST", path, narrow, **of, **DIVERTING[what])
     assert (status, response["error"]["code"]) == (403, "forbidden")
     assert response["error"]["payload"]["required"] == [CONFIGURE]
-    assert (await asked(gateway, "POST", path, narrow, **of))[0] == 201
-    wide = await minted(gateway, CONNECT, CONFIGURE)
-    assert (await asked(gateway, "POST", path, wide, **of, **DIVERTING[what]))[0] == 201
-    assert (await asked(gateway, "POST", path, gateway.headers, **of, **DIVERTING[what]))[0] == 201
+    assert (await request_json(gateway, "POST", path, narrow, **of))[0] == 201
+    wide = await mint_key(gateway, CONNECT, CONFIGURE)
+    assert (await request_json(gateway, "POST", path, wide, **of, **DIVERTING[what]))[0] == 201
+    assert (await request_json(gateway, "POST", path, gateway.headers, **of, **DIVERTING[what]))[0] == 201
 
 
 async def test_scopes_that_the_integration_asks_for_anyway_may_be_named(gateway: RunningGateway) -> None:
     fewer = {"forge": {"connection_config": {"oauth_scopes_override": "read"}, "user_scopes": "write"}}
-    narrow = await minted(gateway, CONNECT)
+    narrow = await mint_key(gateway, CONNECT)
     body = {"end_user": {"id": "u2"}, "integrations_config_defaults": fewer}
-    assert (await asked(gateway, "POST", "/connect/sessions", narrow, **body))[0] == 201
+    assert (await request_json(gateway, "POST", "/connect/sessions", narrow, **body))[0] == 201
 
 
-async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGateway, ours: RecordingServer) -> None:
-    narrow = await minted(gateway, "environment:connections:create", "environment:connections:update")
+async def test_minted_key_without_the_scope_cannot_set_the_url_for_events(
+    gateway: RunningGateway, ours: RecordingServer
+) -> None:
+    narrow = await mint_key(gateway, "environment:connections:create", "environment:connections:update")
     at = "/connections/c?provider_config_key=forge"
-    assert (await asked(gateway, "PATCH", at, narrow, webhook_url_override=ELSEWHERE))[0] == 403
-    assert (await asked(gateway, "PATCH", at, narrow, tags={"team": "blue"}))[0] == 200
+    assert (await request_json(gateway, "PATCH", at, narrow, webhook_url_override=ELSEWHERE))[0] == 403
+    assert (await request_json(gateway, "PATCH", at, narrow, tags={"team": "blue"}))[0] == 200
     body = {"provider_config_key": "forge", "connection_id": "c", "connection_config": {"server": ours.url}}
     body["credentials"] = {"type": "OAUTH2", "access_token": "mine"}
-    assert (await asked(gateway, "POST", "/connections", narrow, **body, webhook_url_override=ELSEWHERE))[0] == 403
-    assert (await asked(gateway, "POST", "/connections", narrow, **body))[0] == 201
+    assert (await request_json(gateway, "POST", "/connections", narrow, **body, webhook_url_override=ELSEWHERE))[
+        0
+    ] == 403
+    assert (await request_json(gateway, "POST", "/connections", narrow, **body))[0] == 201
     shown = await gateway.json("GET", at, expect=200)
     assert shown["webhook_url_override"] in (None, "")
 
@@ -121,29 +125,29 @@ async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGate
     ],
     ids=["unbound", "bound", "bound-configure", "tags-configure"],
 )
-async def test_a_narrow_key_s_link_leads_a_connection_nowhere_else(
-    gateway: RunningGateway, evil: RecordingServer, scopes: tuple[str, ...], limits: dict[str, Any]
+async def test_session_of_a_limited_key_cannot_change_the_settings_of_a_connection(
+    gateway: RunningGateway, attacker: RecordingServer, scopes: tuple[str, ...], limits: dict[str, Any]
 ) -> None:
-    narrow = await minted(gateway, *scopes, **limits)
+    narrow = await mint_key(gateway, *scopes, **limits)
     reconnect = {"connection_id": "c", "integration_id": "forge"}
-    status, response = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
+    status, response = await request_json(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
     assert status == 201
-    typed = f"/oauth/connect/forge?connect_session_token={response['data']['token']}&params[server]={evil.url}"
-    status, response = await asked(gateway, "GET", typed, {"Accept": "application/json"})
+    typed = f"/oauth/connect/forge?connect_session_token={response['data']['token']}&params[server]={attacker.url}"
+    status, response = await request_json(gateway, "GET", typed, {"Accept": "application/json"})
     assert (status, response["error"]["code"]) == (400, "connection_validation_failed")
     if limits:
-        fixed = {"forge": {"connection_config": {"server": evil.url}}}
+        fixed = {"forge": {"connection_config": {"server": attacker.url}}}
         body = {**reconnect, "integrations_config_defaults": fixed}
-        assert (await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body))[0] == 403
-    assert evil.received == []
+        assert (await request_json(gateway, "POST", "/connect/sessions/reconnect", narrow, **body))[0] == 403
+    assert attacker.received == []
 
 
 async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
     gateway: RunningGateway, ours: RecordingServer
 ) -> None:
-    narrow = await minted(gateway, CONNECT, connections=["forge/c"])
+    narrow = await mint_key(gateway, CONNECT, connections=["forge/c"])
     body = {"connection_id": "c", "integration_id": "forge"}
-    _, response = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body)
+    _, response = await request_json(gateway, "POST", "/connect/sessions/reconnect", narrow, **body)
     async with gateway.http.get(
         f"{gateway.url}/oauth/connect/forge?connect_session_token={response['data']['token']}"
     ) as page:
@@ -154,37 +158,37 @@ async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
 
 
 @pytest.mark.parametrize("limits", [{}, {"connections": ["forge/c"]}, {"tags": {"team": "red"}}])
-async def test_an_import_over_a_connection_leads_it_nowhere_else(
-    gateway: RunningGateway, ours: RecordingServer, evil: RecordingServer, limits: dict[str, Any]
+async def test_import_by_a_limited_key_cannot_change_the_settings_of_a_connection(
+    gateway: RunningGateway, ours: RecordingServer, attacker: RecordingServer, limits: dict[str, Any]
 ) -> None:
-    narrow = await minted(gateway, "environment:connections:create", **limits)
+    narrow = await mint_key(gateway, "environment:connections:create", **limits)
     body: dict[str, Any] = {
         "provider_config_key": "forge",
         "connection_id": "c",
-        "connection_config": {"server": evil.url},
+        "connection_config": {"server": attacker.url},
     }
     body["credentials"] = {"type": "OAUTH2", "access_token": "mine"}
-    status, response = await asked(gateway, "POST", "/connections", narrow, **body)
+    status, response = await request_json(gateway, "POST", "/connections", narrow, **body)
     assert (status, response["error"]["errors"][0]["path"]) == (400, ["connection_config", "server"])
     body["connection_config"] = {"server": ours.url}
-    assert (await asked(gateway, "POST", "/connections", narrow, **body))[0] == 201
-    new = {**body, "connection_id": "d", "connection_config": {"server": evil.url}}
-    assert (await asked(gateway, "POST", "/connections", narrow, **new))[0] == (
+    assert (await request_json(gateway, "POST", "/connections", narrow, **body))[0] == 201
+    new = {**body, "connection_id": "d", "connection_config": {"server": attacker.url}}
+    assert (await request_json(gateway, "POST", "/connections", narrow, **new))[0] == (
         404 if "connections" in limits else 403 if limits else 201
     )
 
 
-async def test_a_key_that_may_make_sessions_reads_only_the_state(gateway: RunningGateway) -> None:
-    narrow = await minted(gateway, CONNECT)
-    status, shown = await asked(gateway, "GET", "/connections/c?provider_config_key=forge", narrow)
+async def test_key_that_may_only_create_sessions_reads_only_the_state(gateway: RunningGateway) -> None:
+    narrow = await mint_key(gateway, CONNECT)
+    status, shown = await request_json(gateway, "GET", "/connections/c?provider_config_key=forge", narrow)
     assert status == 200
     assert shown == {
         "connection_id": "c", "provider_config_key": "forge", "provider": "forge", "state": "active", "errors": []
     }  # fmt: skip
     reconnect = {"connection_id": "c", "integration_id": "forge"}
-    _, response = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
+    _, response = await request_json(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
     token = {"Authorization": f"Bearer {response['data']['token']}"}
-    _, session = await asked(gateway, "GET", "/connect/session", token)
+    _, session = await request_json(gateway, "GET", "/connect/session", token)
     assert "ada@example.com" not in str(session)
 
 
@@ -201,17 +205,17 @@ async def test_a_key_that_may_make_sessions_reads_only_the_state(gateway: Runnin
 )
 async def test_help_page_must_be_an_https_url_for_every_key(gateway: RunningGateway, page: str) -> None:
     body = {"end_user": {"id": "u2"}, "overrides": {"forge": {"docs_connect": page}}}
-    for headers in (gateway.headers, await minted(gateway, CONNECT, CONFIGURE)):
-        status, response = await asked(gateway, "POST", "/connect/sessions", headers, **body)
+    for headers in (gateway.headers, await mint_key(gateway, CONNECT, CONFIGURE)):
+        status, response = await request_json(gateway, "POST", "/connect/sessions", headers, **body)
         assert (status, response["error"]["errors"][0]["path"]) == (400, ["overrides", "forge", "docs_connect"])
 
 
 async def test_a_minted_key_names_help_pages_of_the_provider_or_the_application(gateway: RunningGateway) -> None:
-    wide = await minted(gateway, CONNECT, CONFIGURE)
+    wide = await mint_key(gateway, CONNECT, CONFIGURE)
 
     async def status(page: str, headers: dict[str, str]) -> int:
         body = {"end_user": {"id": "u2"}, "overrides": {"forge": {"docs_connect": page}}}
-        return (await asked(gateway, "POST", "/connect/sessions", headers, **body))[0]
+        return (await request_json(gateway, "POST", "/connect/sessions", headers, **body))[0]
 
     assert await status("https://docs.example.com/a", wide) == 201
     assert await status("https://app.example.com/help", wide) == 201
@@ -221,9 +225,9 @@ async def test_a_minted_key_names_help_pages_of_the_provider_or_the_application(
 
 
 async def test_key_cannot_mint_a_key_with_a_scope_it_lacks(gateway: RunningGateway) -> None:
-    parent = await minted(gateway, CONNECT, "environment:api_keys:create")
+    parent = await mint_key(gateway, CONNECT, "environment:api_keys:create")
     body = {"display_name": "child", "scopes": [CONNECT, CONFIGURE]}
-    status, response = await asked(gateway, "POST", "/environment/api-keys", parent, **body)
+    status, response = await request_json(gateway, "POST", "/environment/api-keys", parent, **body)
     assert (status, response["error"]["payload"]["missing"]) == (403, [CONFIGURE])
-    parent = await minted(gateway, CONNECT, CONFIGURE, "environment:api_keys:create")
-    assert (await asked(gateway, "POST", "/environment/api-keys", parent, **body))[0] == 200
+    parent = await mint_key(gateway, CONNECT, CONFIGURE, "environment:api_keys:create")
+    assert (await request_json(gateway, "POST", "/environment/api-keys", parent, **body))[0] == 200

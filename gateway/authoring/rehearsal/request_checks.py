@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
-from gateway.authoring.rehearsal.actor import Arrival, decoded
+from gateway.authoring.rehearsal.actor import ReceivedRequest, decode_form_value
 from gateway.authoring.rehearsal.stage import split
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import (
@@ -27,7 +27,7 @@ FORM_KIND: Final = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class RehearsalCheck:
     """The result of a check. `what`: what must be true. `place`: the entry's field, to print its line.
 
     `detail`: what was received instead, if not `ok`.
@@ -92,7 +92,7 @@ class KnownValues:
         return value
 
 
-def equal(what: str, expected: Any, arrived: Any, place: Place) -> Check:
+def equality_check(subject: str, expected: Any, arrived: Any, place: Place) -> RehearsalCheck:
     """Compare two values. Values may be secrets, so a difference is described only by their lengths."""
     ok = expected == arrived
     detail = (
@@ -102,21 +102,25 @@ def equal(what: str, expected: Any, arrived: Any, place: Place) -> Check:
         if arrived is None
         else f"another value was sent ({_kind(arrived)} instead of {_kind(expected)})"
     )
-    return Check(what, ok, place, detail)
+    return RehearsalCheck(subject, ok, place, detail)
 
 
 def _kind(value: Any) -> str:
     return f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
 
 
-def params(
-    arrival: Arrival, expected: Mapping[str, Any], place: Place, renames: Mapping[str, str], body_format: str | None
-) -> Iterator[Check]:
+def parameter_checks(
+    arrival: ReceivedRequest,
+    expected: Mapping[str, Any],
+    place: Place,
+    renames: Mapping[str, str],
+    body_format: str | None,
+) -> Iterator[RehearsalCheck]:
     """Check each expected parameter, under the provider's name for it, and the body's encoding."""
     arrived = arrival.params(body_format)
     if arrival.method not in {"GET", "HEAD"} and body_format != "query" and expected:
         kind = JSON_KIND if body_format == "json" else FORM_KIND
-        yield Check(
+        yield RehearsalCheck(
             f"the body is {kind}",
             arrival.kind == kind,
             ("body_format",),
@@ -125,12 +129,14 @@ def params(
     for name, value in expected.items():
         renamed = renames.get(name, name)
         if not renamed:
-            yield Check(f"{name} is left out", name not in arrived, (*place, name), "it was sent")
+            yield RehearsalCheck(f"{name} is left out", name not in arrived, (*place, name), "it was sent")
             continue
-        yield equal(f"parameter {renamed}", value, arrived.get(renamed), (*place, name))
+        yield equality_check(f"parameter {renamed}", value, arrived.get(renamed), (*place, name))
 
 
-def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownValues, place: Place) -> Iterator[Check]:
+def header_checks(
+    arrival: ReceivedRequest, templates: Mapping[str, str], known: KnownValues, place: Place
+) -> Iterator[RehearsalCheck]:
     """Check each header field of the entry.
 
     If the value cannot be predicted, check only that the template was filled in.
@@ -141,20 +147,24 @@ def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownVa
         arrived = arrival.headers.get(name)
         expected = known.text(template)
         if expected is not None:
-            yield equal(f"field {name}", expected, arrived, (*place, name))
+            yield equality_check(f"field {name}", expected, arrived, (*place, name))
         elif differs_each_time(template) or needs_request(template):
             # A value from the request, such as ${params}, may be empty if the request has no such part.
             filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
             ok = filled and "${" not in str(arrived)
-            yield Check(f"field {name} is filled in", ok, (*place, name), "it is missing or has a placeholder")
+            yield RehearsalCheck(f"field {name} is filled in", ok, (*place, name), "it is missing or has a placeholder")
         elif arrived is None and (missing := known.missing(template)):
             detail = f"the rehearsal has no value for {', '.join(missing)}; add --set NAME=VALUE"
-            yield Check(f"field {name} is filled in", False, (*place, name), detail)
+            yield RehearsalCheck(f"field {name} is filled in", False, (*place, name), detail)
 
 
-def client_proof(
-    arrival: Arrival, provider: Provider, client: tuple[str, str], renames: Mapping[str, str], default: str = "body"
-) -> Iterator[Check]:
+def client_auth_checks(
+    arrival: ReceivedRequest,
+    provider: Provider,
+    client: tuple[str, str],
+    renames: Mapping[str, str],
+    default: str = "body",
+) -> Iterator[RehearsalCheck]:
     """Check that the client authenticates with the entry's method and no other (RFC 6749 §2.3).
 
     `client`: ID and secret. `renames`: the provider's names of the parameters. `default`: the method if the entry names
@@ -166,32 +176,40 @@ def client_proof(
     pair = arrival.basic()
     secret_name = renames.get("client_secret", "client_secret")
     if method == "basic":
-        ok = pair is not None and tuple(map(decoded, pair)) == client
-        yield Check(
+        ok = pair is not None and tuple(map(decode_form_value, pair)) == client
+        yield RehearsalCheck(
             "the client authenticates with HTTP Basic",
             ok,
             place,
             "Authorization does not contain the client's ID and secret",
         )
-        yield Check(
+        yield RehearsalCheck(
             "the body has no client secret", secret_name not in sent, place, "the client secret is also a parameter"
         )
     elif method == "body":
         own = {renames.get("client_id", "client_id"): client[0], secret_name: client[1]}
         ok = all(sent.get(name) == value for name, value in own.items() if name)
-        yield Check("the client authenticates with parameters", ok, place, "client_id or client_secret is missing")
+        yield RehearsalCheck(
+            "the client authenticates with parameters", ok, place, "client_id or client_secret is missing"
+        )
         writes = any(name.lower() == "authorization" for name in provider.token_headers)
-        yield Check(
+        yield RehearsalCheck(
             "the request has no HTTP Basic credentials", pair is None or writes, place, "Authorization was also sent"
         )
     elif method == "private_key_jwt":
         ok = bool(sent.get("client_assertion")) and secret_name not in sent
-        yield Check("the client authenticates with a signed assertion", ok, place, "client_assertion is missing")
+        yield RehearsalCheck(
+            "the client authenticates with a signed assertion", ok, place, "client_assertion is missing"
+        )
     elif method == "none":
-        yield Check("the client sends no secret", secret_name not in sent and pair is None, place, "a secret was sent")
+        yield RehearsalCheck(
+            "the client sends no secret", secret_name not in sent and pair is None, place, "a secret was sent"
+        )
 
 
-def registered_proof(arrival: Arrival, known: KnownValues, renames: Mapping[str, str]) -> Iterator[Check]:
+def registered_client_checks(
+    arrival: ReceivedRequest, known: KnownValues, renames: Mapping[str, str]
+) -> Iterator[RehearsalCheck]:
     """Check that a dynamically registered client authenticates as it registered, and sends its ID in the body.
 
     Servers built with the MCP Python SDK expect the ID there.
@@ -200,16 +218,16 @@ def registered_proof(arrival: Arrival, known: KnownValues, renames: Mapping[str,
     methods = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
     method = methods.get(client["token_endpoint_auth_method"], "body")
     pair = (client["client_id"], client.get("client_secret", ""))
-    yield from client_proof(arrival, provider, pair, renames, method)
+    yield from client_auth_checks(arrival, provider, pair, renames, method)
     name = renames.get("client_id", "client_id")
     sent = arrival.params(provider.body_format).get(name)
-    yield equal(f"parameter {name}", client["client_id"], sent, ("token_request_auth_method",))
+    yield equality_check(f"parameter {name}", client["client_id"], sent, ("token_request_auth_method",))
 
 
-def proxied(
-    arrival: Arrival, known: KnownValues, entry: Mapping[str, Any], below: str, default: str | None
-) -> Iterator[Check]:
-    """Check an API call: its path, headers and query. `below`: its path below the base URL.
+def proxied_call_checks(
+    arrival: ReceivedRequest, known: KnownValues, entry: Mapping[str, Any], path: str, default: str | None
+) -> Iterator[RehearsalCheck]:
+    """Check an API call: its path, headers and query. `path`: its path below the base URL.
 
     `default`: the Authorization that the auth mode writes if no template has a credential, or its beginning; None:
     none.
@@ -217,41 +235,45 @@ def proxied(
     proxy = known.provider.proxy
     base = known.path(entry["proxy"]["base_url"])
     if base is not None:
-        expected = base.rstrip("/") + below
-        yield Check(
+        expected = base.rstrip("/") + path
+        yield RehearsalCheck(
             "the path is below base_url", arrival.path == expected, ("proxy", "base_url"), f"it was {arrival.path}"
         )
-    yield from header_fields(arrival, proxy.headers, known, ("proxy", "headers"))
+    yield from header_checks(arrival, proxy.headers, known, ("proxy", "headers"))
     for name, template in proxy.query.items():
         value = known.text(template)
         if value is not None:
-            yield equal(f"query {name}", value, arrival.query.get(name), ("proxy", "query", name))
+            yield equality_check(f"query {name}", value, arrival.query.get(name), ("proxy", "query", name))
         else:
-            yield Check(f"query {name} is filled in", name in arrival.query, ("proxy", "query", name), "it is missing")
+            yield RehearsalCheck(
+                f"query {name} is filled in", name in arrival.query, ("proxy", "query", name), "it is missing"
+            )
     placed = (*proxy.headers.values(), *proxy.query.values())
     secret = {name for name, setting in known.provider.connection_config.items() if setting.secret}
     if default is not None and not any(carries_credential(text, secret_settings=secret) for text in placed):
         arrived = arrival.headers.get("Authorization", "")
         ok = arrived.startswith(default) if default.endswith((" ", "/")) else arrived == default
         what = f"Authorization is {default.partition(' ')[0]}"
-        yield Check(what, ok, ("auth_mode",), "it is missing or has another value")
+        yield RehearsalCheck(what, ok, ("auth_mode",), "it is missing or has another value")
 
 
 # ── Signatures, checked as a provider does: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), and AWS's credential scope.
 
-_PARAM: Final = re.compile(r'([a-z0-9_]+)="([^"]*)"')
-_AWS: Final = re.compile(
+_OAUTH_PARAMETER: Final = re.compile(r'([a-z0-9_]+)="([^"]*)"')
+_AWS_AUTHORIZATION: Final = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/]+)/(?P<day>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request, ?"
     r"SignedHeaders=(?P<fields>[a-z0-9;-]+), ?Signature=[0-9a-f]{64}"
 )
 
 
-def oauth_params(arrival: Arrival) -> dict[str, str]:
+def oauth_params(arrival: ReceivedRequest) -> dict[str, str]:
     """Return the OAuth 1.0 parameters in Authorization, decoded."""
-    return {name: unquote(value) for name, value in _PARAM.findall(arrival.headers.get("Authorization", ""))}
+    return {name: unquote(value) for name, value in _OAUTH_PARAMETER.findall(arrival.headers.get("Authorization", ""))}
 
 
-def oauth1(arrival: Arrival, consumer: tuple[str, str], token: tuple[str, str], method: str) -> Iterator[Check]:
+def oauth1_checks(
+    arrival: ReceivedRequest, consumer: tuple[str, str], token: tuple[str, str], method: str
+) -> Iterator[RehearsalCheck]:
     """Check consumer key, token and signature method; for HMAC and PLAINTEXT also the signature.
 
     `consumer`: the client's ID and secret. `token`: token and token secret.
@@ -259,24 +281,26 @@ def oauth1(arrival: Arrival, consumer: tuple[str, str], token: tuple[str, str], 
     given = oauth_params(arrival)
     place = ("signature_method",)
     key = given.get("oauth_consumer_key")
-    yield Check(
+    yield RehearsalCheck(
         "oauth_consumer_key equals the integration's client_id", key == consumer[0], ("auth_mode",), f"it was {key}"
     )
     if token[0]:
-        yield Check(
+        yield RehearsalCheck(
             "oauth_token is the connection's",
             given.get("oauth_token") == token[0],
             ("auth_mode",),
             "it has another value",
         )
     sent_method = given.get("oauth_signature_method")
-    yield Check(f"oauth_signature_method is {method}", sent_method == method, place, f"it was {sent_method}")
+    yield RehearsalCheck(f"oauth_signature_method is {method}", sent_method == method, place, f"it was {sent_method}")
     if method != "RSA-SHA1":
         ok = _is_signed(arrival, given, consumer[1], token[1], method)
-        yield Check("the signature is valid", ok, place, "it is not")
+        yield RehearsalCheck("the signature is valid", ok, place, "it is not")
 
 
-def _is_signed(arrival: Arrival, given: dict[str, str], client_secret: str, token_secret: str, method: str) -> bool:
+def _is_signed(
+    arrival: ReceivedRequest, given: dict[str, str], client_secret: str, token_secret: str, method: str
+) -> bool:
     from oauthlib.oauth1.rfc5849 import signature as rfc5849
 
     pairs = [(name, value) for name, value in given.items() if name not in {"realm", "oauth_signature"}]
@@ -297,24 +321,26 @@ def _is_signed(arrival: Arrival, given: dict[str, str], client_secret: str, toke
     return bool(verify(received, client_secret, token_secret))
 
 
-def aws(arrival: Arrival, known: KnownValues, access_key: str) -> Iterator[Check]:
+def aws_checks(arrival: ReceivedRequest, known: KnownValues, access_key: str) -> Iterator[RehearsalCheck]:
     """Check key, region and service of the credential scope."""
     signing = known.provider.request_signing
-    found = _AWS.fullmatch(arrival.headers.get("Authorization", ""))
-    yield Check(
+    found = _AWS_AUTHORIZATION.fullmatch(arrival.headers.get("Authorization", ""))
+    yield RehearsalCheck(
         "Authorization is AWS Signature Version 4", found is not None, ("request_signing",), "it has another form"
     )
     if found is None or signing is None:
         return
-    yield Check("it names the access key", found["key"] == access_key, ("credentials",), "it names another key")
+    yield RehearsalCheck(
+        "it names the access key", found["key"] == access_key, ("credentials",), "it names another key"
+    )
     for part in ("region", "service"):
         expected = known.text(getattr(signing, part))
         if expected is not None:
             ok = found[part] == expected
-            yield Check(f"{part} is {expected}", ok, ("request_signing", part), f"it was {found[part]}")
+            yield RehearsalCheck(f"{part} is {expected}", ok, ("request_signing", part), f"it was {found[part]}")
 
 
-def jwt(token: str, key: str, known: KnownValues) -> Iterator[Check]:
+def jwt_checks(token: str, key: str, known: KnownValues) -> Iterator[RehearsalCheck]:
     """Check a JWT that the gateway signed: its algorithm, its signature and its claims."""
     from joserfc import jwt as jose
     from joserfc.errors import JoseError
@@ -341,13 +367,13 @@ def jwt(token: str, key: str, known: KnownValues) -> Iterator[Check]:
     try:
         decoded_jwt = jose.decode(token, import_key(raw, kind), algorithms=[algorithm])  # type: ignore[call-overload]
     except (JoseError, ValueError) as wrong:
-        yield Check(f"the JWT is signed by {algorithm}", False, ("jwt",), f"it is not: {type(wrong).__name__}")
+        yield RehearsalCheck(f"the JWT is signed by {algorithm}", False, ("jwt",), f"it is not: {type(wrong).__name__}")
         return
-    yield Check(f"the JWT is signed by {algorithm}", True, ("jwt",))
+    yield RehearsalCheck(f"the JWT is signed by {algorithm}", True, ("jwt",))
     for name, value in spec.claims.items():
         expected = known.deep(value)
         if expected not in (None, {}, []):
-            yield Check(
+            yield RehearsalCheck(
                 f"claim {name}",
                 decoded_jwt.claims.get(name) == expected,
                 ("jwt", "claims", name),

@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.api import responses
-from gateway.api.request_body import shallow, wrong_query
+from gateway.api.request_body import parse_body, wrong_query
 from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
 from gateway.authorization.connect_sessions import check_offered
 from gateway.catalog.provider import Provider
@@ -22,24 +22,25 @@ from gateway.store.pending_authorizations import bound_to_other_browser
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-CERTIFICATES: Final = (CERTIFICATE, PRIVATE_KEY)
-OVERRIDE: Final = {"oauth_client_id_override": "client_id", "oauth_client_secret_override": "client_secret"}
+CERTIFICATE_FIELDS: Final = (CERTIFICATE, PRIVATE_KEY)
+CLIENT_OVERRIDES: Final = {"oauth_client_id_override": "client_id", "oauth_client_secret_override": "client_secret"}
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The endpoint for the form of one auth mode. `names`: its fields; None: those of the provider's entry."""
+    """The endpoint for the form of one auth mode. `names`: the fields of the form; None: the fields of
+    the provider's entry."""
 
     mode: str
     names: frozenset[str] | None
 
     async def __call__(self, request: web.Request) -> web.Response:
         """Respond with 200 and the connection's id. Raises InvalidRequest, Unauthorized, Forbidden, NotFound, and the
-        errors of `TypedCredentialConnector.connect`; the paths of issues are those of the body."""
+        errors of `TypedCredentialConnector.connect`; the paths of issues are paths in the body."""
         runtime, generation = request.app[RUNTIME], generation_of(request)
         session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
         _check_browser(session)
-        integration = _integration(generation, session, request.match_info["integration_id"])
+        integration = _offered_integration(generation, session, request.match_info["integration_id"])
         provider = runtime.creator.provider_of(integration)
         if "connection_id" in request.query:
             raise wrong_query(
@@ -52,7 +53,7 @@ class Form:
             )
         typed = self._read_form(await request.read(), provider)
         params = members(request.query, "params")
-        connection = await runtime.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
+        connection = await runtime.typed_credentials.connect(session, integration, typed, params, request[REQUEST_ID])
         body: responses.Connected = {
             "connectionId": connection.ref.connection_id,
             "providerConfigKey": integration.integration_id,
@@ -62,11 +63,11 @@ class Form:
         return web.json_response(body)
 
     def _read_form(self, body: bytes, provider: Provider) -> dict[str, Any]:
-        given = shallow(body) if body else {}
+        given = parse_body(body) if body else {}
         if not isinstance(given, dict):
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
         names = {*(self.names if self.names is not None else _entry_fields(provider)), *provider.credentials}
-        names |= set(CERTIFICATES) if provider.require_client_certificate else set()
+        names |= set(CERTIFICATE_FIELDS) if provider.require_client_certificate else set()
         issues = [
             Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,))
             for name in given
@@ -76,8 +77,8 @@ class Form:
             raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
         if self.mode == "OAUTH2_CC":
             _check_client(given, provider)
-        override = {OVERRIDE[name]: text for name, text in given.items() if name in OVERRIDE}
-        typed = {name: value for name, value in given.items() if name not in OVERRIDE and name != "type"}
+        override = {CLIENT_OVERRIDES[name]: text for name, text in given.items() if name in CLIENT_OVERRIDES}
+        typed = {name: value for name, value in given.items() if name not in CLIENT_OVERRIDES and name != "type"}
         return {**typed, **({"config_override": override} if override else {})}
 
 
@@ -87,7 +88,7 @@ def _check_browser(session: ConnectSession) -> None:
         raise bound_to_other_browser()
 
 
-def _integration(generation: Generation, session: ConnectSession, key: str) -> Integration:
+def _offered_integration(generation: Generation, session: ConnectSession, key: str) -> Integration:
     integration = generation.integrations.get(session.environment, key)
     try:
         check_offered(session, key)
@@ -96,10 +97,10 @@ def _integration(generation: Generation, session: ConnectSession, key: str) -> I
     return integration
 
 
-def _check_client(given: Mapping[str, Any], provider: Provider) -> None:
-    if not given.get("client_id"):
+def _check_client(form: Mapping[str, Any], provider: Provider) -> None:
+    if not form.get("client_id"):
         raise InvalidRequest("missing_client_id", "'client_id' is missing.")
-    proven = given.get("client_secret") or given.get("client_private_key") or given.get("client_certificate")
+    proven = form.get("client_secret") or form.get("client_private_key") or form.get("client_certificate")
     if not proven and provider.token_request_auth_method not in {"none", "custom"}:
         raise InvalidRequest("missing_client_secret", "'client_secret' is missing.")
 
@@ -115,23 +116,23 @@ def _form(mode: str, *names: str) -> Form:
 FORMS: Final[Mapping[str, Form]] = {
     "/api-auth/api-key": _form("API_KEY", "apiKey"),
     "/api-auth/basic": _form("BASIC", "username", "password"),
-    "/auth/tba": _form("TBA", "token_id", "token_secret", *OVERRIDE),
+    "/auth/tba": _form("TBA", "token_id", "token_secret", *CLIENT_OVERRIDES),
     "/auth/two-step": Form("TWO_STEP", None),
     "/auth/jwt": Form("JWT", None),
     "/auth/bill": _form("BILL", "username", "password", "organization_id", "dev_key"),
     "/auth/signature": _form("SIGNATURE", "username", "password"),
     "/auth/aws-sigv4": _form("AWS_SIGV4", "role_arn", "region", "access_key_id", "secret_access_key", "session_token"),
     "/auth/unauthenticated": _form("NONE"),
-    "/oauth2/auth": _form("OAUTH2_CC", "client_id", "client_secret", *CERTIFICATES),
+    "/oauth2/auth": _form("OAUTH2_CC", "client_id", "client_secret", *CERTIFICATE_FIELDS),
 }
 
 
-async def outbound(request: web.Request) -> web.Response:
+async def refuse_installation(request: web.Request) -> web.Response:
     """Refuse the Nango client's request for an app that is installed at the provider. Always raises InvalidRequest: no
     provider of the catalog reports such an installation, so waiting for it would never end."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
-    integration = _integration(generation, session, request.match_info["integration_id"])
+    integration = _offered_integration(generation, session, request.match_info["integration_id"])
     mode = runtime.creator.provider_of(integration).auth_mode
     raise InvalidRequest(
         "invalid_auth_mode",
@@ -140,7 +141,7 @@ async def outbound(request: web.Request) -> web.Response:
     )
 
 
-ENDS: Final = (
+ROUTES: Final = (
     *((f"{path}/{{integration_id}}", form.__call__) for path, form in FORMS.items()),
-    ("/auth/oauth-outbound/{integration_id}", outbound),
+    ("/auth/oauth-outbound/{integration_id}", refuse_installation),
 )

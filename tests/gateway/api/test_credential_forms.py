@@ -15,13 +15,13 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
-async def depart(running: RunningGateway, token: str, query: str = "", integration: str = "tracker") -> Any:
+async def start_flow(running: RunningGateway, token: str, query: str = "", integration: str = "tracker") -> Any:
     """Start the flow as a browser does. Return the response without following its redirect."""
     url = f"{running.url}/oauth/connect/{integration}?connect_session_token={token}{query}"
     return await running.http.get(url, allow_redirects=False)
 
 
-async def arrive(running: RunningGateway, token: str, query: str = "") -> tuple[int, str]:
+async def walk_flow(running: RunningGateway, token: str, query: str = "") -> tuple[int, str]:
     """Walk the whole flow. Return the callback's status and page."""
     url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
     async with running.http.get(url) as response:
@@ -30,7 +30,7 @@ async def arrive(running: RunningGateway, token: str, query: str = "") -> tuple[
 
 async def test_end_user_connects_and_the_application_calls_the_api(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token()
-    status, html = await arrive(running, token)
+    status, html = await walk_flow(running, token)
     assert (status, "is connected" in html) == (200, True)
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     connection_id = listed["connection_id"]
@@ -44,7 +44,7 @@ async def test_end_user_connects_and_the_application_calls_the_api(running: Runn
 
 
 async def test_the_request_to_the_provider_is_complete(running: RunningGateway, tracker: Tracker) -> None:
-    await arrive(running, await running.session_token())
+    await walk_flow(running, await running.session_token())
     asked = tracker.authorize_query
     assert asked["redirect_uri"] == f"{running.url}/oauth/callback"
     assert asked["scope"] == "offline_access"
@@ -56,7 +56,7 @@ async def test_the_request_to_the_provider_is_complete(running: RunningGateway, 
 
 
 async def test_a_chosen_site_is_stored(running: RunningGateway) -> None:
-    status, html = await arrive(running, await running.session_token(), "&params[subdomain]=GLOBEX")
+    status, html = await walk_flow(running, await running.session_token(), "&params[subdomain]=GLOBEX")
     assert (status, "globex" in html) == (200, True)
     listed = await running.json("GET", "/connections")
     connection_id = listed["connections"][0]["connection_id"]
@@ -65,7 +65,7 @@ async def test_a_chosen_site_is_stored(running: RunningGateway) -> None:
 
 
 async def test_a_site_that_does_not_exist_refuses_the_connection_and_names_the_sites(running: RunningGateway) -> None:
-    status, html = await arrive(running, await running.session_token(), "&params[subdomain]=nowhere")
+    status, html = await walk_flow(running, await running.session_token(), "&params[subdomain]=nowhere")
     assert status == 400
     assert "acme, globex" in html
     assert (await running.json("GET", "/connections"))["connections"] == []
@@ -75,7 +75,7 @@ async def test_the_sessions_own_settings_win_over_the_browsers(running: RunningG
     token = await running.session_token(
         integrations_config_defaults={"tracker": {"connection_config": {"subdomain": "globex"}}}
     )
-    _, html = await arrive(running, token, "&params[subdomain]=acme")
+    _, html = await walk_flow(running, token, "&params[subdomain]=acme")
     assert "globex" in html
 
 
@@ -90,12 +90,12 @@ async def test_the_sessions_own_settings_win_over_the_browsers(running: RunningG
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_flow_without_a_valid_session_is_refused(shared: RunningGateway, token: str, code: str) -> None:
-    response = await depart(shared, token)
+    response = await start_flow(shared, token)
     assert (response.status, (await response.json())["error"]["code"]) == (401, code)
 
 
-async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> None:
-    response = await depart(running, await running.session_token(), integration="other")
+async def test_session_starts_flows_only_for_offered_integrations(running: RunningGateway) -> None:
+    response = await start_flow(running, await running.session_token(), integration="other")
     assert (response.status, (await response.json())["error"]["code"]) == (404, "unknown_provider_config")
     body = await running.json(
         "POST", "/connect/sessions", json={"end_user": {"id": "u"}, "allowed_integrations": ["other"]}, expect=400
@@ -103,15 +103,15 @@ async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> 
     assert body["error"]["errors"][0]["path"] == ["allowed_integrations", "0"]
 
 
-async def callback_of(running: RunningGateway, tracker: Tracker) -> str:
+async def callback_url(running: RunningGateway, tracker: Tracker) -> str:
     """Return the callback URL of a flow, without opening it."""
-    response = await depart(running, await running.session_token())
+    response = await start_flow(running, await running.session_token())
     async with running.http.get(response.headers["Location"], allow_redirects=False) as consent:
         return consent.headers["Location"]
 
 
-async def test_a_state_is_good_for_one_use(running: RunningGateway, tracker: Tracker) -> None:
-    url = await callback_of(running, tracker)
+async def test_a_state_works_once(running: RunningGateway, tracker: Tracker) -> None:
+    url = await callback_url(running, tracker)
     jar = {c.key: c.value for c in running.http.cookie_jar}
 
     async def come_back() -> int:
@@ -128,10 +128,8 @@ async def test_a_state_is_good_for_one_use(running: RunningGateway, tracker: Tra
     assert tracker.calls["authorization_code"] == 1
 
 
-async def test_another_browser_cannot_finish_and_does_not_spoil_the_flow(
-    running: RunningGateway, tracker: Tracker
-) -> None:
-    url = await callback_of(running, tracker)
+async def test_another_browser_cannot_finish_or_end_the_flow(running: RunningGateway, tracker: Tracker) -> None:
+    url = await callback_url(running, tracker)
     async with aiohttp.ClientSession() as stranger, stranger.get(url) as response:
         assert response.status == 400
         assert "another browser" in await response.text()
@@ -151,7 +149,7 @@ async def test_unknown_state_shows_an_error_page(shared: RunningGateway, query: 
 
 
 async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGateway, tracker: Tracker) -> None:
-    url = await callback_of(running, tracker)
+    url = await callback_url(running, tracker)
     state = dict(parse_qsl(urlsplit(url).query))["state"]
     words = "error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E"
     async with running.http.get(f"{running.url}/oauth/callback?state={state}&{words}") as response:
@@ -165,7 +163,7 @@ async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGatewa
 
 async def test_a_response_of_another_issuer_is_not_used(running: RunningGateway, tracker: Tracker) -> None:
     tracker.callback_extra = {"iss": "https://evil.example"}
-    status, html = await arrive(running, await running.session_token())
+    status, html = await walk_flow(running, await running.session_token())
     assert (status, "another issuer" in html) == (400, True)
     assert tracker.calls["authorization_code"] == 0
 
@@ -186,13 +184,13 @@ async def test_bad_token_response_shows_an_error_page_and_stores_nothing(
     running: RunningGateway, tracker: Tracker, response: web.Response
 ) -> None:
     tracker.response = response
-    status, html = await arrive(running, await running.session_token())
+    status, html = await walk_flow(running, await running.session_token())
     assert (status, "did not exchange the code" in html) == (400, True)
     assert (await running.json("GET", "/connections"))["connections"] == []
 
 
 async def test_the_state_cookie_is_bound_and_short(running: RunningGateway) -> None:
-    response = await depart(running, await running.session_token())
+    response = await start_flow(running, await running.session_token())
     cookie = response.headers["Set-Cookie"]
     assert re.match(r"gw-flow-\d+=", cookie)
     assert "HttpOnly" in cookie
@@ -222,7 +220,7 @@ async def test_nothing_of_a_flow_can_be_read_from_the_database(
     running: RunningGateway, tracker: Tracker, tmp_path: Path
 ) -> None:
     token = await running.session_token()
-    await arrive(running, token)
+    await walk_flow(running, token)
     secrets = [
         token,
         *(sent[name] for sent in tracker.token_requests for name in ("code", "code_verifier", "client_secret")),
@@ -245,16 +243,16 @@ async def test_browser_gets_a_page_when_a_flow_cannot_start(running: RunningGate
 
 
 @pytest.mark.parametrize("name", ["subdomain", "SUBDOMAIN", "Subdomain"])
-async def test_no_spelling_of_a_setting_gets_past_what_the_session_fixed(running: RunningGateway, name: str) -> None:
+async def test_no_spelling_of_a_setting_overrides_the_value_of_the_session(running: RunningGateway, name: str) -> None:
     token = await running.session_token(
         integrations_config_defaults={"tracker": {"connection_config": {"subdomain": "globex"}}}
     )
-    _, html = await arrive(running, token, f"&params[{name}]=acme&params[subdomain]=acme")
+    _, html = await walk_flow(running, token, f"&params[{name}]=acme&params[subdomain]=acme")
     assert "globex" in html
 
 
 async def test_grant_is_stored_although_the_browser_disconnects(running: RunningGateway, tracker: Tracker) -> None:
-    url = await callback_of(running, tracker)
+    url = await callback_url(running, tracker)
     tracker.hold.clear()
     leaving = asyncio.create_task(running.http.get(url))
     async with asyncio.timeout(PATIENCE_S):
@@ -273,7 +271,7 @@ async def test_connection_keeps_the_end_user_of_a_session_that_ends_during_conse
     running: RunningGateway, tracker: Tracker
 ) -> None:
     token = await running.session_token(end_user={"id": "u7"}, tags={"team": "x"})
-    authorization = await depart(running, token)
+    authorization = await start_flow(running, token)
     async with running.http.get(authorization.headers["Location"], allow_redirects=False) as consent:
         url = consent.headers["Location"]
     await running.runtime.sessions.end(await running.runtime.sessions.find(token))
@@ -287,7 +285,7 @@ async def test_a_browser_cannot_choose_what_the_protocol_or_the_scopes_decide(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     query = "&authorization_params[scope]=admin&authorization_params[redirect_uri]=https://evil.example"
-    await arrive(running, await running.session_token(), f"{query}&authorization_params[prompt]=login")
+    await walk_flow(running, await running.session_token(), f"{query}&authorization_params[prompt]=login")
     asked = tracker.authorize_query
     assert (asked["scope"], asked["prompt"]) == ("offline_access", "login")
     assert asked["redirect_uri"].startswith(running.url)
@@ -298,14 +296,16 @@ async def test_a_sessions_scopes_replace_the_integrations(
     running: RunningGateway, tracker: Tracker, scopes: Any
 ) -> None:
     override = {"tracker": {"connection_config": {"oauth_scopes_override": scopes}}}
-    await arrive(running, await running.session_token(integrations_config_defaults=override))
+    await walk_flow(running, await running.session_token(integrations_config_defaults=override))
     assert tracker.authorize_query["scope"] == "read write"
 
 
-async def test_the_providers_words_never_repeat_our_secrets(running: RunningGateway, tracker: Tracker) -> None:
+async def test_error_texts_of_the_provider_are_shown_without_our_secrets(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     secret = running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"]
     tracker.response = web.json_response({"error": "invalid_client", "error_description": f"bad secret {secret}"})
-    status, html = await arrive(running, await running.session_token())
+    status, html = await walk_flow(running, await running.session_token())
     assert status == 400
     assert "bad secret ***" in html
     assert secret not in html
@@ -322,7 +322,7 @@ async def test_secret_settings_of_a_session_are_sealed(running: RunningGateway, 
 
 @pytest.mark.parametrize("token", ["", "x", "nango_connect_session_", "nango_connect_session_" + "0" * 64])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_link_that_does_not_work_says_so_to_who_clicked_it(shared: RunningGateway, token: str) -> None:
+async def test_invalid_link_shows_an_error_page(shared: RunningGateway, token: str) -> None:
     async with shared.http.get(f"{shared.url}/connect?session_token={token}") as response:
         html = await response.text()
         assert response.status == 401
@@ -341,7 +341,7 @@ async def test_a_link_that_does_not_work_says_so_to_who_clicked_it(shared: Runni
 async def test_a_failure_is_reported_in_whole_sentences_with_the_next_step(
     running: RunningGateway, tracker: Tracker, sent: str, shown: str
 ) -> None:
-    state = dict(parse_qsl(urlsplit(await callback_of(running, tracker)).query))["state"]
+    state = dict(parse_qsl(urlsplit(await callback_url(running, tracker)).query))["state"]
     async with running.http.get(f"{running.url}/oauth/callback?state={state}{sent}") as response:
         html = await response.text()
     assert shown in html
