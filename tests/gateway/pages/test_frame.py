@@ -10,7 +10,7 @@ from gateway import resources
 from gateway.catalog.provider_parts import Setting
 from gateway.pages.connect_offer import describe_scope, describe_scopes
 from gateway.pages.form_fields import browser_pattern
-from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted, logo_mark
+from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted_language, logo_hash
 
 
 def blanks(text: str) -> set[str]:
@@ -46,7 +46,7 @@ def test_every_word_that_templates_and_code_ask_for_is_there() -> None:
     ],
 )
 def test_the_language_is_the_one_that_the_browser_likes_best(field: str, lang: str) -> None:
-    assert accepted(field) == lang
+    assert accepted_language(field) == lang
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_a_pattern_is_left_to_the_server_where_people_type_more_than_the_value()
 def test_logo_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     """Each page used to fail with 500, if the file was there but could not be read."""
     logo = tmp_path / "logo.svg"
-    assert logo_mark(logo) is None
+    assert logo_hash(logo) is None
     logo.mkdir()
-    assert logo_mark(logo) is None
+    assert logo_hash(logo) is None

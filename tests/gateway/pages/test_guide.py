@@ -20,8 +20,16 @@ from pytest_aiohttp.plugin import AiohttpServer
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from gateway.pages.guide import SnippetCall, behaviour, call_of, curl, filled_in, node, python
-from gateway.pages.guide_steps import asked, declaration, steps
+from gateway.pages.guide import (
+    SnippetCall,
+    behaviour,
+    curl_snippet,
+    example_call,
+    node_snippet,
+    placeholders_in,
+    python_snippet,
+)
+from gateway.pages.guide_steps import asked_settings, declaration, steps
 from tests.fakes.gateways import RunningGateway, document
 from tests.gateway.catalog.folders import SHIPPED
 
@@ -144,7 +152,7 @@ def test_a_key_needs_no_app(providers: Any) -> None:
 
 def test_what_is_hidden_is_filled_in_and_not_asked(providers: Any) -> None:
     freshdesk = providers["freshdesk"]
-    assert [name for name, _ in asked(freshdesk.credentials)] == ["username"]
+    assert [name for name, _ in asked_settings(freshdesk.credentials)] == ["username"]
     command = shlex.split((steps(freshdesk, URL, None)[2].code or "").replace("\\\n", " "))
     body = json.loads(command[command.index("-d") + 1])
     assert body["credentials"] == {"type": "BASIC", "username": "…", "password": "X"}
@@ -170,11 +178,11 @@ def test_declarations_are_yaml_that_a_gateway_takes(providers: Any) -> None:
 
 
 def test_example_call_is_the_verification_call_or_an_example_path(providers: Any) -> None:
-    assert call_of(providers["openai"]) == SnippetCall("GET", "/v1/models")
-    assert call_of(providers["plivo"]).path == "/Account/<username>/"
-    assert call_of(providers["linear"]) == SnippetCall("POST", "/graphql", {"query": "{ viewer { id } }"})
-    assert call_of(providers["google-calendar"]) == SnippetCall("GET", "/calendar/v3/<endpoint>")
-    assert call_of(providers["zoho-desk"]) == SnippetCall("GET", "/<endpoint>")
+    assert example_call(providers["openai"]) == SnippetCall("GET", "/v1/models")
+    assert example_call(providers["plivo"]).path == "/Account/<username>/"
+    assert example_call(providers["linear"]) == SnippetCall("POST", "/graphql", {"query": "{ viewer { id } }"})
+    assert example_call(providers["google-calendar"]) == SnippetCall("GET", "/calendar/v3/<endpoint>")
+    assert example_call(providers["zoho-desk"]) == SnippetCall("GET", "/<endpoint>")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +190,7 @@ def test_example_call_is_the_verification_call_or_an_example_path(providers: Any
 )
 async def test_the_python_snippet_makes_the_call(call: SnippetCall, aiohttp_server: AiohttpServer) -> None:
     seen, server = await recorder(aiohttp_server)
-    text = python(str(server.make_url("")).rstrip("/"), "key", call)
+    text = python_snippet(str(server.make_url("")).rstrip("/"), "key", call)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
     assert process.returncode == 0
@@ -194,7 +202,7 @@ async def test_the_python_snippet_makes_the_call(call: SnippetCall, aiohttp_serv
     "call", [SnippetCall("GET", "/v1/it's?a=1&b=2"), SnippetCall("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
 )
 def test_the_curl_snippet_is_the_call(call: SnippetCall) -> None:
-    words = shlex.split(curl("http://gw", "key", call).replace("\\\n", " "))
+    words = shlex.split(curl_snippet("http://gw", "key", call).replace("\\\n", " "))
     assert words[0] == "curl"
     assert words[-1] == f"http://gw/proxy{call.path}"
     fields = [words[index + 1] for index, word in enumerate(words) if word == "-H"]
@@ -210,7 +218,7 @@ def test_the_curl_snippet_is_the_call(call: SnippetCall) -> None:
 
 def test_the_node_snippet_holds_the_same_values() -> None:
     call = SnippetCall("POST", "/graphql", {"query": "{ a }"})
-    text = node("http://gw", "key", call)
+    text = node_snippet("http://gw", "key", call)
     assert 'await fetch("http://gw/proxy/graphql", {' in text
     assert '"method": "POST"' in text
     assert '"body": JSON.stringify({"query": "{ a }"})' in text
@@ -299,8 +307,8 @@ def test_scopes_to_begin_with_let_a_token_read(providers: Any) -> None:
 
 
 def test_what_a_reader_fills_in_is_named(providers: Any) -> None:
-    assert filled_in(call_of(providers["quickbooks"])) == ["realmId"]
-    assert filled_in(call_of(providers["openai"])) == []
+    assert placeholders_in(example_call(providers["quickbooks"])) == ["realmId"]
+    assert placeholders_in(example_call(providers["openai"])) == []
 
 
 def test_an_app_of_another_kind_is_not_shared(providers: Any) -> None:
@@ -325,7 +333,7 @@ def test_an_entry_without_a_proof_shows_a_starter_that_reads() -> None:
     for name in catalog.providers:
         provider, known = catalog.providers[name], catalog.operations(name)
         if known is not None and not known.is_graphql:
-            calls[name] = call_of(provider, known)
+            calls[name] = example_call(provider, known)
             if provider.proxy.verification is None and any(
                 one.method == "GET" and not one.origin and not one.deprecated for one in known.operations
             ):
