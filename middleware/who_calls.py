@@ -14,8 +14,8 @@ from gateway.authorization.connect_sessions import SESSION_PREFIX
 from gateway.errors import Unauthorized
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import CALLER, CAPABILITY, CONNECT_SESSION, ENVIRONMENT, REQUEST_ID
-from gateway.records.access import Capability, Environment, Kind
-from gateway.records.audit import AuditActor, acting
+from gateway.records.access import Capability, Environment, KeyKind
+from gateway.records.audit import AuditActor, current_actor
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
 
@@ -34,7 +34,7 @@ async def bearer_key(request: web.Request, handler: Handler) -> web.StreamRespon
     return await handler(request)
 
 
-async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
+async def caller_of(request: web.Request, text: str, kind: KeyKind) -> Caller:
     """Return the caller with this key.
 
     Raises Unauthorized; TooManyRequests after too many invalid keys from the client's network.
@@ -155,13 +155,13 @@ def masked(path: str) -> str:
 
 @web.middleware
 async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.acting` while the request is handled.
+    """Set `gateway.records.audit.current_actor` while the request is handled.
     Must follow the links that identify the caller."""
-    token = acting.set(_actor(request))
+    token = current_actor.set(_actor(request))
     try:
         return await handler(request)
     finally:
-        acting.reset(token)  # the next request on this connection may have another actor
+        current_actor.reset(token)  # the next request on this connection may have another actor
 
 
 def _actor(request: web.Request) -> AuditActor:

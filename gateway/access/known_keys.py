@@ -16,8 +16,8 @@ from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, kind_of
 from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.config import Config
 from gateway.errors import GatewayError, Unauthorized
-from gateway.records.access import Environment, Kind, MintedKey
-from gateway.records.audit import AuditActor, acting
+from gateway.records.access import Environment, KeyKind, MintedKey
+from gateway.records.audit import AuditActor, current_actor
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store import Store
@@ -92,7 +92,7 @@ class Minted:
         task.add_done_callback(self._tasks.discard)
 
     async def _record_first_use(self, key_digest: str, actor: AuditActor) -> None:
-        acting.set(actor)
+        current_actor.set(actor)
         try:
             await self._store.keys.touch([key_digest], now=clock.now())
         except GatewayError as fault:
@@ -263,7 +263,7 @@ class Keys:
         declared = self._by_digest.get(key_digest)
         return declared if declared is not None else self._if_declared(self._minted.peek(key_digest))
 
-    async def caller(self, text: str, kind: Kind = "key") -> Caller:
+    async def caller(self, text: str, kind: KeyKind = "key") -> Caller:
         """Return the caller whose key or capability is `text`. Raises Unauthorized, and Unavailable if the store cannot
         be read."""
         key_digest = digest(text)
@@ -279,7 +279,7 @@ class Keys:
         return caller if caller is not None and caller.environment.name in self._environments else None
 
 
-def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
+def wrong_kind_error(text: str, kind: KeyKind) -> Unauthorized | None:
     """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else None.
     The error says where that kind belongs, and does not reveal whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
@@ -296,7 +296,7 @@ def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
     return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)
 
 
-def invalid_key_error(kind: Kind) -> Unauthorized:
+def invalid_key_error(kind: KeyKind) -> Unauthorized:
     """Return the error for an invalid key; it is the same for a key that was never minted, was revoked or has
     expired."""
     if kind == "capability":

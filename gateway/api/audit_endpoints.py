@@ -11,7 +11,7 @@ from gateway.api import responses
 from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
-from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
+from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter, CredentialUsePage, SealedRecord
 from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 from gateway.store.audit.use_counts import hour_at, hour_of
@@ -77,7 +77,7 @@ async def list_uses(request: web.Request) -> web.Response:
     since = moment(query, "from", now) or max(until, EARLIEST) - USUAL_SPAN
     if until <= since:
         raise wrong_query("to", "'to' must be later than 'from'.")
-    wanted = UseFilter(
+    wanted = CredentialUseFilter(
         request[ENVIRONMENT].name,
         since,
         until,
@@ -89,7 +89,7 @@ async def list_uses(request: web.Request) -> web.Response:
     return web.json_response(uses_shown(wanted, await request.app[RUNTIME].store.uses.find(wanted)))
 
 
-def uses_shown(wanted: UseFilter, page: UsePage) -> responses.CredentialUses:
+def uses_shown(wanted: CredentialUseFilter, page: CredentialUsePage) -> responses.CredentialUses:
     """Return a page of credential uses as the API and the command line show it."""
     return {
         "from": hour_at(hour_of(wanted.since)).isoformat(timespec="milliseconds"),

@@ -30,7 +30,7 @@ from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_st
 from gateway.middleware.who_calls import REFERRER_POLICY, masked
 from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
-from gateway.records.audit import acting
+from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import CallTrace, current_trace, trace_id_in
@@ -253,7 +253,7 @@ class FastMessage:
             current_trace.set(trace)
         current_trace_id.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
         current_request_id.set(self.request_id)
-        acting.set(self.caller.actor(self.remote or ""))
+        current_actor.set(self.caller.actor(self.remote or ""))
         self._runtime.minted.first_used(self.caller, self.remote or "")
         return trace
 
