@@ -90,26 +90,26 @@ async def session_or_key(request: web.Request, handler: Handler) -> web.StreamRe
 
 # ── A call by capability URL: ``/c/<capability>/…`` identifies key and connection; no header is needed.
 
-PLACE: Final = "capability"  # in the route
+CAPABILITY_PARAMETER: Final = "capability"  # in the route
 REFERRER_POLICY: Final = ("Referrer-Policy", "no-referrer")
-_PLACE_OF_ONE: Final = re.compile(r"(^/c/|/c/(?=gw_cap_))([^/?]+)")
-_MINTED: Final = re.compile(r"gw_(?:cap|sk)_[A-Za-z0-9_-]+")
-_STAY: Final = "/?&=:@!$'()*+,;~"
+_CAPABILITY_IN_PATH: Final = re.compile(r"(^/c/|/c/(?=gw_cap_))([^/?]+)")
+_MINTED_KEY: Final = re.compile(r"gw_(?:cap|sk)_[A-Za-z0-9_-]+")
+_UNQUOTED: Final = "/?&=:@!$'()*+,;~"
 
 
 @web.middleware
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    `unreferred` is applied to a streamed response when it is prepared, to an error in `error_shape`.
+    `with_referrer_policy` is applied to a streamed response when it is prepared, to an error in `error_shape`.
     """
-    token = request.match_info[PLACE]
+    token = request.match_info[CAPABILITY_PARAMETER]
     caller = await caller_of(request, token, "capability")
     request[CALLER] = caller
     request[ENVIRONMENT] = caller.environment
-    request[CAPABILITY] = capability_of(caller, Secret(token), mounted(request, token))
+    request[CAPABILITY] = capability_of(caller, Secret(token), capability_mount(request, token))
     response = await handler(request)
-    return response if response.prepared else unreferred(response, request)
+    return response if response.prepared else with_referrer_policy(response, request)
 
 
 def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
@@ -120,7 +120,7 @@ def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
     return Capability(Secret(mount), token, ref)
 
 
-def mounted(request: web.Request, token: str) -> str:
+def capability_mount(request: web.Request, token: str) -> str:
     """Return the start of the capability URL's path, with the token:
     ``/c/<token>``, after a host application's prefix."""
     resource = request.match_info.route.resource
@@ -128,7 +128,7 @@ def mounted(request: web.Request, token: str) -> str:
     return prefix + token
 
 
-def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
+def with_referrer_policy(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
     """Return `response`; for a call by capability set our Referrer-Policy,
     so that no other site learns the secret URL."""
     if CAPABILITY in request:
@@ -137,17 +137,17 @@ def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.St
     return response
 
 
-def masked(path: str) -> str:
+def mask_secrets_in_path(path: str) -> str:
     """Return `path` for a log: a capability or a key in it is replaced by the first characters of its digest.
 
     This works for every spelling (the router decodes before it matches) and every position: a mistyped URL holds
     the secret too.
     """
-    plainly = unquote(path) if "%" in path else path
-    if plainly != path and (_PLACE_OF_ONE.search(plainly) or _MINTED.search(plainly)):
-        path = quote(plainly, safe=_STAY)
-    path = _PLACE_OF_ONE.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1)
-    return _MINTED.sub(lambda found: digest(found[0])[:8], path)
+    decoded = unquote(path) if "%" in path else path
+    if decoded != path and (_CAPABILITY_IN_PATH.search(decoded) or _MINTED_KEY.search(decoded)):
+        path = quote(decoded, safe=_UNQUOTED)
+    path = _CAPABILITY_IN_PATH.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1)
+    return _MINTED_KEY.sub(lambda found: digest(found[0])[:8], path)
 
 
 # ── The actor for the audit trail: the key, the connect session or the browser, and its network address.

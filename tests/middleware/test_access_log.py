@@ -13,7 +13,7 @@ from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavaila
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.access_log import PATH_LIMIT, access_log
 from gateway.middleware.chain import Chain
-from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
+from gateway.middleware.facts import CONNECTION, ENVIRONMENT, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.response_shape import error_shape, request_id
 from gateway.records.access import Environment
 from gateway.records.proxied_call import ExchangeRecord, UpstreamRequest
@@ -98,7 +98,7 @@ async def test_connection_that_could_not_be_opened_is_recorded(
 ) -> None:
     async def refuse(request: web.Request) -> web.Response:
         request[ENVIRONMENT] = Environment("dev")
-        request[ASKED] = ProxyOptions("tracker", "u1")
+        request[PROXY_OPTIONS] = ProxyOptions("tracker", "u1")
         raise refusal
 
     await exchange(await serve(OPEN, refuse, app(noted)), get("/proxy/x"))

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gateway.http.proxy_options import ProxyOptions
-from gateway.middleware.facts import ASKED, CONNECTION, DECODER
+from gateway.middleware.facts import CONNECTION, DECODER, PROXY_OPTIONS
 from gateway.middleware.wanted_response import decompress
 from tests.fakes.lists import CURSOR, PagedReply, imported, paged, pages_of
 from tests.fakes.proxy_end import opened_at
@@ -182,7 +182,7 @@ async def test_cursor_to_an_origin_that_is_no_longer_allowed_is_refused(tmp_path
 async def test_the_header_wins_over_the_entry(header: bool | None, entry: bool | None, decoded: bool) -> None:
     request = make_mocked_request("GET", "/proxy/x")
     request[CONNECTION] = opened_at(8000, decompress=entry)
-    request[ASKED] = ProxyOptions("tracker", "u1", decompress=header)
+    request[PROXY_OPTIONS] = ProxyOptions("tracker", "u1", decompress=header)
 
     async def end(request: web.Request) -> web.StreamResponse:
         return web.Response(status=201 if DECODER in request else 200)
