@@ -150,7 +150,7 @@ async def connected_page(
     many = session is not None and len(offered_integrations(generation, session)) > 1
     open_for_more = session is not None and not session.used_up and session.connection_id is None
     state = "already" if already else "one_more" if outcome.is_pending else "done"
-    app = generation.config.branding.name or words.defaults("the_app")
+    app = generation.config.branding.name or words.plain("the_app")
     returns = session is not None and session.return_url is not None
     message = (
         words("done_embedded") if state == "done" and is_embedded(request)
@@ -248,7 +248,7 @@ def _last_page(request: web.Request, words: PageWords, **context: Any) -> web.Re
     defaults: dict[str, Any] = {
         "detail": None,
         "facts": [],
-        "reference": None,
+        "support_reference": None,
         "done": None,
         "done_label": words("done_button"),
         "another": None,
