@@ -289,7 +289,7 @@ class Worker:
         end. Do not remove the loop's handlers: that sets SIG_DFL first, and a signal in that moment kills the worker.
         """
         self._stop.set()
-        again = signal.SIG_IGN if self._channel.up else signal.SIG_DFL
+        again = signal.SIG_IGN if self._channel.is_open else signal.SIG_DFL
         for number in ENDING:
             signal.signal(number, again)
 

@@ -89,13 +89,13 @@ def replace_at_once() -> None:
     from gateway.process.parent import Parent, log
 
     workers.SHORT_LIFE_S = 0.0  # type: ignore[misc]
-    serves = Parent._serves
+    serves = Parent._worker_is_ready
 
     def logged(parent: Parent, worker: workers.WorkerProcess, message: Any) -> None:
         serves(parent, worker, message)
         log.info("worker_serves", pid=worker.pid)
 
-    Parent._serves = logged  # type: ignore[method-assign]
+    Parent._worker_is_ready = logged  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
