@@ -80,7 +80,7 @@ def arm_workers() -> None:
     """Make the parent start workers with kill points."""
     from gateway.process import start
 
-    start.WORKER = ("-m", "tests.selftest.points", "worker")
+    start.WORKER_ARGUMENTS = ("-m", "tests.selftest.points", "worker")
 
 
 def replace_at_once() -> None:

@@ -23,7 +23,7 @@ import os, sys
 from pathlib import Path
 from gateway.startup import imports as lean
 from gateway.process import start, workers
-start.WORKER = ("-c", sys.argv[1])
+start.WORKER_ARGUMENTS = ("-c", sys.argv[1])
 if {signalled}:
     stay_small = lean.stay_small
     lean.stay_small = lambda: (os.kill(os.getpid(), {signalled}), stay_small())
