@@ -104,7 +104,7 @@ async def test_a_coded_upload_is_taken_as_it_is(caller: Caller) -> None:
     assert (body["content_encoding"], body["content_type"]) == ("gzip", "text/plain")
 
 
-@pytest.mark.parametrize("size", [0, 1, noise.BLOCK, 3 * noise.BLOCK + 17])
+@pytest.mark.parametrize("size", [0, 1, noise.BLOCK_BYTES, 3 * noise.BLOCK_BYTES + 17])
 async def test_a_download_is_the_same_each_time(caller: Caller, size: int) -> None:
     response, body = await caller.body(f"download?bytes={size}")
     assert response.headers["Content-Length"] == str(size)
