@@ -19,7 +19,7 @@ from gateway.integrations.declared import Examined, all_faults, examined
 from gateway.integrations.registry import Integrations, ManagedIntegrations
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
-from gateway.vault import Tokens
+from gateway.vault import SealedTokens
 
 Configured = Config | Mapping[str, Any] | str | PathLike[str]
 
@@ -69,7 +69,7 @@ def generation(
         keys=Keys.declared(given.config, minted),
         integrations=Integrations(given.integrations, managed, former),
         egress=egress or egress_of(given.config.egress),
-        page_cursors=Tokens(given.config.store.encryption_keys, "page cursor"),
+        page_cursors=SealedTokens(given.config.store.encryption_keys, "page cursor"),
     )
 
 

@@ -27,7 +27,7 @@ from gateway.process.workers import ORDERLY_EXIT_CODES, WorkerProcess, Workers
 from gateway.refresh.for_workers import ExchangesForWorkers
 from gateway.startup.collector import collect_as_usual
 from gateway.startup.hardening import harden
-from gateway.startup.imports import give_back_memory, small_web
+from gateway.startup.imports import load_small_web, return_freed_memory
 
 # ── The terminal behind stderr. Closing it sends SIGHUP too, and then SIGHUP does not mean a reload.
 
@@ -102,7 +102,7 @@ class Parent:
             if code is not None:
                 return await self._stop(code)
             collect_as_usual()
-            give_back_memory()
+            return_freed_memory()
             self._announce()
             self._start_task(self._reloads.run())
             self._start_task(self._watch_journal())
@@ -236,7 +236,7 @@ class Parent:
             send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, descriptors)
 
     async def _open_admin(self, listener: socket.socket) -> None:
-        small_web()
+        load_small_web()
         from gateway.observe.metrics import Board
         from gateway.process.admin import Admin
 

@@ -57,9 +57,9 @@ def serve(file: Path, *, as_json: bool) -> int:
     first = spawn(memory.descriptors)
     # SIGTERM and SIGINT stay pending too: if they killed the parent now, its worker would continue to start.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    from gateway.startup.imports import stay_small
+    from gateway.startup.imports import skip_client_modules
 
-    stay_small()
+    skip_client_modules()
     from gateway.process.parent import run
 
     return run(first, memory, str(file), as_json=as_json)

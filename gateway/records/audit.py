@@ -263,7 +263,7 @@ class SealedRecord(NamedTuple):
         return {"sequence": self.sequence, "hash": self.hash, **members}
 
 
-class CredentialUse(NamedTuple):
+class CredentialUseRef(NamedTuple):
     """Who uses which credential: the connection, and the minted key that calls with it (0: a key of gateway.yaml)."""
 
     environment: str
@@ -277,7 +277,7 @@ class CredentialUseCount(NamedTuple):
     failed with an error or a status of 400 or above."""
 
     hour: datetime
-    use: CredentialUse
+    use: CredentialUseRef
     calls: int
     failed: int
 
@@ -306,7 +306,7 @@ class CredentialUsePage:
     totals of all uses, also of those that `limit` leaves out.
     """
 
-    uses: list[tuple[CredentialUse, int, int]]
+    uses: list[tuple[CredentialUseRef, int, int]]
     calls: int
     failed: int
     connections: int

@@ -43,7 +43,7 @@ from gateway.store.pending_authorizations import count_connection, delete_sessio
 from gateway.store.stored_integrations import hold_integration
 from gateway.store.tables import connect_sessions, connection_history, connections
 from gateway.store.transactions import insert_if_absent
-from gateway.vault import Damaged, UnknownKey
+from gateway.vault import DamagedValue, UnknownKey
 
 # ── The past of a connection that was moved here from another gateway.
 
@@ -343,7 +343,7 @@ class ConnectionStore:
             self._rows.vault.open_json(
                 Sealed(row.secret_config, ref.environment, "connections", row.uid, "secret_config", version, ref)
             )
-        except Damaged:
+        except DamagedValue:
             return True
         except UnknownKey:
             return False

@@ -101,18 +101,18 @@ def replace_at_once() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
         from gateway.cli.worker import main as work
-        from gateway.startup.imports import leave_out_the_unused
+        from gateway.startup.imports import skip_unused_modules
 
-        leave_out_the_unused()
+        skip_unused_modules()
         shorten()
         arm()
         sys.exit(work(int(sys.argv[2])))
     from gateway.cli import main
-    from gateway.startup.imports import stay_small
+    from gateway.startup.imports import skip_client_modules
 
     arm_workers()
     if sys.argv[1] == OFTEN:
-        stay_small()
+        skip_client_modules()
         replace_at_once()
     sys.argv = ["gateway", *sys.argv[2:]]
     main()

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import CredentialUse, CredentialUseCount, CredentialUseFilter, CredentialUsePage
+from gateway.records.audit import CredentialUseRef, CredentialUseCount, CredentialUseFilter, CredentialUsePage
 from gateway.store.tables import credential_uses
 from gateway.store.transactions import Transactions, inserting
 
@@ -66,7 +66,7 @@ class UseStore:
         first = rows[0]
         uses = [
             (
-                CredentialUse(wanted.environment, row.integration_id, row.connection_id, row.key_id),
+                CredentialUseRef(wanted.environment, row.integration_id, row.connection_id, row.key_id),
                 int(row.calls),
                 int(row.failed),
             )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.console import incident_report
-from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, CredentialUse, CredentialUseCount
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, CredentialUseRef, CredentialUseCount
 from gateway.records.operation import Operation
 from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.console import at_console, form_in, operation
@@ -32,7 +32,7 @@ async def stolen(running: RunningGateway, tracker: Tracker) -> int:
     uses = [(first["id"], "c1", 30, 2), (first["id"], "c2", 5, 0), (second["id"], "c3", 7, 0), (0, "c2", 90, 0)]
     await running.runtime.store.uses.add_many(
         [
-            CredentialUseCount(hour, CredentialUse("dev", "tracker", name, key), calls, bad)
+            CredentialUseCount(hour, CredentialUseRef("dev", "tracker", name, key), calls, bad)
             for key, name, calls, bad in uses
         ]
     )

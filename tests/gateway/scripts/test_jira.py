@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.scripts.jira import SITES, jira_post_connection
-from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteOpen
+from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteChoiceNeeded
 from tests.fakes.providers import provider
 
 ACME = {"id": "id-acme", "url": "https://acme.atlassian.net", "name": "Acme", "scopes": ["read:jira-work"]}
@@ -147,7 +147,7 @@ async def test_path_of_the_account_follows_the_entrys_path_form() -> None:
 async def test_a_session_that_asks_for_the_site_gets_the_matching_sites() -> None:
     context = FakeContext([ACME, XACME])
     context.ask = True
-    with pytest.raises(SiteOpen) as open_:
+    with pytest.raises(SiteChoiceNeeded) as open_:
         await jira_post_connection(context)
     first = open_.value.sites[0]
     assert [site.name for site in open_.value.sites] == ["Acme", "acme"]

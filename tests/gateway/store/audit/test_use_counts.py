@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gateway.records.audit import CredentialUse, CredentialUseCount, CredentialUseFilter
+from gateway.records.audit import CredentialUseRef, CredentialUseCount, CredentialUseFilter
 from gateway.records.filters import single_or_any_set
 from gateway.store import Store
 
@@ -11,7 +11,7 @@ HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 def count(hour: int, connection: str, key: int, calls: int, failed: int = 0) -> CredentialUseCount:
     return CredentialUseCount(
-        HOUR + timedelta(hours=hour), CredentialUse("dev", "jira", connection, key), calls, failed
+        HOUR + timedelta(hours=hour), CredentialUseRef("dev", "jira", connection, key), calls, failed
     )
 
 
