@@ -21,7 +21,7 @@ from gateway import clock
 from gateway.errors import GatewayError
 from gateway.observe import logs
 from gateway.observe.tracing import Tracing
-from gateway.records.audit import CredentialUseRef, CredentialUseCount
+from gateway.records.audit import CredentialUseCount, CredentialUseRef
 from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import CredentialUseRef, CredentialUseCount, CredentialUseFilter, CredentialUsePage
+from gateway.records.audit import CredentialUseCount, CredentialUseFilter, CredentialUsePage, CredentialUseRef
 from gateway.store.tables import credential_uses
 from gateway.store.transactions import Transactions, inserting
 

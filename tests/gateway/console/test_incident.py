@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.console import incident_report
-from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, CredentialUseRef, CredentialUseCount
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, CredentialUseCount, CredentialUseRef
 from gateway.records.operation import Operation
 from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.console import at_console, form_in, operation

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gateway.records.audit import CredentialUseRef, CredentialUseCount, CredentialUseFilter
+from gateway.records.audit import CredentialUseCount, CredentialUseFilter, CredentialUseRef
 from gateway.records.filters import single_or_any_set
 from gateway.store import Store
 
