@@ -115,7 +115,7 @@ async def test_redirect_is_recorded(serve: Serve, noted: Noted) -> None:
     assert (noted[0].status, noted[0].error_code) == (302, None)
 
 
-async def test_client_that_leaves_is_recorded(serve: Serve, noted: Noted) -> None:
+async def test_client_that_disconnects_is_recorded(serve: Serve, noted: Noted) -> None:
     entered = asyncio.Event()
 
     async def wait(_request: web.Request) -> web.Response:
@@ -172,7 +172,7 @@ async def test_proxied_path_like_a_probe_is_recorded(serve: Serve, noted: Noted)
     assert noted[0].path == "/ready"
 
 
-async def test_a_long_path_is_cut_short(serve: Serve, noted: Noted) -> None:
+async def test_a_long_path_is_shortened(serve: Serve, noted: Noted) -> None:
     await exchange(await serve(OPEN, hello, app(noted)), get("/" + "a" * 5000))
     assert len(noted[0].path) == PATH_LIMIT
 

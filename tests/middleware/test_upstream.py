@@ -71,12 +71,12 @@ def placed(placement: Placement, *sent: tuple[str, str], target: str = "/x", has
     return request
 
 
-def test_a_slot_replaces_every_spelling() -> None:
+def test_the_credential_replaces_every_spelling_of_its_field() -> None:
     request = placed(Placement(slots=(("x-api-key", "s"),)), ("X-Api-Key", "1"), ("X_API_KEY", "2"), ("X-Other", "3"))
     assert list(request.headers.items()) == [("X-Other", "3"), ("x-api-key", "s")]
 
 
-def test_default_fields_fill_gaps_and_content_type_needs_a_body() -> None:
+def test_default_fields_are_added_if_missing_and_content_type_only_with_a_body() -> None:
     placement = Placement(defaults=(("Accept", "application/json"), ("Content-Type", "application/json")))
     assert dict(placed(placement).headers) == {"Accept": "application/json"}
     assert dict(placed(placement, ("accept", "*/*"), has_body=True).headers) == {

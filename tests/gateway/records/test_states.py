@@ -19,7 +19,7 @@ def test_a_credential_that_is_accepted_makes_it_active_and_one_that_is_only_repl
     assert next_state(state, StateTrigger.REPLACED) is state
 
 
-def test_an_outage_degrades_what_was_well_and_excuses_nothing_that_is_gone() -> None:
+def test_an_outage_degrades_an_active_connection_and_changes_no_ended_one() -> None:
     assert next_state(State.ACTIVE, StateTrigger.UNAVAILABLE) is State.DEGRADED
     for state in set(State) - {State.ACTIVE}:
         assert next_state(state, StateTrigger.UNAVAILABLE) is state
@@ -35,7 +35,7 @@ def test_an_outage_degrades_what_was_well_and_excuses_nothing_that_is_gone() -> 
         ("token_revoked", True, State.REVOKED),
     ],
 )
-def test_a_failed_renewal_leads_to_the_state_its_code_stands_for(code: str, final: bool, state: State) -> None:
+def test_a_failed_refresh_leads_to_the_state_of_its_code(code: str, final: bool, state: State) -> None:
     assert next_state(State.ACTIVE, trigger_for_failure(code, final=final)) is state
 
 

@@ -51,7 +51,7 @@ def test_the_first_sampled_call_that_waits_has_the_refresh_and_the_others_link_t
     assert (first.waited_for, second.waited_for) == ([], [refresh])
 
 
-def test_what_a_refresh_leads_to_is_caused_by_its_span_not_by_the_call() -> None:
+def test_the_cause_of_a_write_during_a_refresh_is_the_span_of_the_refresh() -> None:
     call = call_of(1)
     refresh = RefreshTrace(call, 0.0)
     outer, inner = current_trace.set(call), current_refresh.set(None)

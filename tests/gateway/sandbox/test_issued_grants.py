@@ -51,7 +51,7 @@ def test_an_old_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         exchange_code(memory, code)
 
 
-def test_a_code_used_twice_ends_what_the_first_use_gave() -> None:
+def test_a_second_use_of_a_code_revokes_the_tokens_of_the_first() -> None:
     memory = IssuedGrants()
     code = code_of(memory, OFFLINE_SCOPE)
     first = exchange_code(memory, code)
@@ -75,7 +75,7 @@ def test_a_refresh_token_works_once_and_its_replay_revokes_the_grant() -> None:
     refused("invalid_grant", memory, second.refresh_token)
 
 
-def test_a_refresh_asks_for_no_more_than_was_granted() -> None:
+def test_a_refresh_cannot_widen_the_granted_scopes() -> None:
     memory = IssuedGrants()
     first = exchange_code(memory, code_of(memory, OFFLINE_SCOPE))
     assert first.refresh_token is not None
@@ -98,7 +98,7 @@ def test_one_access_token_or_the_whole_grant_is_revoked() -> None:
     assert memory.revoke_all() == 0
 
 
-def test_the_memory_outlives_a_restart_without_what_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_keeps_the_state_without_expired_items(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = IssuedGrants(token_ttl_s=60)
     issued, cookie = exchange_code(memory, code_of(memory, OFFLINE_SCOPE)), memory.log_in("dana")
     again = IssuedGrants.from_json(json.loads(json.dumps(memory.as_json())), token_ttl_s=60)

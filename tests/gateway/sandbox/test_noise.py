@@ -23,7 +23,7 @@ def test_zeros_body_contains_only_zeros() -> None:
 
 
 @pytest.mark.parametrize("coding", sorted(CODINGS))
-def test_every_coding_gives_the_bytes_back(coding: str) -> None:
+def test_every_coding_decodes_to_the_same_bytes(coding: str) -> None:
     import brotli
     import zstandard
 

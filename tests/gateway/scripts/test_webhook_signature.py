@@ -178,7 +178,7 @@ def test_repeated_body_is_no_replay_if_bodies_may_repeat() -> None:
     assert verify_signature(incoming(headers), described("dropbox"), [Secret(KEY)]) is None
 
 
-def test_a_public_key_checks_what_a_private_one_signed() -> None:
+def test_a_signature_by_a_private_key_is_verified_with_its_public_key() -> None:
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat

@@ -28,7 +28,7 @@ def vault() -> Vault:
     return vault
 
 
-def test_what_was_sealed_opens_as_it_was(vault: Vault) -> None:
+def test_an_opened_value_equals_the_sealed_value(vault: Vault) -> None:
     sealed = vault.seal_json(VALUE, **ADDRESS)
     assert vault.open_json(sealed) == VALUE
     assert b"tok-" not in sealed.ciphertext

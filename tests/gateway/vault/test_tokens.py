@@ -30,7 +30,7 @@ def test_changed_token_does_not_open() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "gAAAA", "é", "\udcff", "a b", "=" * 50])
-def test_what_was_never_sealed_does_not_open(token: str) -> None:
+def test_a_token_that_was_never_sealed_does_not_open(token: str) -> None:
     with pytest.raises(VaultError):
         SealedTokens([OLD], "page cursor").open(token)
 
