@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from gateway.records.audit import UseFilter
+from gateway.records.audit import CredentialUseFilter
 from gateway.records.filters import single_or_any_set
 from gateway.store import open_store
 from gateway.store.audit.use_counts import hour_at
@@ -58,14 +58,17 @@ async def main(calls: int) -> None:
         out.write(f"{total:,} calls in {rows:,} rows, {size >> 20} MiB, made in {took:.0f} s\n")
         start, end = hour_at(FIRST_HOUR), hour_at(FIRST_HOUR + HOURS)
         for name, wanted in (
-            ("one key, 30 days", UseFilter("dev", start, end, key_ids=single_or_any_set(7))),
-            ("one key, one day", UseFilter("dev", start, start + timedelta(days=1), key_ids=single_or_any_set(7))),
-            ("one connection, 30 days", UseFilter("dev", start, end, connection_id="user-7")),
+            ("one key, 30 days", CredentialUseFilter("dev", start, end, key_ids=single_or_any_set(7))),
+            (
+                "one key, one day",
+                CredentialUseFilter("dev", start, start + timedelta(days=1), key_ids=single_or_any_set(7)),
+            ),
+            ("one connection, 30 days", CredentialUseFilter("dev", start, end, connection_id="user-7")),
             (
                 "one key and connection, 30 days",
-                UseFilter("dev", start, end, key_ids=single_or_any_set(7), connection_id="user-7"),
+                CredentialUseFilter("dev", start, end, key_ids=single_or_any_set(7), connection_id="user-7"),
             ),
-            ("all keys, one day", UseFilter("dev", start, start + timedelta(days=1))),
+            ("all keys, one day", CredentialUseFilter("dev", start, start + timedelta(days=1))),
         ):
             durations = []
             for _ in range(TIMES):

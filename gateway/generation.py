@@ -13,7 +13,7 @@ from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
 from gateway.egress.client import Egress
 from gateway.integrations.registry import Integrations
-from gateway.vault import Tokens
+from gateway.vault import SealedTokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class Generation:
     keys: KeyLookup
     integrations: Integrations
     egress: Egress
-    page_cursors: Tokens
+    page_cursors: SealedTokens
 
     @property
     def public_url(self) -> str:

@@ -13,11 +13,11 @@ from gateway.http import proxy_options
 from gateway.http.passed_head import ATTEMPTS, SERVER_TIMING, server_timing
 from gateway.middleware.chain import Handler, Middleware
 from gateway.middleware.facts import (
-    ASKED,
     CALLER,
     CAPABILITY,
     CONNECTION,
     ENVIRONMENT,
+    PROXY_OPTIONS,
     REQUEST_ID,
     RULE,
     TIMING,
@@ -28,7 +28,7 @@ from gateway.middleware.facts import (
     trace_id_of,
 )
 from gateway.middleware.response_shape import MARK, error_shape
-from gateway.middleware.who_calls import masked
+from gateway.middleware.who_calls import mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import ExchangeRecord, Timing
@@ -37,7 +37,7 @@ from gateway.runtime import RUNTIME
 
 # Load balancers request these every second; their records would hide the others.
 PROBES: Final = ("/health", "/ready")
-UNREMARKABLE: Final = (None, "not_ready")
+UNLOGGED_PROBE_ERRORS: Final = (None, "not_ready")
 CUT_OFF: Final = 499  # nginx's status for a client that closed the connection before the response
 STOPPED: Final = 503  # the status that the client would have received
 TRACEPARENT: Final = istr("traceparent")
@@ -55,14 +55,14 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         _record_exchange(request, timing, redirect.status, _length(redirect), None)
         raise
     except BaseException:  # the task is cancelled: the client disconnected, or the gateway closed the connection
-        status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
+        status, error = (STOPPED, "stopped") if _server_stopped(request) else (CUT_OFF, "client_left")
         _record_exchange(request, timing, status, 0, error)
         raise
     if timing.proxied and not response.prepared:  # our error is sent instead of the provider's response
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
     attempts = int(response.headers.get(ATTEMPTS, "0"))
-    _record_exchange(request, timing, response.status, _length(response), _error(request, response), attempts)
+    _record_exchange(request, timing, response.status, _length(response), _error_code(request, response), attempts)
     return response
 
 
@@ -86,18 +86,18 @@ def _length(response: web.StreamResponse) -> int:
     return response.body_length if response.prepared else response.content_length or 0
 
 
-def _error(request: web.Request, response: web.StreamResponse) -> str | None:
+def _error_code(request: web.Request, response: web.StreamResponse) -> str | None:
     if getattr(response, "cut", False):
-        return "stopped" if _stopped(request) else "cut"
+        return "stopped" if _server_stopped(request) else "cut"
     return getattr(response, "broke_off", None) or response.headers.get(MARK)
 
 
-def _stopped(request: web.Request) -> bool:
+def _server_stopped(request: web.Request) -> bool:
     """Return whether our own server has cut the connection at the end of its drain."""
     return getattr(request.protocol, "stopped", False)
 
 
-def path_below(base_path: str, target: str) -> str:
+def logged_path(base_path: str, target: str) -> str:
     """Return the requested path as it is logged.
 
     The base path is removed: it comes from the catalog entry, and may hold a secret setting.
@@ -108,7 +108,7 @@ def path_below(base_path: str, target: str) -> str:
 def _refused_path(request: web.Request, timing: Timing) -> str:
     """Return the path to log for a request that failed before its provider URL was known, without the ``/proxy`` or
     ``/c/<capability>`` prefix."""
-    target = masked(request.raw_path)
+    target = mask_secrets_in_path(request.raw_path)
     if not timing.proxied:
         return target
     if CAPABILITY in request:
@@ -119,7 +119,7 @@ def _refused_path(request: web.Request, timing: Timing) -> str:
 def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | None:
     """Return the connection that the request names, so that the log can be searched for it even if it was not opened;
     None if the request names none."""
-    options = request.get(ASKED)
+    options = request.get(PROXY_OPTIONS)
     if options is None and timing.proxied:  # refused before its options were read
         called_by = request.get(CAPABILITY)
         with suppress(InvalidRequest):
@@ -148,8 +148,8 @@ def _record_exchange(
     base_path, target = (
         ("", _refused_path(request, timing)) if upstream is None else (upstream.base_path, upstream.target)
     )
-    path = path_below(base_path, target)
-    if environment is None and error in UNREMARKABLE and path.endswith(PROBES):
+    path = logged_path(base_path, target)
+    if environment is None and error in UNLOGGED_PROBE_ERRORS and path.endswith(PROBES):
         return
     ref = opened.connection.ref if opened is not None else _named_connection(request, timing)
     now = clock.monotonic()
@@ -192,11 +192,11 @@ def _traceparent(request: web.Request) -> str | None:
 # ── Requests without a route are recorded too, so that a wrong path or method can be found in the log.
 
 
-def unrouted(instead: Middleware) -> AiohttpMiddleware:
+def unrouted(handle_unrouted: Middleware) -> AiohttpMiddleware:
     """Return a middleware for an application with only the gateway: it records requests without a route. Chains record
     the other requests.
 
-    `instead`: called for a request without a route, with the handler that refuses it.
+    `handle_unrouted`: called for a request without a route, with the handler that refuses it.
     """
 
     @web.middleware
@@ -205,7 +205,7 @@ def unrouted(instead: Middleware) -> AiohttpMiddleware:
             return await handler(request)
 
         async def refuse(request: web.Request) -> web.StreamResponse:
-            return await instead(request, handler)
+            return await handle_unrouted(request, handler)
 
         return await access_log(request, lambda request: error_shape(request, refuse))
 

@@ -9,7 +9,7 @@ from aiohttp import web
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 
-CHAIN: Final = "__gateway_chain__"
+CHAIN_ATTRIBUTE: Final = "__gateway_chain__"
 
 
 class Chain:
@@ -35,7 +35,7 @@ class Chain:
         Raises TypeError if the handler is bound to another chain,
         since it would be unclear which of them decides access.
         """
-        bound_by = getattr(handler, CHAIN, None)
+        bound_by = getattr(handler, CHAIN_ATTRIBUTE, None)
         if bound_by == self._links:
             return handler
         if bound_by is not None:
@@ -49,7 +49,7 @@ class Chain:
         async def enter(request: web.Request) -> web.StreamResponse:  # the router requires a coroutine function
             return await first(request, inner)
 
-        setattr(enter, CHAIN, self._links)
+        setattr(enter, CHAIN_ATTRIBUTE, self._links)
         return enter
 
 

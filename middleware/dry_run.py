@@ -15,7 +15,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
 from gateway.http.headers import Fields, plain
 from gateway.http.url import with_query
-from gateway.middleware.facts import ASKED, CONNECTION, UPSTREAM
+from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.records.proxied_call import UpstreamRequest
 
 _EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
@@ -25,16 +25,18 @@ _EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
 async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Return UPSTREAM as JSON, the credential masked. Nothing is sent to the provider, and the body is not read here
     (`key_rules` has read it if a rule needs it)."""
-    if not request[ASKED].dry_run:
+    if not request[PROXY_OPTIONS].dry_run:
         return await handler(request)
-    preview = masked(request[CONNECTION], request[UPSTREAM], has_body=request.body_exists, body=_body(request))
+    preview = masked_request(
+        request[CONNECTION], request[UPSTREAM], has_body=request.body_exists, body=_body_source(request)
+    )
     response = web.json_response(preview, headers={hdrs.CACHE_CONTROL: "no-store", "Gateway-Attempts": "0"})
     if request.body_exists:
         response.force_close()
     return response
 
 
-def masked(
+def masked_request(
     opened: Opened, upstream: UpstreamRequest, *, has_body: bool, body: tuple[str, int | None] | None
 ) -> dict[str, Any]:
     """Return `upstream`, with its credential placed, as a dry run shows it.
@@ -42,32 +44,32 @@ def masked(
     The entry's templates decide what is masked, not the values: text from the caller is shown unchanged, so nobody can
     confirm a guessed credential.
     """
-    signed = _signed(upstream, opened.placement.signer, has_body=has_body)
+    signed = _sign(upstream, opened.placement.signer, has_body=has_body)
     return request_json(
         upstream,
         slots=[*(name for name, _ in opened.placement.slots), *signed],
-        templates=_templates(opened.provider),
+        templates=_header_templates(opened.provider),
         query_slots=[quote(name, safe="") for name in opened.placement.query_names],
-        base=opened.secret_base if _is_own(opened, upstream) else None,
+        base=opened.secret_base if _goes_to_own_base(opened, upstream) else None,
         body=body,
     )
 
 
-def _is_own(opened: Opened, upstream: UpstreamRequest) -> bool:
+def _goes_to_own_base(opened: Opened, upstream: UpstreamRequest) -> bool:
     """Return whether the request goes to the entry's base URL, and not to a base URL that the caller named."""
     base = opened.base
     used = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
     return used == (base.scheme, base.host, base.port, base.path)
 
 
-def _templates(provider: Provider) -> Mapping[str, str]:
+def _header_templates(provider: Provider) -> Mapping[str, str]:
     """Return the templates of header fields by name: their text before the credential is not secret."""
     mode = modes().get(provider.auth_mode)
     default = mode.default_headers(provider) if mode is not None else {}
     return {plain(name): template for name, template in {**default, **provider.proxy.headers}.items()}
 
 
-def _signed(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool) -> tuple[str, ...]:
+def _sign(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool) -> tuple[str, ...]:
     """Sign `upstream` as far as possible without its body; return the names of the fields that carry the signature."""
     if signer is None:
         return ()
@@ -79,7 +81,7 @@ def _signed(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool)
     return signer.fields
 
 
-def _body(request: web.Request) -> tuple[str, int | None] | None:
+def _body_source(request: web.Request) -> tuple[str, int | None] | None:
     if request.body_exists:
         return "the caller, as it comes", request.content_length
     if hdrs.CONTENT_LENGTH in request.headers or request.method in _EXPECTS_A_BODY:
@@ -90,7 +92,7 @@ def _body(request: web.Request) -> tuple[str, int | None] | None:
 # ── A request as it would be sent, with its credential hidden: for people who want to see the outgoing request.
 
 MASK: Final = "***"
-NONE: Final[Mapping[str, str]] = {}
+NO_TEMPLATES: Final[Mapping[str, str]] = {}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,19} +(?=\S)")  # RFC 9110 §11.4: Bearer, Basic, token …
 
 
@@ -99,7 +101,7 @@ def request_json(
     *,
     slots: Iterable[str],
     query_slots: Iterable[str],
-    templates: Mapping[str, str] = NONE,
+    templates: Mapping[str, str] = NO_TEMPLATES,
     base: str | None = None,
     body: tuple[str, int | None] | None = None,
 ) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def request_json(
     hidden = {plain(name) for name in slots}
     headers: Fields = [("Host", authority if base is None else base.partition("://")[2].partition("/")[0])]
     headers += [
-        (name, _masked(templates.get(plain(name), value)) if plain(name) in hidden else value)
+        (name, _masked_value(templates.get(plain(name), value)) if plain(name) in hidden else value)
         for name, value in request.headers.items()
     ]
     if body is not None:
@@ -132,7 +134,7 @@ def request_json(
     }
 
 
-def _masked(template: str) -> str:
+def _masked_value(template: str) -> str:
     """Return ``Bearer ***``: the scheme is not secret, and showing it helps to find a wrong one.
 
     The scheme is read from the template, since a password may also begin with a word and a space. A signature has no

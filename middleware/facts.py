@@ -30,7 +30,7 @@ LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)
 RULE = web.RequestKey("rule", str)  # key_rules, or error_shape for a refusal; absent: the key has no rules
 PACE = web.RequestKey("pace", RateState)  # pace; absent: the key has no rate
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_token
-ASKED = web.RequestKey("asked", ProxyOptions)  # connection
+PROXY_OPTIONS = web.RequestKey("asked", ProxyOptions)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
 PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one response is passed on unchanged
@@ -40,7 +40,7 @@ CONNECT_URL = web.RequestKey("connect_url", str)
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass unchanged
 
 
-class Counted(Protocol):
+class CountedCall(Protocol):
     """A call that has been counted for its key.
 
     `pace`: the key's rate limit, if it has one. `trace`: trace of a sampled call.
@@ -56,6 +56,6 @@ def trace_id_of(request: web.BaseRequest) -> str | None:
     return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
 
 
-def handover_of(request: web.BaseRequest) -> Counted | None:
+def handover_of(request: web.BaseRequest) -> CountedCall | None:
     """Return the state that the fast path hands over with a request it has begun; None for other requests."""
-    return cast("Counted | None", getattr(request.protocol, "handover", None))
+    return cast("CountedCall | None", getattr(request.protocol, "handover", None))

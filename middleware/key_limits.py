@@ -17,13 +17,13 @@ from gateway.http.headers import Fields, plain
 from gateway.http.request_head import upgrade_asked_for
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import (
-    ASKED,
     CALLER,
     CONNECTION,
     DECODER,
     LISTED_TOOLS,
     PACE,
     PAGING,
+    PROXY_OPTIONS,
     READ_BODY,
     RULE,
     TOOL,
@@ -36,7 +36,7 @@ from gateway.records.proxied_call import UpstreamRequest
 
 # ── Scopes: each handler declares which scope it needs; a handler without a declaration needs all of them.
 
-NEEDS: Final = "__gateway_needs__"
+NEEDS_ATTRIBUTE: Final = "__gateway_needs__"
 
 H = TypeVar("H", bound=Handler)
 
@@ -62,7 +62,7 @@ def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
     """
 
     def declare(handler: H) -> H:
-        setattr(handler, NEEDS, Needs(scopes, limits))
+        setattr(handler, NEEDS_ATTRIBUTE, Needs(scopes, limits))
         return handler
 
     return declare
@@ -73,11 +73,11 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check the key's scope. Raises Forbidden."""
     caller = request.get(CALLER)  # None: a connect session, which may call every handler of its chains
     if caller is not None and caller.access is not None:
-        wanted: Needs = getattr(request.match_info.handler, NEEDS, UNDECLARED)
+        declaration: Needs = getattr(request.match_info.handler, NEEDS_ATTRIBUTE, UNDECLARED)
         policy = caller.policy
-        if wanted.scopes and not any(policy.allows(name) for name in wanted.scopes):
-            raise missing_scope_error(*wanted.scopes)
-        if policy.of_resources and not wanted.limits:
+        if declaration.scopes and not any(policy.allows(name) for name in declaration.scopes):
+            raise missing_scope_error(*declaration.scopes)
+        if policy.of_resources and not declaration.limits:
             raise beyond_limits_error("this endpoint does not support such limits")
     return await handler(request)
 
@@ -94,14 +94,14 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
     """
     caller = request.get(CALLER)  # None: a connect session
     access = caller.access if caller is not None else None
-    before = handover_of(request)
-    if before is not None:
-        counted = before.pace
+    from_fast_path = handover_of(request)
+    if from_fast_path is not None:
+        key_pace = from_fast_path.pace
     else:
-        counted = access.meter.pace() if access is not None and access.meter is not None else None
-    if counted is None:
+        key_pace = access.meter.pace() if access is not None and access.meter is not None else None
+    if key_pace is None:
         return await handler(request)
-    request[PACE] = counted
+    request[PACE] = key_pace
     response = await handler(request)
     return response if response.prepared else add_pace_headers(response, request)
 
@@ -109,16 +109,16 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
 def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """Add the rate limit headers to `response`, and return it. If the provider sends such headers, they stay and ours
     are not added."""
-    counted = request.get(PACE)
-    if counted is not None:
-        response.headers.extend(pace_fields(counted, response.headers.items()))
+    key_pace = request.get(PACE)
+    if key_pace is not None:
+        response.headers.extend(pace_fields(key_pace, response.headers.items()))
     return response
 
 
-def pace_fields(counted: RateState, present: Iterable[tuple[str, str]]) -> Fields:
+def pace_fields(key_pace: RateState, present: Iterable[tuple[str, str]]) -> Fields:
     """Return the rate limit fields to add to a response with the fields `present`:
     none if it has one of them already."""
-    ours = counted.headers()
+    ours = key_pace.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
 
@@ -128,7 +128,7 @@ def pace_fields(counted: RateState, present: Iterable[tuple[str, str]]) -> Field
 # They run after the join with the base URL, and after a page's URL is known, so the checked request is the sent one. If
 # a rule needs the body, the whole body is read first, within a limit, and exactly those bytes are sent.
 
-_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a response is not a list
+_RANGE_FIELDS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a response is not a list
 _TOO_LARGE: Final = f"A rule of this key reads the body, so the body may have at most {MAX_BODY_BYTES >> 20} MiB."
 
 
@@ -138,29 +138,29 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
     caller = request[CALLER]
     if caller.access is not None:
         method = WEBSOCKET if upgrade_asked_for(request) is not None else request[UPSTREAM].method
-        rule = _decided(caller, request[UPSTREAM], sent(method, request[UPSTREAM], request[CONNECTION]))
+        rule = _decide(caller, request[UPSTREAM], request_for_rules(method, request[UPSTREAM], request[CONNECTION]))
         if rule is None:
-            rule = await _by_body(request, caller, request[UPSTREAM])
+            rule = await _decide_by_body(request, caller, request[UPSTREAM])
         if rule:
             request[RULE] = rule
-        if caller.access.meter is not None and not request[ASKED].dry_run and handover_of(request) is None:
+        if caller.access.meter is not None and not request[PROXY_OPTIONS].dry_run and handover_of(request) is None:
             await caller.access.meter.spend()
     return await handler(request)
 
 
-def check(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, upgrade: bool = False) -> str:
+def check_rules(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, upgrade: bool = False) -> str:
     """Return the rule that allows the request, empty if the key has no rules. `upgrade`: it asks for a WebSocket.
 
     Raises Forbidden if a rule or a host limit forbids the request, or allows it only with a certain body.
     """
-    rule = _decided(caller, upstream, sent(WEBSOCKET if upgrade else upstream.method, upstream, opened))
+    rule = _decide(caller, upstream, request_for_rules(WEBSOCKET if upgrade else upstream.method, upstream, opened))
     if rule is None:
         raise unread_body_error()
     return rule
 
 
-def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
-    """Decide as `check` does; return None if the decision needs the body. Raises Forbidden."""
+def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
+    """Decide as `check_rules` does; return None if the decision needs the body. Raises Forbidden."""
     if not caller.policy.of_requests:
         return ""
     decided = caller.policy.decision(request)
@@ -172,7 +172,7 @@ def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) ->
     raise breach_error(decided, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))
 
 
-async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
+async def _decide_by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
     """Return the rule that allows this body.
 
     Set READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest.
@@ -185,8 +185,8 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
     arguments = head, upstream.target.partition("?")[2], raw
     large = len(raw) > INLINE_BYTES
     body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
-    with_body = sent(upstream.method, upstream, request[CONNECTION])._replace(body=body)
-    rule = _decided(caller, upstream, with_body)
+    with_body = request_for_rules(upstream.method, upstream, request[CONNECTION])._replace(body=body)
+    rule = _decide(caller, upstream, with_body)
     if rule is None:
         raise unread_body_error()
     request[READ_BODY] = raw
@@ -196,12 +196,12 @@ async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamReque
         if body.mcp.method == TOOLS_LIST:
             request[LISTED_TOOLS] = ToolFilter(caller.policy, with_body)
             request[DECODER] = Decoder()
-            for name in _OF_PARTS:
+            for name in _RANGE_FIELDS:
                 upstream.headers.popall(name, None)
     return rule
 
 
-def sent(method: str, upstream: UpstreamRequest, opened: Opened) -> SentRequest:
+def request_for_rules(method: str, upstream: UpstreamRequest, opened: Opened) -> SentRequest:
     """Return the request as the key's rules see it. `method`: WEBSOCKET for an upgrade."""
     path, _, query = upstream.target.partition("?")
     return SentRequest(

@@ -17,7 +17,7 @@ from gateway.text import counted
 # ── Refuses messages that pass the parser, but that another reader might understand differently (RFC 9112 §11.2).
 
 # Set on the protocol class of our server, which has called `check_head` before it hands the request over.
-CHECKED: Final = "checks_heads"
+HEADS_CHECKED: Final = "checks_heads"
 
 
 @web.middleware
@@ -26,7 +26,7 @@ async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
 
     Raises the errors of `check_head`; each of them closes the connection.
     """
-    if not getattr(request.protocol, CHECKED, False):
+    if not getattr(request.protocol, HEADS_CHECKED, False):
         target = check_head(request.method, request.raw_path, request.version, request.headers)
         if target != request.raw_path:
             # `Request.clone` would quote the target again; this keeps its bytes for readers of raw_path.
@@ -115,7 +115,7 @@ async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: f
 # ── Our own API takes JSON: a body with another Content-Type is refused before it is read
 # (docs/compatibility.md#requests).
 
-LIMIT_BYTES: Final = 1 << 20
+MAX_JSON_BYTES: Final = 1 << 20
 TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
 
 
@@ -131,7 +131,7 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
             "invalid_content_type", "Send the body as 'Content-Type: application/json'.", close=request.body_exists
         )
     if request.body_exists:
-        await read_within(request, LIMIT_BYTES, TOO_LARGE)
+        await read_within(request, MAX_JSON_BYTES, TOO_LARGE)
     return await handler(request)
 
 

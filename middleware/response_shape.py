@@ -16,13 +16,13 @@ from gateway.http.abort import abort_connection
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
 from gateway.middleware.key_limits import add_pace_headers
-from gateway.middleware.who_calls import unreferred
+from gateway.middleware.who_calls import with_referrer_policy
 from gateway.records.operation import current_request_id
 
 # ── The request id: the caller's X-Request-Id if it is fit for a log, else a new one.
 
-FIT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
-GIVEN: Final = istr("X-Request-Id")
+LOGGABLE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+CALLER_REQUEST_ID: Final = istr("X-Request-Id")
 REQUEST_ID_FIELD: Final = istr("Gateway-Request-Id")
 
 
@@ -31,7 +31,7 @@ async def request_id(request: web.Request, handler: Handler) -> web.StreamRespon
     """Set REQUEST_ID and add it to the response. A handler that streams calls `add_request_id` itself, before it
     prepares the response."""
     if REQUEST_ID not in request:  # the middlewares of an application with only the gateway have set it already
-        request[REQUEST_ID] = loggable_id(request.headers.get(GIVEN)) or new_id()
+        request[REQUEST_ID] = loggable_id(request.headers.get(CALLER_REQUEST_ID)) or new_id()
     current_request_id.set(request[REQUEST_ID])
     try:
         response = await handler(request)
@@ -43,20 +43,20 @@ async def request_id(request: web.Request, handler: Handler) -> web.StreamRespon
 
 def loggable_id(given: str | None) -> str | None:
     """Return the caller's request id if it can be logged unchanged, else None."""
-    return given if given is not None and FIT.fullmatch(given) else None
+    return given if given is not None and LOGGABLE_ID.fullmatch(given) else None
 
 
 def new_id() -> str:
     """Return 96 random bits in hex, unique in any log.
     They are drawn 128 at a time, since each draw is a system call."""
-    if not _drawn:
+    if not _unused_ids:
         drawn = secrets.token_hex(12 * 128)
-        _drawn.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
-    return _drawn.pop()
+        _unused_ids.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
+    return _unused_ids.pop()
 
 
-_drawn: Final[list[str]] = []
-os.register_at_fork(after_in_child=_drawn.clear)  # otherwise two workers would return the same ids
+_unused_ids: Final[list[str]] = []
+os.register_at_fork(after_in_child=_unused_ids.clear)  # otherwise two workers would return the same ids
 
 
 def add_request_id(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
@@ -67,13 +67,13 @@ def add_request_id(response: web.StreamResponse, request: web.BaseRequest) -> we
 
 # ── Scripts in browsers: any origin may read our API's responses, and no origin can make a browser add credentials.
 #
-# There is no ambient authority: without a key, which the script must have been given, every response is a 401. So the
-# bare wildcard is enough (Fetch standard, §3.2.3). Pages for end users and operators do without it.
+# A browser cannot authorize such a request by itself: without a key, which somebody gave to the script, every response
+# is a 401. So the bare wildcard is safe (Fetch standard, §3.2.3). Pages for end users and operators do not have it.
 
-READABLE: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
+CORS_HEADERS: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
 # The other headers of proxied calls are missing on purpose: a secret key does not belong in a browser
 # (docs/compatibility.md#requests).
-PREFLIGHT: Final = {
+PREFLIGHT_HEADERS: Final = {
     hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, PUT, PATCH, POST, DELETE",
     hdrs.ACCESS_CONTROL_ALLOW_HEADERS: (
@@ -93,7 +93,7 @@ async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
     if hdrs.ORIGIN not in request.headers:
         return await handler(request)
     if is_preflight(request):
-        return web.Response(status=204, headers=PREFLIGHT)
+        return web.Response(status=204, headers=PREFLIGHT_HEADERS)
     response = await handler(request)
     if not response.prepared:
         add_cors_headers(request, response.headers)
@@ -113,7 +113,7 @@ def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
     """Add the CORS headers that let a script from another origin read the response;
     none if the request has no Origin."""
     if hdrs.ORIGIN in request.headers:
-        headers.update(READABLE)
+        headers.update(CORS_HEADERS)
 
 
 # ── The only place where an exception becomes a response (docs/compatibility.md#errors).
@@ -146,15 +146,15 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
             raise
         shaped = convert_http_exception(request, fault)
     except web.RequestPayloadError:
-        shaped = broken_body()
+        shaped = broken_body_error()
     except Exception as fault:
         if isinstance(fault, ConnectionError) and (request.transport is None or request.transport.is_closing()):
             raise  # the client has disconnected: nobody would receive a response
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
-        shaped = unhandled(request[REQUEST_ID])
+        shaped = unhandled_error(request[REQUEST_ID])
     if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
         request[RULE] = rule
-    return unreferred(add_pace_headers(error_response(request, shaped), request), request)
+    return with_referrer_policy(add_pace_headers(error_response(request, shaped), request), request)
 
 
 def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
@@ -228,22 +228,22 @@ def convert_http_exception(request: web.Request, fault: web.HTTPException) -> Ga
     if isinstance(fault, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
     if fault.status >= 500:
-        return unhandled(request[REQUEST_ID])
+        return unhandled_error(request[REQUEST_ID])
     return InvalidRequest("bad_framing", f"The gateway cannot read this request: {fault.reason}.", close=True)
 
 
-def broken_body() -> GatewayError:
+def broken_body_error() -> GatewayError:
     return InvalidRequest("bad_framing", "The request's body is incomplete or framed wrongly.", close=True)
 
 
-class Unhandled(GatewayError):
+class UnhandledError(GatewayError):
     """A fault of ours. The response has only the request's id; the details are in the log."""
 
     status = 500
 
 
-def unhandled(request_id: str) -> GatewayError:
-    return Unhandled(
+def unhandled_error(request_id: str) -> GatewayError:
+    return UnhandledError(
         "generic_error_support",
         "The gateway failed. Its log has the details under this request id.",
         payload={"request_id": request_id},

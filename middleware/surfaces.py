@@ -15,33 +15,33 @@ from gateway.middleware.who_calls import audit_actor, bearer_key, capability, se
 OPEN = Chain(request_id, access_log, error_shape, strict, audit_actor)
 
 # Programs, including scripts in browsers: the start of all chains below.
-CALLED = Chain(request_id, access_log, cors, error_shape, strict)
+PROGRAM = Chain(request_id, access_log, cors, error_shape, strict)
 
 # End users' browsers that post JSON; the connect session identifies the user.
-POSTED = Chain(*CALLED, audit_actor, json_only)
+SESSION_POST = Chain(*PROGRAM, audit_actor, json_only)
 
 # The customer's back end.
-API = Chain(*CALLED, bearer_key, audit_actor, scope, pace, json_only)
+API = Chain(*PROGRAM, bearer_key, audit_actor, scope, pace, json_only)
 
 # The customer's back end, or the end user's browser under a connect session.
-SHOWN = Chain(*CALLED, session_or_key, audit_actor, scope, pace, json_only)
+SESSION_OR_API = Chain(*PROGRAM, session_or_key, audit_actor, scope, pace, json_only)
 
 # Only the end user's browser under a connect session.
-CONNECTING = Chain(*CALLED, session_token, audit_actor, json_only)
+SESSION = Chain(*PROGRAM, session_token, audit_actor, json_only)
 
 # The links for the customer's requests to a provider.
-SENT = (
+PROXY_LINKS = (
     *(proxied, scope, pace, connection, upstream, paginate),
     *(key_rules, credentials, decompress, shape, dry_run, invite_body),
 )
-PROXY = Chain(*CALLED, bearer_key, *SENT)
+PROXY = Chain(*PROGRAM, bearer_key, *PROXY_LINKS)
 
 # The same for a capability URL, which names key and connection: for clients that cannot send our headers.
-CAPABILITY = Chain(*CALLED, capability, *SENT)
+CAPABILITY = Chain(*PROGRAM, capability, *PROXY_LINKS)
 
 # An agent, by the Model Context Protocol. Its tool calls go through PROXY, which counts them; the agent door counts
 # other messages.
-AGENT = Chain(*CALLED, bearer_key, audit_actor, scope, json_only)
+AGENT = Chain(*PROGRAM, bearer_key, audit_actor, scope, json_only)
 
 # The same below a capability URL; the rest of the chain follows once the connection's provider is known.
-CAPABILITY_AGENT = Chain(*CALLED, capability)
+CAPABILITY_AGENT = Chain(*PROGRAM, capability)

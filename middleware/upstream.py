@@ -15,7 +15,7 @@ from gateway.http.headers import Fields, from_wire, plain
 from gateway.http.origin import Address, covers
 from gateway.http.request_head import ALLOW, NEVER
 from gateway.http.url import with_query
-from gateway.middleware.facts import ASKED, CAPABILITY, CONNECTION, UPSTREAM
+from gateway.middleware.facts import CAPABILITY, CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.records.integration import DROP, TraceHeaders
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.records.trace import TRACE_FIELDS
@@ -28,10 +28,10 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
     ``base_url_override_not_allowed``."""
     if request.method in NEVER:
         raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)
-    base = _base(request[CONNECTION], request[ASKED].base_url)
+    base = _base_url(request[CONNECTION], request[PROXY_OPTIONS].base_url)
     target = url.origin_form(request.raw_path, request.headers.get(hdrs.HOST, ""))
     called_by = request.get(CAPABILITY)
-    mount, token, shown = mounted_at(request), "", None
+    mount, token, shown = route_prefix(request), "", None
     if called_by is not None:
         mount, token, shown = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
     rest = url.rest_of(target, mount, shown)
@@ -47,13 +47,13 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
     return await handler(request)
 
 
-def mounted_at(request: web.Request) -> str:
+def route_prefix(request: web.Request) -> str:
     """Return the start of every path of this route, including a host application's prefix: ``/gateway/proxy``."""
     resource = request.match_info.route.resource
     return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else "/proxy"
 
 
-def _base(opened: Opened, override: Address | None) -> Address:
+def _base_url(opened: Opened, override: Address | None) -> Address:
     own = opened.base
     if override is None:
         return own
@@ -79,14 +79,14 @@ async def credentials(request: web.Request, handler: Handler) -> web.StreamRespo
     """Write the credential into UPSTREAM, after hop-by-hop fields are removed, so that ``Connection: authorization``
     cannot strip it."""
     opened, upstream = request[CONNECTION], request[UPSTREAM]
-    place(opened, upstream, has_body=request.body_exists)
+    place_credential(opened, upstream, has_body=request.body_exists)
     if trace_headers(opened, generation_of(request)) == DROP:
         for name in TRACE_FIELDS:
             upstream.headers.popall(name, None)
     return await handler(request)
 
 
-def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
+def place_credential(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
     """Place the entry's slots, which replace the caller's fields, and its defaults for missing fields (``content-type``
     only for a body).
 
@@ -94,8 +94,8 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
     ``base_url_override_not_allowed``.
     """
     base = opened.base
-    at_home = (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
-    if not at_home and not covers(opened.allowed_origins, upstream.origin):
+    is_own_origin = (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
+    if not is_own_origin and not covers(opened.allowed_origins, upstream.origin):
         raise InvalidRequest(
             "base_url_override_not_allowed", f"This connection's credential may not be sent to {upstream.origin}."
         )

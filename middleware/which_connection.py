@@ -8,7 +8,7 @@ from gateway.access.refusals import no_connection_error, no_integration_error
 from gateway.connections.opened import Opened
 from gateway.errors import NotFound, ReconnectNeeded
 from gateway.http import proxy_options
-from gateway.middleware.facts import ASKED, CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, TIMING
+from gateway.middleware.facts import CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, PROXY_OPTIONS, TIMING
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import Timing
 from gateway.runtime import RUNTIME, Runtime
@@ -28,14 +28,14 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     A fresh connection is found in memory, without yielding to the event loop.
     """
     called_by = request.get(CAPABILITY)
-    wish = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
-    ref = ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
+    options = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
+    ref = ConnectionRef(request[ENVIRONMENT].name, options.integration_id, options.connection_id)
     runtime, caller = request.app[RUNTIME], request[CALLER]
-    request[ASKED] = wish
+    request[PROXY_OPTIONS] = options
     check_reach(caller, ref)
     opened = runtime.live.peek(ref)
     if opened is None or not caller.policy.fits(opened.connection.tags):
-        opened = await _opened(runtime, caller, ref, request[TIMING], pollable=called_by is None)
+        opened = await _load_connection(runtime, caller, ref, request[TIMING], pollable=called_by is None)
     request[CONNECTION] = opened
     return await handler(request)
 
@@ -64,7 +64,9 @@ async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> No
         raise no_connection_error(ref.integration_id, ref.connection_id)
 
 
-async def _opened(runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool) -> Opened:
+async def _load_connection(
+    runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool
+) -> Opened:
     with timing.waiting_for_token():
         try:
             await check_tags(runtime, caller, ref)
@@ -73,5 +75,5 @@ async def _opened(runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: 
             if fault.code == "unknown_provider_config" and caller.policy.of_resources:
                 # without the suggestion of a similar existing name
                 raise no_integration_error(ref.environment, ref.integration_id) from fault
-            remedy = runtime.links.with_remedy
-            raise await remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault
+            with_remedy = runtime.links.with_remedy
+            raise await with_remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault

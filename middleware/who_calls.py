@@ -14,8 +14,8 @@ from gateway.authorization.connect_sessions import SESSION_PREFIX
 from gateway.errors import Unauthorized
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import CALLER, CAPABILITY, CONNECT_SESSION, ENVIRONMENT, REQUEST_ID
-from gateway.records.access import Capability, Environment, Kind
-from gateway.records.audit import AuditActor, acting
+from gateway.records.access import Capability, Environment, KeyKind
+from gateway.records.audit import AuditActor, current_actor
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
 
@@ -34,7 +34,7 @@ async def bearer_key(request: web.Request, handler: Handler) -> web.StreamRespon
     return await handler(request)
 
 
-async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
+async def caller_of(request: web.Request, text: str, kind: KeyKind) -> Caller:
     """Return the caller with this key.
 
     Raises Unauthorized; TooManyRequests after too many invalid keys from the client's network.
@@ -90,26 +90,26 @@ async def session_or_key(request: web.Request, handler: Handler) -> web.StreamRe
 
 # ── A call by capability URL: ``/c/<capability>/…`` identifies key and connection; no header is needed.
 
-PLACE: Final = "capability"  # in the route
+CAPABILITY_PARAMETER: Final = "capability"  # in the route
 REFERRER_POLICY: Final = ("Referrer-Policy", "no-referrer")
-_PLACE_OF_ONE: Final = re.compile(r"(^/c/|/c/(?=gw_cap_))([^/?]+)")
-_MINTED: Final = re.compile(r"gw_(?:cap|sk)_[A-Za-z0-9_-]+")
-_STAY: Final = "/?&=:@!$'()*+,;~"
+_CAPABILITY_IN_PATH: Final = re.compile(r"(^/c/|/c/(?=gw_cap_))([^/?]+)")
+_MINTED_KEY: Final = re.compile(r"gw_(?:cap|sk)_[A-Za-z0-9_-]+")
+_UNQUOTED: Final = "/?&=:@!$'()*+,;~"
 
 
 @web.middleware
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    `unreferred` is applied to a streamed response when it is prepared, to an error in `error_shape`.
+    `with_referrer_policy` is applied to a streamed response when it is prepared, to an error in `error_shape`.
     """
-    token = request.match_info[PLACE]
+    token = request.match_info[CAPABILITY_PARAMETER]
     caller = await caller_of(request, token, "capability")
     request[CALLER] = caller
     request[ENVIRONMENT] = caller.environment
-    request[CAPABILITY] = capability_of(caller, Secret(token), mounted(request, token))
+    request[CAPABILITY] = capability_of(caller, Secret(token), capability_mount(request, token))
     response = await handler(request)
-    return response if response.prepared else unreferred(response, request)
+    return response if response.prepared else with_referrer_policy(response, request)
 
 
 def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
@@ -120,7 +120,7 @@ def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
     return Capability(Secret(mount), token, ref)
 
 
-def mounted(request: web.Request, token: str) -> str:
+def capability_mount(request: web.Request, token: str) -> str:
     """Return the start of the capability URL's path, with the token:
     ``/c/<token>``, after a host application's prefix."""
     resource = request.match_info.route.resource
@@ -128,7 +128,7 @@ def mounted(request: web.Request, token: str) -> str:
     return prefix + token
 
 
-def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
+def with_referrer_policy(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
     """Return `response`; for a call by capability set our Referrer-Policy,
     so that no other site learns the secret URL."""
     if CAPABILITY in request:
@@ -137,17 +137,17 @@ def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.St
     return response
 
 
-def masked(path: str) -> str:
+def mask_secrets_in_path(path: str) -> str:
     """Return `path` for a log: a capability or a key in it is replaced by the first characters of its digest.
 
     This works for every spelling (the router decodes before it matches) and every position: a mistyped URL holds
     the secret too.
     """
-    plainly = unquote(path) if "%" in path else path
-    if plainly != path and (_PLACE_OF_ONE.search(plainly) or _MINTED.search(plainly)):
-        path = quote(plainly, safe=_STAY)
-    path = _PLACE_OF_ONE.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1)
-    return _MINTED.sub(lambda found: digest(found[0])[:8], path)
+    decoded = unquote(path) if "%" in path else path
+    if decoded != path and (_CAPABILITY_IN_PATH.search(decoded) or _MINTED_KEY.search(decoded)):
+        path = quote(decoded, safe=_UNQUOTED)
+    path = _CAPABILITY_IN_PATH.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1)
+    return _MINTED_KEY.sub(lambda found: digest(found[0])[:8], path)
 
 
 # ── The actor for the audit trail: the key, the connect session or the browser, and its network address.
@@ -155,13 +155,13 @@ def masked(path: str) -> str:
 
 @web.middleware
 async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.acting` while the request is handled.
+    """Set `gateway.records.audit.current_actor` while the request is handled.
     Must follow the links that identify the caller."""
-    token = acting.set(_actor(request))
+    token = current_actor.set(_actor(request))
     try:
         return await handler(request)
     finally:
-        acting.reset(token)  # the next request on this connection may have another actor
+        current_actor.reset(token)  # the next request on this connection may have another actor
 
 
 def _actor(request: web.Request) -> AuditActor:

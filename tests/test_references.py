@@ -312,7 +312,7 @@ def is_named(dotted: str) -> bool | None:
         ("Policy.decision", True),
         ("RefreshProtocol.fact_collector", True),
         ("backoff.api_verdict", True),
-        ("Happening.RENEWED", True),
+        ("StateTrigger.RENEWED", True),
         ("McpOAuth2.renew", True),
         ("wire.url.rest_of", False),
         ("http.url.gone", False),

@@ -12,21 +12,21 @@ from gateway.access.key_policy import MAX_WILDCARDS, count_wildcards, parse_rule
 from gateway.access.operation_rules import is_reference
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
-from gateway.records.access import ANY_INTEGRATION, KeyLimits, Kind, MintedKey
+from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey
 from gateway.secret import Secret
 
 # ── The form of minted keys: secret keys, and capabilities that are part of a URL.
 
 PREFIX: Final = "gw_sk_"
 CAPABILITY_PREFIX: Final = "gw_cap_"
-PREFIXES: Final[dict[Kind, str]] = {"key": PREFIX, "capability": CAPABILITY_PREFIX}
+PREFIXES: Final[dict[KeyKind, str]] = {"key": PREFIX, "capability": CAPABILITY_PREFIX}
 BASE62_DIGITS: Final = string.digits + string.ascii_letters
 BODY_CHARS: Final = 43
 CHECKSUM_CHARS: Final = 6
 _URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
 
 
-def mint(kind: Kind = "key") -> Secret:
+def mint(kind: KeyKind = "key") -> Secret:
     """Return a new key: a prefix that secret scanners recognize, 43 URL-safe characters, and a checksum of six
     characters, with which a scanner distinguishes a key from a similar text without calling the gateway.
     """
@@ -34,7 +34,7 @@ def mint(kind: Kind = "key") -> Secret:
     return Secret(f"{PREFIXES[kind]}{body}{checksum(body)}")
 
 
-def key_kind(text: str) -> Kind | None:
+def key_kind(text: str) -> KeyKind | None:
     """Return the kind of key whose form, checksum included, `text` has; None if it is no key of a gateway."""
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
@@ -69,7 +69,7 @@ class RequestedKey:
     """
 
     name: str
-    kind: Kind = "key"
+    kind: KeyKind = "key"
     scopes: Sequence[str] | None = None
     limits: KeyLimits = field(default_factory=KeyLimits)
     rate: int | None = None

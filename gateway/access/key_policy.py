@@ -265,8 +265,8 @@ class Policy:
     def __init__(self, scopes: Sequence[str], limits: Sequence[KeyLimits]) -> None:
         self.scopes = tuple(scopes)
         self.limits = tuple(limits)
-        self.of_resources = any(one.of_resources for one in self.limits)
-        self.of_requests = any(one.of_requests for one in self.limits)
+        self.of_resources = any(one.limits_resources for one in self.limits)
+        self.of_requests = any(one.limits_requests for one in self.limits)
         self.of_tags = any(one.tags for one in self.limits)
         self.of_connections = self.of_tags or any(one.connections for one in self.limits)
         self.may_proxy = covers(self.scopes, PROXY)

@@ -16,8 +16,8 @@ from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, key_kind
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.config import Config
 from gateway.errors import GatewayError, Unauthorized
-from gateway.records.access import Environment, Kind, MintedKey
-from gateway.records.audit import AuditActor, acting
+from gateway.records.access import Environment, KeyKind, MintedKey
+from gateway.records.audit import AuditActor, current_actor
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store import Store
@@ -93,7 +93,7 @@ class MintedKeyCache:
         task.add_done_callback(self._tasks.discard)
 
     async def _write_first_use(self, key_digest: str, actor: AuditActor) -> None:
-        acting.set(actor)
+        current_actor.set(actor)
         try:
             await self._store.keys.touch([key_digest], now=clock.now())
         except GatewayError as fault:
@@ -264,7 +264,7 @@ class KeyLookup:
         declared = self._by_digest.get(key_digest)
         return declared if declared is not None else self._if_declared(self._minted.peek(key_digest))
 
-    async def caller(self, text: str, kind: Kind = "key") -> Caller:
+    async def caller(self, text: str, kind: KeyKind = "key") -> Caller:
         """Return the caller whose key or capability is `text`. Raises Unauthorized, and Unavailable if the store cannot
         be read."""
         key_digest = digest(text)
@@ -280,7 +280,7 @@ class KeyLookup:
         return caller if caller is not None and caller.environment.name in self._environments else None
 
 
-def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
+def wrong_kind_error(text: str, kind: KeyKind) -> Unauthorized | None:
     """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else
     None. The error says where that kind belongs, and does not reveal whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
@@ -299,7 +299,7 @@ def wrong_kind_error(text: str, kind: Kind) -> Unauthorized | None:
     )
 
 
-def invalid_key_error(kind: Kind) -> Unauthorized:
+def invalid_key_error(kind: KeyKind) -> Unauthorized:
     """Return the error for an invalid key; it is the same for a key that was never minted, was revoked or has
     expired."""
     if kind == "capability":

@@ -11,7 +11,7 @@ from gateway.api import responses
 from gateway.api.request_body import query_number, query_of, query_time, require_empty_body, wrong_query
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
-from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
+from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter, CredentialUsePage, SealedRecord
 from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 from gateway.store.audit.use_counts import hour_at, hour_of
@@ -77,7 +77,7 @@ async def list_uses(request: web.Request) -> web.Response:
     since = query_time(query, "from", now) or max(until, EARLIEST) - DEFAULT_SPAN
     if until <= since:
         raise wrong_query("to", "'to' must be later than 'from'.")
-    use_filter = UseFilter(
+    use_filter = CredentialUseFilter(
         request[ENVIRONMENT].name,
         since,
         until,
@@ -89,7 +89,7 @@ async def list_uses(request: web.Request) -> web.Response:
     return web.json_response(credential_uses_json(use_filter, await request.app[RUNTIME].store.uses.find(use_filter)))
 
 
-def credential_uses_json(use_filter: UseFilter, page: UsePage) -> responses.CredentialUses:
+def credential_uses_json(use_filter: CredentialUseFilter, page: CredentialUsePage) -> responses.CredentialUses:
     """Return a page of credential uses as the API and the command line show it."""
     return {
         "from": hour_at(hour_of(use_filter.since)).isoformat(timespec="milliseconds"),

@@ -15,7 +15,7 @@ from gateway.api.shapes import MAX_NAMES
 from gateway.errors import InvalidRequest, Issue
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
-from gateway.records.access import KeyLimits, Kind, MintedKey
+from gateway.records.access import KeyKind, KeyLimits, MintedKey
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
 from gateway.text import whole_number
@@ -51,7 +51,7 @@ class NewKeyBody(Strict):
 
     display_name: str
     environment_id: int | None = None
-    kind: Kind = "key"
+    kind: KeyKind = "key"
     scopes: list[str] | None = Field(default=None, max_length=MOST_VALUES)
     limits: LimitsBody = Field(default_factory=LimitsBody)
     expires_at: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = Field(default=None, strict=False)

@@ -21,7 +21,7 @@ from gateway.runtime import RUNTIME
 
 BODY_LIMIT_BYTES: Final = 1 << 20
 # They log requests to unknown paths, and respond with an error in the usual shape or with a page.
-OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.front_door), error_shape)
+OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.browser_page), error_shape)
 
 CHECKED_CONFIGURATION: Final = web.AppKey("seated", Checked)
 """The checked configuration that an application starts with; checked before anything is opened."""

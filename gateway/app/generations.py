@@ -19,7 +19,7 @@ from gateway.integrations.declared import Examined, all_faults, examined
 from gateway.integrations.registry import Integrations, ManagedIntegrations
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
-from gateway.vault import Tokens
+from gateway.vault import SealedTokens
 
 ConfigurationSource = Config | Mapping[str, Any] | str | PathLike[str]
 
@@ -69,7 +69,7 @@ def build_generation(
         keys=KeyLookup.declared(checked.config, minted),
         integrations=Integrations(checked.integrations, managed, former),
         egress=egress or build_egress(checked.config.egress),
-        page_cursors=Tokens(checked.config.store.encryption_keys, "page cursor"),
+        page_cursors=SealedTokens(checked.config.store.encryption_keys, "page cursor"),
     )
 
 

@@ -52,7 +52,7 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
     from gateway.config.store_url import is_unverified_remote
     from gateway.egress.guard import Guard
     from gateway.vault import Keyring
-    from gateway.vault.seal import REPLACE
+    from gateway.vault.seal import REPLACE_KEY_ADVICE
 
     guard = Guard(config.egress.allow)
     if is_unverified_remote(config.store.url):
@@ -64,7 +64,7 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
             yield Fault(config.where("server", "admin_port"), f"{warning.message}: {warning.fix}")
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
         where = config.where("store", "encryption_keys", str(number))
-        yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE}")
+        yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE_KEY_ADVICE}")
     for environment in config.environments.values():
         yield from _environment_warnings(config, environment, guard)
         for key, integration in environment.integrations.items():

@@ -99,7 +99,7 @@ def _set_operator() -> None:
 
     import click
 
-    from gateway.records.audit import AuditActor, acting
+    from gateway.records.audit import AuditActor, current_actor
 
     try:
         user = getpass.getuser()
@@ -108,7 +108,9 @@ def _set_operator() -> None:
     if behind := os.environ.get("SUDO_USER"):
         user = f"{user} (sudo by {behind})"
     context = click.get_current_context(silent=True)
-    acting.set(AuditActor("operator", name=user[:100], command="" if context is None else context.command_path[:100]))
+    current_actor.set(
+        AuditActor("operator", name=user[:100], command="" if context is None else context.command_path[:100])
+    )
 
 
 PAGE: Final = 500

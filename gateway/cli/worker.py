@@ -36,9 +36,9 @@ def main(descriptor: int) -> int:
     file = Path(start["file"])
     with exit_on_faults(start["as_json"], file):
         config = _load_configuration(file, start)
-        from gateway.startup.imports import leave_out_the_unused
+        from gateway.startup.imports import skip_unused_modules
 
-        leave_out_the_unused()
+        skip_unused_modules()
         from gateway.server.serving_worker import serve  # last: this import is slow, and faults are reported first
 
         return serve(config, sock, start)

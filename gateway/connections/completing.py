@@ -24,7 +24,7 @@ from gateway.records.connection import Account
 from gateway.records.integration import Integration
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.scripts import POST_CONNECTION
-from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteOpen
+from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteChoiceNeeded
 from gateway.text import sentence
 
 # ── The interface for an entry's script while the connection does not exist yet.
@@ -156,7 +156,7 @@ async def completed(
             raise InvalidRequest(
                 "connection_validation_failed", refusal.message, payload=refusal.payload or None
             ) from refusal
-        except SiteOpen as choice:
+        except SiteChoiceNeeded as choice:
             raise _site_wanted(choice) from None
         except ProviderUnreadable as fault:
             raise _unreadable(provider, fault, "which sites this credential reaches") from fault
@@ -171,7 +171,7 @@ async def completed(
     return context
 
 
-def _site_wanted(choice: SiteOpen) -> SiteWanted:
+def _site_wanted(choice: SiteChoiceNeeded) -> SiteWanted:
     names = ", ".join(urlsplit(site.url).hostname or site.name for site in choice.sites)
     wanted = SiteWanted(
         "connection_validation_failed",

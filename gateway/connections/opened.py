@@ -27,7 +27,7 @@ from gateway.http.origin import Address, parse_address
 from gateway.http.references import MASK, mask_secrets
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
-from gateway.records.provider_call import SHORTEST, ClientIdentity
+from gateway.records.provider_call import MIN_SECRET_CHARS, ClientIdentity
 
 # ── The opened connection, which the proxy path reads: records, provider and filled templates.
 
@@ -175,7 +175,7 @@ def _url_secrets(
         secret = {name for name, setting in provider.connection_config.items() if setting.secret}
         names = credential_names(secret_base, secret_settings=secret)
         found += [text for name in names if (text := find_value(values, name)) is not None]
-    yield from (text for text in dict.fromkeys(found) if len(text) >= SHORTEST)
+    yield from (text for text in dict.fromkeys(found) if len(text) >= MIN_SECRET_CHARS)
 
 
 def _parsed(provider: Provider, url: str) -> Address:

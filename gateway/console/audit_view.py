@@ -10,7 +10,7 @@ from gateway.api.audit_endpoints import audit_record_json, credential_uses_json
 from gateway.api.request_body import wrong_query
 from gateway.console.console_page import View
 from gateway.console.query_fields import fields_of, number_in, time_in
-from gateway.records.audit import AuditAction, AuditFilter, UseFilter
+from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter
 from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 
@@ -42,7 +42,7 @@ async def audit(request: web.Request, environment: str) -> View:
     )
     records = await store.audit.find(wanted)
     ends = until or now
-    uses = UseFilter(
+    uses = CredentialUseFilter(
         environment,
         since or ends - USES_WITHIN,
         ends,

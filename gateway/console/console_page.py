@@ -14,7 +14,7 @@ from gateway.api import providers
 from gateway.console.alarms import alarms
 from gateway.console.lazy_console import OWN_PORT
 from gateway.errors import NotFound
-from gateway.pages.frame import File, file_response, read_file
+from gateway.pages.frame import PageFile, file_response, read_file
 from gateway.pages.templates import page
 from gateway.records.console import ConsoleSession
 from gateway.runtime import RUNTIME, generation_of
@@ -120,7 +120,7 @@ def render(
         section=view.section,
         wrong=[] if part or who is None or "alarms" in view.data else [one["what"] for one in alarms(runtime)],
         logged=runtime.call_queue.stored,
-        asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).mark}",
+        asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).content_hash}",
         root=lambda *below, **query: console_path(request, *below, **query),
         here=lambda section="", /, **query: console_path(
             request, *(part for part in (environment or "", section) if part), **query
@@ -159,7 +159,7 @@ ASSETS: Final = {
 
 
 @cache
-def _read_asset(name: str) -> File:
+def _read_asset(name: str) -> PageFile:
     return read_file(resources.folder("templates") / ASSETS[name][0] / name)
 
 

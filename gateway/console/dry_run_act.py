@@ -10,8 +10,8 @@ from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.key_views import verdict
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.http.url import join, rest_of
-from gateway.middleware.dry_run import masked
-from gateway.middleware.upstream import place
+from gateway.middleware.dry_run import masked_request
+from gateway.middleware.upstream import place_credential
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.runtime import RUNTIME
 
@@ -51,8 +51,8 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
             data["verdict"] = verdict(
                 key, SentRequest(it.method, base.host, opened.path_for_rules(path), query, ()), opened.connection
             )
-        place(opened, upstream, has_body=has_body)
-        data["preview"] = masked(opened, upstream, has_body=has_body, body=None)
+        place_credential(opened, upstream, has_body=has_body)
+        data["preview"] = masked_request(opened, upstream, has_body=has_body, body=None)
     except GatewayError as fault:
         data["refusal"] = {"code": fault.code, "message": fault.message}
     return View("dry_run.html", data, "calls")

@@ -16,7 +16,7 @@ from gateway.api.keys import key_json
 from gateway.console.call_views import rows
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import MintedKey
-from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
+from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter, CredentialUsePage, SealedRecord
 from gateway.records.connection import ConnectionRef
 from gateway.records.operation import OperationFilter
 from gateway.runtime import Runtime
@@ -77,7 +77,9 @@ async def report(
     keys = await _keys(runtime, subject)
     more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
     ids = frozenset(one.id for one in keys)
-    used = UseFilter(subject.environment, subject.since, subject.until, ids, subject.integration_id, limit=most)
+    used = CredentialUseFilter(
+        subject.environment, subject.since, subject.until, ids, subject.integration_id, limit=most
+    )
     uses = await runtime.store.uses.find(used)
     calls, more_calls = await _calls(runtime, _call_filter(subject, ids, CALLS, excluded_codes=REFUSALS))
     refused, more_refused = await _calls(runtime, _call_filter(subject, ids, MOST_REFUSED, error_codes=REFUSALS))
@@ -175,7 +177,7 @@ async def _keys(runtime: Runtime, subject: IncidentSubject) -> list[MintedKey]:
     return found
 
 
-def _by_connection(subject: IncidentSubject, page: UsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
+def _by_connection(subject: IncidentSubject, page: CredentialUsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
     found: dict[ConnectionRef, tuple[int, int]] = {}
     for use, calls, failed in page.uses:
         ref = ConnectionRef(subject.environment, use.integration_id, use.connection_id)

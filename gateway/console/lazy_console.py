@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from gateway.errors import NotFound
 from gateway.middleware.facts import REQUEST_ID
-from gateway.middleware.response_shape import GIVEN, add_request_id, error_response, loggable_id, new_id
+from gateway.middleware.response_shape import CALLER_REQUEST_ID, add_request_id, error_response, loggable_id, new_id
 
 AnyHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -24,7 +24,7 @@ def console_alone(handler: AnyHandler) -> AnyHandler:
         path = request.rel_url.raw_path
         if path == ROOT or path.startswith(f"{ROOT}/"):
             return await handler(request)
-        request[REQUEST_ID] = loggable_id(request.headers.get(GIVEN)) or new_id()
+        request[REQUEST_ID] = loggable_id(request.headers.get(CALLER_REQUEST_ID)) or new_id()
         if path == "/" and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
             return add_request_id(web.Response(status=303, headers={hdrs.LOCATION: ROOT.removeprefix("/")}), request)
         return error_response(request, NotFound("not_found", f"This port serves only the console, at {ROOT}."))

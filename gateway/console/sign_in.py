@@ -32,7 +32,7 @@ from gateway.console.oidc import (
 )
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
 from gateway.pages.connect_cookie import check_own_form
-from gateway.pages.form_fields import posted
+from gateway.pages.form_fields import read_form
 from gateway.pages.frame import see_other
 from gateway.records.console import ConsoleRole, ConsoleSession
 from gateway.runtime import RUNTIME, generation_of
@@ -116,7 +116,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
     check_own_form(request, console_url(request))
     if not who.may_act:
         raise Forbidden("forbidden", f"{who.name} is signed in as a viewer. Viewers cannot change anything.")
-    fields = await posted(request, FORM_BYTES)
+    fields = await read_form(request, FORM_BYTES)
     if not hmac.compare_digest(who.form.encode(), fields.pop(FORM_FIELD, "").encode()):
         raise Forbidden("forbidden", "This form does not belong to your session. Load its page again.")
     return who, fields
@@ -128,7 +128,7 @@ async def page_or_session(request: web.Request) -> web.StreamResponse:
     if request.method == hdrs.METH_POST:
         check_own_form(request, console_url(request))
         return await _sign_in_by_link(
-            request, Secret((await posted(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK])
+            request, Secret((await read_form(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK])
         )
     link = request.query.get("link", "")[:LONGEST_LINK]
     return render(request, None, _sign_in_view(request, link))

@@ -23,8 +23,7 @@ from gateway.console.console_page import SignedIn, View, as_json, console_path, 
 from gateway.console.sign_in import posted_by_operator, refused, set_session_cookie, signed_in
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.pages.frame import see_other
-from gateway.records.audit import AuditActor
-from gateway.records.audit import acting as acting_now
+from gateway.records.audit import AuditActor, current_actor
 from gateway.runtime import generation_of
 from gateway.store.console_sessions import CONSOLE
 
@@ -109,11 +108,11 @@ async def act(request: web.Request) -> web.StreamResponse:
 
 async def _run_as_actor(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
     """Await `work`, which the audit trail records as done by `who`."""
-    token = acting_now.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
+    token = current_actor.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
     try:
         return await work
     finally:
-        acting_now.reset(token)
+        current_actor.reset(token)
 
 
 def _check_characters(values: Iterable[str]) -> None:

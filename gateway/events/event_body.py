@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gateway.events.signatures import OWN
 from gateway.http.headers import plain
-from gateway.records.event import FORWARD, Content, Delivery
+from gateway.records.event import FORWARD, Delivery, EventContent
 
 FROM: Final = "nango"  # published clients check for this value
 JSON: Final = "application/json"
@@ -63,12 +63,12 @@ PATIENT: Final = _PurePythonDecoder()
 WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def size_of(content: Content) -> int:
+def size_of(content: EventContent) -> int:
     """Return the rough size of a forwarded webhook; 0 for the gateway's own events."""
     return len(content.received["body"]) if content.event == FORWARD else 0
 
 
-def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
+def message(delivery: Delivery, content: EventContent, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
     """Return body and header fields, without signatures. `auth_mode`: auth mode of the provider's entry, if any."""
     if content.event != FORWARD:
         return _dumped(_change(delivery, content, auth_mode)), {"content-type": JSON}
@@ -102,7 +102,7 @@ def passes(name: str) -> bool:
     return name not in OWN and name not in _HOP_BY_HOP and not name.startswith(_KEPT_BACK)
 
 
-def _change(delivery: Delivery, content: Content, auth_mode: str | None) -> dict[str, Any]:
+def _change(delivery: Delivery, content: EventContent, auth_mode: str | None) -> dict[str, Any]:
     facts = content.facts
     body = {
         "from": FROM,

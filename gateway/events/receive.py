@@ -16,13 +16,13 @@ from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.integration import Integration
 from gateway.scripts import WEBHOOK_ROUTING
 from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRefused, WebhookRouting
-from gateway.scripts.webhook_signature import BASIC, SHARED, checkable, signed_webhook, signing_secrets
+from gateway.scripts.webhook_signature import BASIC, SHARED_TOKEN, is_checkable, signed_webhook, signing_secrets
 from gateway.secret import Secret
 from gateway.store import Store
 
 log = structlog.get_logger(__name__)
 
-TOKENS: Final = frozenset({SHARED, BASIC})
+TOKENS: Final = frozenset({SHARED_TOKEN, BASIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class WebhookResult:
 def takes_webhooks(provider: Provider) -> bool:
     """Return whether the provider's entry says how its webhooks are routed, or how they are signed."""
     how = provider.webhook_signature
-    return provider.webhook_routing_script is not None or (how is not None and checkable(how))
+    return provider.webhook_routing_script is not None or (how is not None and is_checkable(how))
 
 
 def verification_secrets(

@@ -21,7 +21,7 @@ from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import Unavailable
 from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
-from gateway.scripts.signed_token import JWT, MOST_KEYS, key_id_of, token_of
+from gateway.scripts.signed_token import JWT, MAX_KEYS, key_id_of, token_of
 from gateway.secret import Secret
 
 KEPT_S: Final = 3600.0
@@ -98,7 +98,7 @@ class WebhookKeyCache:
                 break
         if not found:
             raise SignatureRefused("the provider has no such key")
-        return found[:MOST_KEYS]
+        return found[:MAX_KEYS]
 
     async def _fetched(self, egress: Egress, integration: str, request: KeyRequest, kid: str) -> FetchedKeys:
         digest = request.digest

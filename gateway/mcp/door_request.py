@@ -9,7 +9,7 @@ from gateway.mcp.agent_message import AgentMessage
 from gateway.mcp.mcp_messages import RpcRequest
 from gateway.records.trace import CallTrace
 from gateway.runtime import RUNTIME, Runtime
-from gateway.vault import Tokens
+from gateway.vault import SealedTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class DoorRequest:
         return self.outer.trace
 
     @property
-    def seals(self) -> Tokens:
+    def seals(self) -> SealedTokens:
         """Seals texts that clients send back later: only the gateway can make and read them."""
-        return Tokens(self.generation.config.store.encryption_keys, "agent door")
+        return SealedTokens(self.generation.config.store.encryption_keys, "agent door")
 
     def count(self) -> None:
         """Count this request against the key's rate, unless it makes a call, which is counted by ``/proxy``.

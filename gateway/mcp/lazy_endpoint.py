@@ -14,7 +14,7 @@ from gateway.middleware.chain import Chain
 from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
 from gateway.middleware.key_limits import needs, scope
 from gateway.middleware.request_message import json_only
-from gateway.middleware.surfaces import SENT
+from gateway.middleware.surfaces import PROXY_LINKS
 from gateway.middleware.who_calls import audit_actor
 from gateway.proxy import forward
 from gateway.runtime import generation_of
@@ -59,5 +59,5 @@ def _speaks_mcp(request: web.Request) -> bool:
     return provider is not None and provider.auth_mode.startswith(MCP_MODES)
 
 
-_TO_PROVIDER: Final = Chain(*SENT)(forward)
+_TO_PROVIDER: Final = Chain(*PROXY_LINKS)(forward)
 _TO_DOOR: Final = Chain(audit_actor, scope, json_only)(respond)

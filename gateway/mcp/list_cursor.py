@@ -22,7 +22,7 @@ from gateway.http.paging.next_page import Place, parse_page
 from gateway.http.paging.resume_position import OffLimits, point_at_page
 from gateway.http.url import name_of
 from gateway.records.proxied_call import Position, UpstreamRequest
-from gateway.vault import Tokens, VaultError
+from gateway.vault import SealedTokens, VaultError
 
 KEPT_S: Final = 3600.0
 LONGEST: Final = 8192  # maximum length of a target in a cursor
@@ -39,13 +39,13 @@ class NextPage:
     skip: int = 0
 
 
-def sealed(page: NextPage, seals: Tokens, key_id: str, call: str) -> str:
+def sealed(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> str:
     """Return the cursor, valid for this key and this call, for `KEPT_S`. `call`: digest that identifies the call."""
     ends_at = int((clock.now() + timedelta(seconds=KEPT_S)).timestamp())
     return seals.seal(json.dumps([key_id, call, ends_at, page.target, page.skip], separators=(",", ":")))
 
 
-def opened_cursor(cursor: str, seals: Tokens, key_id: str, call: str) -> NextPage | None:
+def opened_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> NextPage | None:
     """Return the page that the cursor requests; None if it is not ours, belongs to another call, or has expired."""
     try:
         for_key, of_call, ends_at, target, skip = json.loads(seals.open(cursor))

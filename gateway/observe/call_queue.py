@@ -21,7 +21,7 @@ from gateway import clock
 from gateway.errors import GatewayError
 from gateway.observe import logs
 from gateway.observe.tracing import Tracing
-from gateway.records.audit import UseCount, UseKey
+from gateway.records.audit import CredentialUseCount, CredentialUseRef
 from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
@@ -45,7 +45,7 @@ HOUR_S: Final = 3600
 
 
 class UseSink(Protocol):
-    async def add_many(self, counts: Sequence[UseCount]) -> None: ...
+    async def add_many(self, counts: Sequence[CredentialUseCount]) -> None: ...
 
 
 class RecordSink(Protocol):
@@ -196,7 +196,10 @@ class CallQueue:
                 batch, waiting = waiting[:USES_AT_ONCE], waiting[USES_AT_ONCE:]
                 try:
                     await self._use_sink.add_many(
-                        [UseCount(begins, UseKey(*key), calls, failed) for key, (calls, failed) in batch]
+                        [
+                            CredentialUseCount(begins, CredentialUseRef(*key), calls, failed)
+                            for key, (calls, failed) in batch
+                        ]
                     )
                 except BaseException:
                     self._put_back(hour, [*batch, *waiting])

@@ -1,14 +1,14 @@
 """The pages for end users: escaped HTML from `templates/`; no script is needed, nothing is loaded from elsewhere.
 
     lazy_pages                    the handlers, imported with the first request for a page
-    frame, templates              the frame of every page: texts, language, brand, headers; Jinja under its own app key
+    frame, templates              what all pages share: texts, language, brand, headers; Jinja under its own app key
     connect_page, connect_view    handlers of the connect page and its forms; rendering of the connect page
     connect_offer, form_fields    what a session offers; the fields of a form, from the entry's settings and credentials
     connect_cookie, confirmation  which session a page belongs to; proof that a person saw for whom they connect
     redirects                     the redirect to the provider's consent page, and the callback
     result, error_page            the result of a session and the way back; what went wrong and what to do
     guide, guide_steps            `GET /providers/{provider}/guide`: how to set up a provider
-    front_door                    `GET /` for browsers, `GET /guides`, and the page for unknown URLs
+    root_pages                    `GET /` for browsers, `GET /guides`, and the page for unknown URLs
 
 Always true: no page shows a secret or a token; the connect page's texts come from `templates/connect/words/`; no other
 site can submit a form of these pages, and only registered origins may embed one.

@@ -1,10 +1,10 @@
-"""The confirmation that every connection needs: in this browser, a person has seen for whom and for which application
+"""The confirmation that every connection needs: a person has seen, in this browser, for whom and for which application
 the account is connected, and has clicked.
 
 Anyone who has a link has its token, so a form that needs only the token would prove nothing. With the first page of a
-session, each browser gets a random value in a cookie; the form contains a value derived from it, for its integration. A
-frame keeps no cookies: there the browser's headers must show that the form came from the gateway's own page (Fetch
-Metadata, Origin).
+session, each browser gets a random value in a cookie. Each form contains a value that is derived from the cookie and
+the integration. A frame keeps no cookies: there the browser's headers must show that the form came from the gateway's
+own page (Fetch Metadata, Origin).
 """
 
 import hmac
@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.errors import InvalidRequest
-from gateway.pages.connect_cookie import is_embedded, name_of
+from gateway.pages.connect_cookie import is_embedded, session_name
 from gateway.pages.frame import origin_of
 from gateway.records.connecting import ConnectSession, Outcome
 from gateway.runtime import RUNTIME, generation_of
@@ -39,18 +39,18 @@ def is_real_browser(request: web.Request) -> bool:
     return "Sec-Fetch-Mode" in request.headers or request.headers.get(hdrs.USER_AGENT, "").startswith("Mozilla/")
 
 
-class Browser:
-    """The confirmation of one session in one browser."""
+class SessionBrowser:
+    """One browser that shows the pages of a session, identified by a random value in its cookie."""
 
     def __init__(self, request: web.Request, session: ConnectSession) -> None:
         secure = generation_of(request).public_url.startswith("https://")
-        self._name = f"{'__Host-' if secure else ''}gw-confirm-{name_of(session.digest)}"
+        self._name = f"{'__Host-' if secure else ''}gw-confirm-{session_name(session.digest)}"
         self._secure = secure
         self._session = session
-        known = request.cookies.get(self._name, "")
-        known = known if known.isascii() else ""  # as set by `keep`
-        self._is_new = not known
-        self._value = Secret(known or secrets.token_urlsafe(32))
+        value = request.cookies.get(self._name, "")
+        value = value if value.isascii() else ""  # as `set_cookie` has set it
+        self._is_new = not value
+        self._value = Secret(value or secrets.token_urlsafe(32))
 
     @property
     def digest(self) -> str:
@@ -63,8 +63,8 @@ class Browser:
         return not self._session.for_one_browser or self._session.browser_digest in {None, self.digest}
 
     @property
-    def confirmed(self) -> bool:
-        """Whether the session is bound to this browser, in which a person then has confirmed."""
+    def has_confirmed(self) -> bool:
+        """Whether a person has confirmed in this browser: the session is then bound to it."""
         return self._session.browser_digest == self.digest
 
     def may_return_outcome(self, outcome: Outcome) -> bool:
@@ -83,12 +83,12 @@ class Browser:
         wanted = self.confirmation(integration_id).encode()
         return not self._is_new and hmac.compare_digest(wanted, posted.encode())
 
-    def keep(self, response: web.StreamResponse) -> None:
-        left = max(0, int((self._session.expires_at - clock.now()).total_seconds()))
+    def set_cookie(self, response: web.StreamResponse) -> None:
+        seconds_left = max(0, int((self._session.expires_at - clock.now()).total_seconds()))
         response.set_cookie(
             self._name,
             self._value.reveal(),
-            max_age=left,
+            max_age=seconds_left,
             path="/",
             secure=self._secure,
             httponly=True,
@@ -96,21 +96,23 @@ class Browser:
         )
 
 
-def check_confirmed(request: web.Request, browser: Browser, integration_id: str, posted: str) -> None:
+def check_confirmed(request: web.Request, browser: SessionBrowser, integration_id: str, posted: str) -> None:
     """Raise InvalidRequest if the form was not sent from the confirmation page in this browser."""
     if is_embedded(request):
         own = origin_of(generation_of(request).public_url)
-        shown = request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own
+        from_own_page = (
+            request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own
+        )
     else:
-        shown = browser.confirms(integration_id, posted)
-    if not shown:
+        from_own_page = browser.confirms(integration_id, posted)
+    if not from_own_page:
         raise InvalidRequest(
             UNCONFIRMED,
             "This form was not sent from its own page in this browser. Check the page and confirm there.",
         )
 
 
-async def claim(request: web.Request, browser: Browser, session: ConnectSession) -> None:
+async def claim_session(request: web.Request, browser: SessionBrowser, session: ConnectSession) -> None:
     """Bind a session for one browser to this browser. Raises Forbidden if it belongs to another browser."""
     if session.for_one_browser and not await request.app[RUNTIME].store.sessions.keep_for_browser(
         session.digest, browser.digest

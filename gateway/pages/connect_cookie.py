@@ -1,8 +1,8 @@
-"""Identifies the connect session of a page, without its token in any URL.
+"""Finds the connect session of a page without a token in the URL: by a cookie.
 
-Each session has its own cookie, so that two links in one browser do not interfere; the URL contains the short name of
+Each session has its own cookie, so that two links in one browser do not interfere. The URL contains the short name of
 the session, which is not secret. An embedded page cannot keep a cookie: its script sends the token with each request,
-and the form that opens a window posts it.
+and the form that opens a window posts the token.
 """
 
 from typing import Final
@@ -18,38 +18,48 @@ from gateway.records.connecting import ConnectSession
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
 
-EMBEDDED: Final = "embedded"
-EMBEDDER: Final = "Gateway-Embedder"  # set by the gateway's script in a frame: the origin that sent it the token
+EMBEDDED_SESSION: Final = "embedded"
+EMBEDDER_FIELD: Final = "Gateway-Embedder"  # set by the gateway's script in a frame: the origin that sent it the token
 NAME_CHARS: Final = 16
 TOKEN_FIELD: Final = "connect_session_token"  # noqa: S105 (a field's name)
 
 
-def name_of(session_digest: str) -> str:
+def session_name(session_digest: str) -> str:
+    """Return the short name of a session in the URLs of its pages."""
     return session_digest[:NAME_CHARS]
 
 
-def quoted(integration_id: str) -> str:
+def quoted_id(integration_id: str) -> str:
     """Return the integration's ID, quoted for the path of a page."""
     return quote(integration_id, safe="")
 
 
 def is_embedded(request: web.Request) -> bool:
-    return request.match_info.get("session_id") == EMBEDDED
+    return request.match_info.get("session_id") == EMBEDDED_SESSION
 
 
 def first_page_url(request: web.Request, session_digest: str, words: PageWords) -> str:
-    """Return the URL of the session's first page; it keeps a chosen language and theme."""
+    """Return the URL of the session's first page, with the chosen language and theme."""
     return page_url(request, session_digest, words)
 
 
 def page_url(
-    request: web.Request, session_digest: str, words: PageWords, below: str = "", *, window: bool = False, **query: str
+    request: web.Request,
+    session_digest: str,
+    words: PageWords,
+    subpath: str = "",
+    *,
+    window: bool = False,
+    **query: str,
 ) -> str:
-    """Return the URL of the page at the path `below` the session's first page; it keeps a chosen language and theme.
-    `window`: the page is shown in its own window, even if a frame opened it."""
-    name = EMBEDDED if is_embedded(request) and not window else name_of(session_digest)
-    path = f"{generation_of(request).public_url}/connect/s/{name}{below}"
-    kept = {**query, **({"lang": words.lang} if words.asked else {})}
+    """Return the URL of a page of the session, with the chosen language and theme.
+
+    `subpath`: its path below the session's first page. `window`: the page is shown in its own window, even if a frame
+    opened it.
+    """
+    name = EMBEDDED_SESSION if is_embedded(request) and not window else session_name(session_digest)
+    path = f"{generation_of(request).public_url}/connect/s/{name}{subpath}"
+    kept = {**query, **({"lang": words.lang} if words.is_chosen else {})}
     if request.query.get("theme") in {"light", "dark"}:
         kept["theme"] = request.query["theme"]
     return f"{path}?{urlencode(kept)}" if kept else path
@@ -61,40 +71,40 @@ async def session_of(request: web.Request, posted: str | None = None) -> Connect
     if not is_embedded(request):
         name = request.match_info["session_id"]
         session = await sessions.find(request.cookies.get(cookie_name(request, name), ""))
-        if name_of(session.digest) != name:
+        if session_name(session.digest) != name:
             raise Unauthorized("unknown_connect_session_token", "This connect session is unknown or has expired.")
         return session
     if posted:
         return await sessions.find(posted)
     session = await sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
-    if not may_embed(generation_of(request), session.environment, request.headers.get(EMBEDDER, "")):
+    if not may_embed(generation_of(request), session.environment, request.headers.get(EMBEDDER_FIELD, "")):
         raise Forbidden(
             "forbidden", "The origin of the page that embeds this one is not in the environment's connect_origins."
         )
     return session
 
 
-def held_digest(request: web.Request) -> str:
+def session_digest_in_cookie(request: web.Request) -> str:
     """Return the digest of the session whose page this browser has opened, even if the session has ended. Raises
     Unauthorized."""
     name = request.match_info["session_id"]
     found = digest(request.cookies.get(cookie_name(request, name), ""))
-    if name_of(found) != name:
+    if session_name(found) != name:
         raise Unauthorized("unknown_connect_session_token", "This connect session is unknown or has expired.")
     return found
 
 
-def keep(request: web.Request, response: web.StreamResponse, token: str, session: ConnectSession) -> None:
+def set_session_cookie(request: web.Request, response: web.StreamResponse, token: str, session: ConnectSession) -> None:
     """Store the token in a cookie of this browser that scripts cannot read, until the session expires."""
-    name = cookie_name(request, name_of(session.digest))
-    left = max(0, int((session.expires_at - clock.now()).total_seconds()))
+    name = cookie_name(request, session_name(session.digest))
+    seconds_left = max(0, int((session.expires_at - clock.now()).total_seconds()))
     secure = name.startswith("__Host-")
-    response.set_cookie(name, token, max_age=left, path="/", secure=secure, httponly=True, samesite="Lax")
+    response.set_cookie(name, token, max_age=seconds_left, path="/", secure=secure, httponly=True, samesite="Lax")
 
 
-def holds(request: web.Request, session_digest: str) -> bool:
+def holds_session(request: web.Request, session_digest: str) -> bool:
     """Return whether this browser has the token of that session in a cookie."""
-    token = request.cookies.get(cookie_name(request, name_of(session_digest)), "")
+    token = request.cookies.get(cookie_name(request, session_name(session_digest)), "")
     return bool(token) and digest(token) == session_digest
 
 

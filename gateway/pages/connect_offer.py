@@ -19,34 +19,34 @@ from gateway.runtime import Runtime
 
 # ── Scopes in plain words, derived from their names: ``write:jira-work`` becomes "Create and change jira work".
 
-VERBS: Final = {
+VERB_TEXTS: Final = {
     "read": "scope_read", "readonly": "scope_read", "view": "scope_read", "list": "scope_read", "get": "scope_read",
     "write": "scope_write", "readwrite": "scope_write", "edit": "scope_write", "create": "scope_write",
     "update": "scope_write", "send": "scope_write", "modify": "scope_write", "post": "scope_write",
     "delete": "scope_delete", "remove": "scope_delete",
     "manage": "scope_manage", "admin": "scope_manage", "full": "scope_manage",
 }  # fmt: skip
-WHOLE: Final = {
+SCOPE_TEXTS: Final = {
     "offline_access": "scope_offline", "offline": "scope_offline", "refresh_token": "scope_offline",
     "openid": "scope_identity", "read:me": "scope_identity",
     "email": "scope_email", "profile": "scope_profile",
 }  # fmt: skip
-LONGEST: Final = 80
-_BREAK: Final = re.compile(r"[\s:/._-]+")
+MAX_SCOPE_CHARS: Final = 80
+_SEPARATORS: Final = re.compile(r"[\s:/._-]+")
 
 
 def describe_scope(scope: str, words: PageWords) -> str:
     """Return a scope as one sentence. A scope that cannot be interpreted is shown unchanged."""
-    if scope in WHOLE:
-        return words(WHOLE[scope])
+    if scope in SCOPE_TEXTS:
+        return words(SCOPE_TEXTS[scope])
     # A scope that is a URL has its meaning in the path: https://www.googleapis.com/auth/calendar.readonly
-    named = re.sub(r"^https?://[^/]+/(auth/)?", "", scope)[:LONGEST] or scope[:LONGEST]
-    parts = [part for part in _BREAK.split(named) if part]
-    verb = next((part for part in (*parts[:1], *parts[-1:]) if part.lower() in VERBS), None)
+    named = re.sub(r"^https?://[^/]+/(auth/)?", "", scope)[:MAX_SCOPE_CHARS] or scope[:MAX_SCOPE_CHARS]
+    parts = [part for part in _SEPARATORS.split(named) if part]
+    verb = next((part for part in (*parts[:1], *parts[-1:]) if part.lower() in VERB_TEXTS), None)
     if verb is None:
         return words("scope_other", subject=" ".join(parts) or scope)
     parts.remove(verb)
-    return words(VERBS[verb.lower()], subject=" ".join(parts)) if parts else words("scope_other", subject=scope)
+    return words(VERB_TEXTS[verb.lower()], subject=" ".join(parts)) if parts else words("scope_other", subject=scope)
 
 
 def describe_scopes(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
@@ -77,20 +77,26 @@ class Offer:
     connected: bool = False
 
 
-def offered(generation: Generation, session: ConnectSession) -> list[Integration]:
+def offered_integrations(generation: Generation, session: ConnectSession) -> list[Integration]:
     """Return the integrations that the session allows, in the order named; without a list, all of the environment.
 
     Integrations whose entry is no longer in the catalog are left out: they cannot be connected, and must not make the
     page fail for the others.
     """
-    there = [one for one in generation.integrations.of(session.environment) if generation.catalog.get(one.provider)]
+    available = [
+        integration
+        for integration in generation.integrations.of(session.environment)
+        if generation.catalog.get(integration.provider)
+    ]
     if not session.allowed_integrations:
-        return there
-    by_key = {one.integration_id: one for one in there}
+        return available
+    by_key = {integration.integration_id: integration for integration in available}
     return [by_key[key] for key in dict.fromkeys(session.allowed_integrations) if key in by_key]
 
 
-def offer(runtime: Runtime, generation: Generation, integration: Integration, start: str, words: PageWords) -> Offer:
+def make_offer(
+    runtime: Runtime, generation: Generation, integration: Integration, start: str, words: PageWords
+) -> Offer:
     """Return the offer of an integration. `start`: the URL of the session's first page."""
     provider = runtime.creator.provider_of(integration)
     public_url = generation.public_url
@@ -99,8 +105,8 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
     if "${" in host or "{" in host:
         host = provider.display_name
     name = integration.display_name or provider.display_name
-    ways = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
-    how = words("sign_in" if oauth else ways.get(provider.auth_mode, "uses_key"))
+    hints = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
+    how = words("sign_in" if oauth else hints.get(provider.auth_mode, "uses_key"))
     path, _, query = start.partition("?")
     return Offer(
         key=integration.integration_id,
@@ -118,33 +124,33 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
 def matching_offers(offers: list[Offer], search: str) -> list[Offer]:
     """Return the offers whose name, provider or categories contain every word of `search`."""
     wanted = search.casefold().split()
-    return [one for one in offers if all(word in _search_text(one) for word in wanted)]
+    return [offer for offer in offers if all(word in _search_text(offer) for word in wanted)]
 
 
-def _search_text(one: Offer) -> str:
-    return " ".join((one.name, one.provider.display_name, one.key, *one.provider.categories)).casefold()
+def _search_text(offer: Offer) -> str:
+    return " ".join((offer.name, offer.provider.display_name, offer.key, *offer.provider.categories)).casefold()
 
 
-def grants(
+def access_texts(
     session: ConnectSession,
-    one: Offer,
+    offer: Offer,
     app: str,
     words: PageWords,
     user_scope: str | None = None,
-    again: Sequence[str] | None = None,
+    reconnect_scopes: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return what the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``.
 
-    `user_scope`: further scopes from the URL that the browser opened, unless the session fixes them. `again`: scopes
+    `user_scope`: further scopes from the URL that the browser opened, unless the session fixes them. `reconnect_scopes`: scopes
     that a reconnect requests instead of the integration's.
     """
-    if one.provider.auth_mode == "NONE":
+    if offer.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}
-    if not one.oauth:
-        typed = "granted_key" if one.provider.auth_mode == "API_KEY" else "granted_typed"
-        return {"list": [], "sentence": words(typed, app=app, name=one.name)}
-    defaults = session.defaults.get(one.key, {})
+    if not offer.oauth:
+        text_key = "granted_key" if offer.provider.auth_mode == "API_KEY" else "granted_typed"
+        return {"list": [], "sentence": words(text_key, app=app, name=offer.name)}
+    defaults = session.defaults.get(offer.key, {})
     fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
-    scopes = scope_list(fixed) if fixed else again or AuthContext(one.provider, one.integration).scopes
+    scopes = scope_list(fixed) if fixed else reconnect_scopes or AuthContext(offer.provider, offer.integration).scopes
     texts = describe_scopes([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
-    return {"list": texts, "sentence": None if texts else words("granted_unnamed", name=one.name)}
+    return {"list": texts, "sentence": None if texts else words("granted_unnamed", name=offer.name)}

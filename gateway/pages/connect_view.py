@@ -8,13 +8,13 @@ from aiohttp import web
 
 from gateway.connections.refused_scopes import asked_again
 from gateway.errors import MARK, GatewayError, Issue
-from gateway.pages.confirmation import Browser
-from gateway.pages.connect_cookie import first_page_url, is_embedded, name_of, page_url
-from gateway.pages.connect_offer import Offer, grants, matching_offers, offer, offered
-from gateway.pages.error_page import advice, advices, expired, reference
-from gateway.pages.form_fields import fields_of, filled
-from gateway.pages.frame import PageWords, connect_page, embedders
-from gateway.pages.result import connected_page, made_by
+from gateway.pages.confirmation import SessionBrowser
+from gateway.pages.connect_cookie import first_page_url, is_embedded, page_url, session_name
+from gateway.pages.connect_offer import Offer, access_texts, make_offer, matching_offers, offered_integrations
+from gateway.pages.error_page import advice, advice_by_code, dead_link_page, support_reference
+from gateway.pages.form_fields import fields_of, with_posted_values
+from gateway.pages.frame import PageWords, connect_page, embedding_origins
+from gateway.pages.result import connected_outcomes, connected_page
 from gateway.records.connecting import ConnectSession, FlowOptions
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import RUNTIME, generation_of
@@ -27,10 +27,12 @@ async def first_page(request: web.Request, session: ConnectSession, words: PageW
     """Return the list of integrations that can be connected, or the form if there is only one."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     begin = first_page_url(request, session.digest, words)
-    made = await made_by(request, session)
+    outcomes = await connected_outcomes(request, session)
     offers = [
-        replace(offer(runtime, generation, one, begin, words), connected=one.integration_id in made)
-        for one in offered(generation, session)
+        replace(
+            make_offer(runtime, generation, integration, begin, words), connected=integration.integration_id in outcomes
+        )
+        for integration in offered_integrations(generation, session)
     ]
     if len(offers) == 1:
         return await form_page(request, session, offers[0], words)
@@ -45,67 +47,73 @@ async def first_page(request: web.Request, session: ConnectSession, words: PageW
         total=len(offers),
         search=search,
         begin=begin,
-        **_whom_lines(session, words),
+        **_end_user_lines(session, words),
     )
 
 
 async def form_page(
     request: web.Request,
     session: ConnectSession,
-    one: Offer,
+    offer: Offer,
     words: PageWords,
     *,
     posted: dict[str, str] | None = None,
     fault: GatewayError | None = None,
-    asked: FlowOptions | None = None,
-    asked_token: str | None = None,
+    url_options: FlowOptions | None = None,
+    url_options_token: str | None = None,
 ) -> web.StreamResponse:
-    """Return the form of `one`, which is also its confirmation. `posted`, `fault`: a rejected form and its error, shown
-    in the form. `asked`: options from the URL that the browser opened, stored under `asked_token`. If the session has
-    already connected `one`, the page says so."""
+    """Return the form of `offer`, which is also its confirmation. `posted`, `fault`: a rejected form and its error, shown
+    in the form. `url_options`: the options of the URL that the browser opened; `url_options_token` names them. If the session has
+    already connected it, the page says so."""
     generation = generation_of(request)
-    made = (await made_by(request, session)).get(one.key)
-    if fault is None and made is not None and (session.used_up or "again" not in request.query):
-        return await connected_page(request, words, made, session, already=True)
+    outcome = (await connected_outcomes(request, session)).get(offer.key)
+    if fault is None and outcome is not None and (session.used_up or "again" not in request.query):
+        return await connected_page(request, words, outcome, session, already=True)
     if session.used_up:
-        return expired(request, session_used_up(session.max_connections), words)
-    browser = Browser(request, session)
-    row = await _connection_to_reconnect(request, session, one.key)
-    fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []
-    again = asked_again(request.app[RUNTIME].store, row, one.provider, one.integration)
+        return dead_link_page(request, session_used_up(session.max_connections), words)
+    browser = SessionBrowser(request, session)
+    row = await _connection_to_reconnect(request, session, offer.key)
+    fields = (
+        fields_of(offer.provider, session, offer.key, words, row.config if row else {}) if url_options is None else []
+    )
+    reconnect_scopes = asked_again(request.app[RUNTIME].store, row, offer.provider, offer.integration)
     app = generation.config.branding.name or words.plain("the_app")
     issues: Sequence[Issue] = fault.errors if fault else ()
     if posted is not None:
-        fields = filled(fields, posted, issues)
-    beside = {(field.group, field.key) for field in fields if field.fault}
+        fields = with_posted_values(fields, posted, issues)
+    faulty_inputs = {(field.group, field.key) for field in fields if field.fault}
     response = connect_page(
         request,
         "connect/form.html",
         words,
         fault.status if fault and fault.status < 500 else 200 if fault is None else 502,
         framed=is_embedded(request),
-        one=one,
+        offer=offer,
         fields=fields,
-        grants=grants(session, one, app, words, asked.user_scope if asked else None, again),
-        confirmation=None if is_embedded(request) else browser.confirmation(one.key),
-        asked=asked_token if asked else None,
+        access=access_texts(
+            session, offer, app, words, url_options.user_scope if url_options else None, reconnect_scopes
+        ),
+        confirmation=None if is_embedded(request) else browser.confirmation(offer.key),
+        url_options_token=url_options_token if url_options else None,
         asked_by=await _key_line(request, session, words),
-        cancel=page_url(request, session.digest, words, "/return", i=one.key),
+        cancel=page_url(request, session.digest, words, "/return", i=offer.key),
         reconnecting=session.reconnects,
         account=row.account.label if row else None,
-        back=first_page_url(request, session.digest, words) if len(offered(generation, session)) > 1 else None,
-        guide=session.overrides.get(one.key, {}).get("docs_connect") or one.provider.docs_connect,
+        back=first_page_url(request, session.digest, words)
+        if len(offered_integrations(generation, session)) > 1
+        else None,
+        guide=session.overrides.get(offer.key, {}).get("docs_connect") or offer.provider.docs_connect,
         fault=fault.message if fault else None,
-        advice=advice(fault, words, one.name) if fault else None,
-        reference=reference(request, fault, words) if fault else None,
-        advices=advices(words, one.name) if one.oauth and is_embedded(request) else None,
-        all_beside=bool(issues) and len(beside) == len({issue.path for issue in issues}),
+        advice=advice(fault, words, offer.name) if fault else None,
+        support_reference=support_reference(request, fault, words) if fault else None,
+        advice_by_code=advice_by_code(words, offer.name) if offer.oauth and is_embedded(request) else None,
+        all_at_inputs=bool(issues) and len(faulty_inputs) == len({issue.path for issue in issues}),
         event={"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}} if fault else None,
-        pinned=_pinned_line(request, session, one, words),
-        **_whom_lines(session, words, row),
+        pinned=_pinned_line(request, session, offer, words),
+        **_end_user_lines(session, words, row),
     )
     if not is_embedded(request):
-        browser.keep(response)
+        browser.set_cookie(response)
     if fault:
         response.headers[MARK] = fault.code
     return response
@@ -122,13 +130,13 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
         framed=True,
         base=f"{generation.public_url}/connect/s/embedded",
         result=f"{generation.public_url}/connect/session/result",
-        embedders=" ".join(embedders(generation)),
+        embedding_origins=" ".join(embedding_origins(generation)),
         settings={
             "theme": {"light": {"primary": branding.color}, "dark": {"primary": branding.color_dark}},
             "defaultTheme": "system",
             "showWatermark": False,
         },
-        chosen=words.lang if words.asked else "",
+        chosen=words.lang if words.is_chosen else "",
     )
 
 
@@ -141,12 +149,12 @@ async def _key_line(request: web.Request, session: ConnectSession, words: PageWo
     return words("asked_by", who=key.name) if key is not None and (key.limits or key.parent_id is not None) else None
 
 
-def _recognizable(identifier: str) -> str | None:
+def _readable_id(identifier: str) -> str | None:
     """Return an ID that a person may recognize; None for a UUID."""
     return None if is_uuid(identifier) else identifier
 
 
-def shortened(email: str) -> str:
+def shortened_email(email: str) -> str:
     """Return ``a…@example.com``: enough for the owner to recognize the e-mail address."""
     name, at, host = email.rpartition("@")
     return f"{name[:1]}…{at}{host}"
@@ -159,31 +167,31 @@ async def _connection_to_reconnect(request: web.Request, session: ConnectSession
     return await request.app[RUNTIME].store.connections.get(ref)
 
 
-def _pinned_line(request: web.Request, session: ConnectSession, one: Offer, words: PageWords) -> str | None:
+def _pinned_line(request: web.Request, session: ConnectSession, offer: Offer, words: PageWords) -> str | None:
     """Return the line about the connection ID that the session is for: an account connected through the link gets this
     ID. The ID itself is shown unless it is a UUID."""
     if session.connection_id is None:
         return None
     app = generation_of(request).config.branding.name or words.plain("the_app")
     if is_uuid(session.connection_id):
-        return words("for_one_connection", app=app, name=one.name)
+        return words("for_one_connection", app=app, name=offer.name)
     return words("for_connection", app=app, connection=session.connection_id)
 
 
-def _whom_lines(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
+def _end_user_lines(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
     """Return the page's lines about the end user and the session's expiry. `row`: the connection that is authorized
     again. Its e-mail address is shortened, since the link may come from a key that may not read connections."""
     user = session.end_user
-    who = (user.display_name or user.email or _recognizable(user.id)) if user else None
+    who = (user.display_name or user.email or _readable_id(user.id)) if user else None
     if who is None:
         who = session.tags.get("end_user_display_name") or session.tags.get("end_user_email")
     if user is None and row is not None and (user := row.end_user) is not None:
-        who = who or user.display_name or (shortened(user.email) if user.email else _recognizable(user.id))
+        who = who or user.display_name or (shortened_email(user.email) if user.email else _readable_id(user.id))
     if who and user and user.organization_display_name:
         who = f"{who} · {user.organization_display_name}"
     return {
         "who": words("for_who", who=who) if who else None,
         "until": session.expires_at.strftime("%Y-%m-%d %H:%M UTC"),
         "until_at": iso(session.expires_at),
-        "session_name": name_of(session.digest),
+        "session_name": session_name(session.digest),
     }

@@ -12,16 +12,23 @@ from gateway.errors import MARK, Forbidden, GatewayError, Unauthorized
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.response_shape import CHALLENGE
 from gateway.pages.connect_cookie import is_embedded
-from gateway.pages.frame import PageWords, connect_page, openers, words_for
+from gateway.pages.frame import PageWords, connect_page, opener_origins, words_for
 from gateway.runtime import generation_of
 
-PROVIDERS_WORDS: Final = ("error", "error_description", "error_reason", "error_uri", "status_code", "error_message")
+PROVIDER_ERROR_FIELDS: Final = (
+    "error",
+    "error_description",
+    "error_reason",
+    "error_uri",
+    "status_code",
+    "error_message",
+)
 
 # Error code ▸ the text that the page shows for a link that no longer works.
 _LINK_TEXTS: Final[Mapping[str, str]] = {"connect_session_used": "used", "connect_session_in_use": "other_browser"}
 
 
-def failed(
+def failure_page(
     request: web.Request,
     fault: GatewayError,
     status: int = 400,
@@ -33,16 +40,16 @@ def failed(
     integration_id: str | None = None,
     back: str | None = None,
     done: str | None = None,
-    tells: bool = False,
+    posts_to_opener: bool = False,
     framed: bool = False,
     environment: str | None = None,
 ) -> web.Response:
     """Return the page that says what to do next, in the end user's language; below, for support, the error's message,
     code and request ID.
 
-    `title` and `message` replace the texts for `fault`; `message` also hides its message. `name`: the provider's
-    display name. `back`: link to try again. `done`: link to the application. `tells`: the page posts the failure to the
-    window that opened it (docs/compatibility.md#browser-sdk). `framed`: registered origins may embed the page.
+    `title` and `message` replace the texts for `fault`; with `message`, the fault's own message is hidden. `name`: the provider's
+    display name. `back`: link to try again. `done`: link to the application. `posts_to_opener`: the page posts the failure to
+    the window that opened it (docs/compatibility.md#browser-sdk). `framed`: registered origins may embed the page.
     `environment`: whose origins may receive the failure; None: all.
     """
     words = words or words_for(request)
@@ -58,16 +65,16 @@ def failed(
         detail=None if message else fault.message,
         success=False,
         facts=[(words("integration"), integration_id)] if integration_id and name is None else [],
-        reference=reference(request, fault, words),
+        support_reference=support_reference(request, fault, words),
         back=back,
         back_label=words("again"),
         done=done,
         done_label=words("to_app", app=generation_of(request).config.branding.name or words.plain("the_app")),
         another=None,
         waits=False,
-        tells="error" if tells else None,
+        opener_message="error" if posts_to_opener else None,
         payload={"message": _provider_error(request, fault) or own, "errorType": error_type(fault)},
-        openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
+        opener_origins=opener_origins(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
     )
     response.headers[MARK] = fault.code
@@ -86,27 +93,27 @@ def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
     return words(key, name=name)
 
 
-def advices(words: PageWords, name: str) -> dict[str, str]:
+def advice_by_code(words: PageWords, name: str) -> dict[str, str]:
     """Return all advice texts by error code: the script of a frame gets the code of an error in its window."""
     return {key.removeprefix("advice_"): words(key, name=name) for key in words.keys("advice_")}
 
 
-def reference(request: web.Request, fault: GatewayError, words: PageWords) -> str:
+def support_reference(request: web.Request, fault: GatewayError, words: PageWords) -> str:
     """Return the line with which support finds the failure in the log."""
     return words("reference", code=fault.code, request=request[REQUEST_ID])
 
 
-def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:
+def dead_link_page(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:
     """Return the page for a link that does not work: it says what to do, in non-technical words."""
-    said = _LINK_TEXTS.get(fault.code)
-    if said is not None:
-        return failed(
+    text_key = _LINK_TEXTS.get(fault.code)
+    if text_key is not None:
+        return failure_page(
             request,
             fault,
             fault.status,
             words=words,
-            title=words(f"{said}_title"),
-            message=words(said),
+            title=words(f"{text_key}_title"),
+            message=words(text_key),
             framed=is_embedded(request),
         )
     forbidden = isinstance(fault, Forbidden) and fault.code == "forbidden"
@@ -115,8 +122,8 @@ def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.
     if lost_cookie and fault.code == "invalid_connect_session_token_format":
         message = f"{message} {words('cookies')}"
     if not isinstance(fault, Forbidden | Unauthorized):
-        return failed(request, fault, fault.status, words=words, framed=is_embedded(request))
-    return failed(
+        return failure_page(request, fault, fault.status, words=words, framed=is_embedded(request))
+    return failure_page(
         request,
         fault,
         fault.status,
@@ -133,5 +140,5 @@ def _provider_error(request: web.Request, fault: GatewayError) -> str | None:
     if not isinstance(fault, CallbackFailed) or not fault.is_from_provider:
         return None
     query = request.query
-    said = {name: safe_text(query[name]) for name in PROVIDERS_WORDS if query.get(name)}
-    return json.dumps(said, ensure_ascii=False) if said else None
+    errors = {name: safe_text(query[name]) for name in PROVIDER_ERROR_FIELDS if query.get(name)}
+    return json.dumps(errors, ensure_ascii=False) if errors else None

@@ -23,11 +23,11 @@ from gateway.records.connecting import ConnectSession
 # ── Reads the fields that a form of the gateway's pages posts.
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
-NOT_OURS: Final = "This is not a form of the gateway's pages."
-MOST_FIELDS: Final = 1000  # the pages' own forms have fewer than a hundred
+NOT_A_GATEWAY_FORM: Final = "This is not a form of the gateway's pages."
+MAX_FORM_FIELDS: Final = 1000  # the pages' own forms have fewer than a hundred
 
 
-async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
+async def read_form(request: web.Request, limit_bytes: int) -> dict[str, str]:
     """Return the posted fields; if a name is repeated, its last value.
 
     Raises InvalidRequest for a body that no form of the gateway sends, and for a body that arrives too slowly.
@@ -36,23 +36,23 @@ async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
     square of its length, and the client is not authenticated yet. The pages are UTF-8, so their forms are too.
     """
     if media_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != URLENCODED:
-        raise InvalidRequest("invalid_body", NOT_OURS, close=True)
+        raise InvalidRequest("invalid_body", NOT_A_GATEWAY_FORM, close=True)
     try:
-        await read_within(request, limit_bytes, NOT_OURS)
+        await read_within(request, limit_bytes, NOT_A_GATEWAY_FORM)
         body = (await request.read()).decode("ascii")
-        return dict(parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS))
+        return dict(parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS))
     except (BodyTooLarge, ValueError):  # browsers do not send such bodies
-        raise InvalidRequest("invalid_body", NOT_OURS, close=True) from None
+        raise InvalidRequest("invalid_body", NOT_A_GATEWAY_FORM, close=True) from None
 
 
 PARAMS: Final = "params"
 CREDENTIALS: Final = "credentials"
 ASSERTION: Final = "assertionOption"
-SECRETIVE: Final = re.compile(r"password|secret|token|key|pin\b|passphrase|certificate", re.IGNORECASE)
-LONG: Final = re.compile(r"private_?key|certificate|pem\b|service_account|json", re.IGNORECASE)
-TYPES: Final = {"email": "email", "uri": "url"}
+SECRET_NAMES: Final = re.compile(r"password|secret|token|key|pin\b|passphrase|certificate", re.IGNORECASE)
+LONG_TEXT_NAMES: Final = re.compile(r"private_?key|certificate|pem\b|service_account|json", re.IGNORECASE)
+INPUT_TYPES: Final = {"email": "email", "uri": "url"}
 # Optional fields of modes whose entries have no own form.
-OPTIONAL: Final = {
+OPTIONAL_FIELDS: Final = {
     ("AWS_SIGV4", "region"),
     ("BASIC", "password"),
     ("OAUTH2_CC", CERTIFICATE),
@@ -61,7 +61,7 @@ OPTIONAL: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class FormField:
     """An input of the form. `name`: the name that the form posts (``params[subdomain]``). `key`: the name in the
     entry."""
 
@@ -88,27 +88,32 @@ class Field:
 
 
 def fields_of(
-    provider: Provider, session: ConnectSession, integration_id: str, words: PageWords, before: Mapping[str, Any]
-) -> list[Field]:
-    """Return all inputs, except settings that the gateway sets itself or the back end has fixed. `before`: the
-    settings, except secret ones, of the connection that is reconnected; used as initial values.
+    provider: Provider,
+    session: ConnectSession,
+    integration_id: str,
+    words: PageWords,
+    current_settings: Mapping[str, Any],
+) -> list[FormField]:
+    """Return all inputs, except settings that the gateway sets itself or the back end has fixed.
+
+    `current_settings`: the settings, without secret ones, of the connection to reconnect; used as initial values.
     """
     fixed = {name.casefold() for name in session.defaults.get(integration_id, {}).get("connection_config") or {}}
-    settings = {name: one for name, one in provider.connection_config.items() if name.casefold() not in fixed}
+    settings = {name: setting for name, setting in provider.connection_config.items() if name.casefold() not in fixed}
     override = session.overrides.get(integration_id, {}).get("docs_connect")
     docs = override or provider.docs_connect
     groups: list[tuple[str, Mapping[str, Setting]]] = [(PARAMS, settings)]
     if not isinstance(modes()[provider.auth_mode], GrantingMode):
         groups += [(CREDENTIALS, credentials_of(provider, words)), (ASSERTION, provider.assertion_option)]
     found = [
-        _field(group, key, setting, docs, before.get(key) if group == PARAMS else None)
+        _field(group, key, setting, docs, current_settings.get(key) if group == PARAMS else None)
         for group, forms in groups
         for key, setting in forms.items()
         if not (setting.automated or setting.hidden)
     ]
     order = {PARAMS: 0, CREDENTIALS: 1, ASSERTION: 2}
-    wanted = {(group, key): setting.order for group, forms in groups for key, setting in forms.items()}
-    return sorted(found, key=lambda one: (order[one.group], _position(wanted[one.group, one.key])))
+    positions = {(group, key): setting.order for group, forms in groups for key, setting in forms.items()}
+    return sorted(found, key=lambda field: (order[field.group], _position(positions[field.group, field.key])))
 
 
 def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting]:
@@ -119,29 +124,32 @@ def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting
     return {
         name: Setting(
             title=words(f"field_{name}") if words.has(f"field_{name}") else title_from(name),
-            secret=bool(SECRETIVE.search(name)) and name != "token_id",
-            optional=(provider.auth_mode, name) in OPTIONAL,
+            secret=bool(SECRET_NAMES.search(name)) and name != "token_id",
+            optional=(provider.auth_mode, name) in OPTIONAL_FIELDS,
         )
         for name in mode.typed_fields
     }
 
 
-def filled(fields: Iterable[Field], form: Mapping[str, str], faults: Iterable[Issue]) -> list[Field]:
+def with_posted_values(
+    fields: Iterable[FormField], form: Mapping[str, str], faults: Iterable[Issue]
+) -> list[FormField]:
     """Return the fields with the typed values, without secrets, and with their errors."""
-    filled_in: dict[tuple[str, ...], str] = {}
+    messages: dict[tuple[str, ...], str] = {}
     for fault in faults:
-        filled_in.setdefault(fault.path, fault.message)
+        messages.setdefault(fault.path, fault.message)
     return [
         replace(
-            one,
-            value="" if one.secret else form.get(one.name, ""),
-            fault=filled_in.get((one.group, one.key)) or (filled_in.get((one.key,)) if one.group != PARAMS else None),
+            field,
+            value="" if field.secret else form.get(field.name, ""),
+            fault=messages.get((field.group, field.key))
+            or (messages.get((field.key,)) if field.group != PARAMS else None),
         )
-        for one in fields
+        for field in fields
     ]
 
 
-def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+def values_from_form(fields: Iterable[FormField], form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the settings and the credential's fields; a dotted name is a member of an object. Other names are
     ignored."""
     params: dict[str, str] = {}
@@ -160,7 +168,7 @@ def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, s
     return params, credential
 
 
-def _without_affixes(field: Field, text: str) -> str:
+def _without_affixes(field: FormField, text: str) -> str:
     """Return the text without the prefix and suffix that are shown next to the input, because people paste them too."""
     if field.prefix and text.startswith(field.prefix):
         text = text[len(field.prefix) :]
@@ -175,10 +183,10 @@ def _set_member(into: dict[str, Any], path: list[str], text: str) -> None:
     into[path[-1]] = text
 
 
-def _field(group: str, key: str, setting: Setting, docs: str | None, before: Any) -> Field:
+def _field(group: str, key: str, setting: Setting, docs: str | None, current_value: Any) -> FormField:
     when = setting.visible_when
-    known = before if isinstance(before, str) and not setting.secret else None
-    return Field(
+    known = current_value if isinstance(current_value, str) and not setting.secret else None
+    return FormField(
         name=f"{group}[{key}]",
         group=group,
         key=key,
@@ -192,9 +200,9 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, before: Any
         prefix=setting.prefix,
         suffix=setting.suffix,
         help=f"{docs}#{setting.doc_section}" if docs and setting.doc_section else None,
-        type=TYPES.get(setting.format or "", "text"),
+        type=INPUT_TYPES.get(setting.format or "", "text"),
         secret=setting.secret,
-        long=bool(LONG.search(key)) and setting.secret,
+        long=bool(LONG_TEXT_NAMES.search(key)) and setting.secret,
         optional=setting.optional or setting.default_value is not None,
         when_field=f"{group}[{when.field}]" if when else None,
         when_equals=when.equals if when else None,

@@ -1,4 +1,4 @@
-"""The frame of every page for end users: texts, language, files, brand, and the origins that may embed it."""
+"""What all pages for end users share: texts, language, files, brand, and the origins that may embed a page."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,12 +23,14 @@ LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
 
 
 class PageWords:
-    """The texts in one language; a call returns a sentence. `asked`: the URL names the language, so links keep it; else
-    it is a guess from Accept-Language."""
+    """The texts in one language; a call returns a sentence.
 
-    def __init__(self, lang: str, *, asked: bool = False) -> None:
+    `is_chosen`: the URL names the language, so links keep it. False: the language comes from Accept-Language.
+    """
+
+    def __init__(self, lang: str, *, is_chosen: bool = False) -> None:
         self.lang = lang
-        self.asked = asked
+        self.is_chosen = is_chosen
         self._words = _read_words(lang)
 
     def __call__(self, key: str, **values: Any) -> str:
@@ -51,26 +53,26 @@ def words_for(request: web.Request, lang: str | None = None) -> PageWords:
     """Return the texts in `lang`, else in ``?lang=``, else in the preferred available language of Accept-Language (RFC
     9110 §12.5.4)."""
     for wanted in (lang, request.query.get("lang")):
-        if wanted and (known := _known(wanted)):
-            return PageWords(known, asked=True)
-    return PageWords(accepted(request.headers.get(hdrs.ACCEPT_LANGUAGE, "")))
+        if wanted and (known := _available_language(wanted)):
+            return PageWords(known, is_chosen=True)
+    return PageWords(accepted_language(request.headers.get(hdrs.ACCEPT_LANGUAGE, "")))
 
 
-def accepted(field: str) -> str:
+def accepted_language(field: str) -> str:
     """Return the available language that an Accept-Language field prefers; English if none."""
-    liked: list[tuple[float, int, str]] = []
+    candidates: list[tuple[float, int, str]] = []
     for place, part in enumerate(field[:500].split(",")):
         tag, _, parameter = part.partition(";")
         try:
             weight = float(parameter.strip().removeprefix("q=")) if parameter.strip() else 1.0
         except ValueError:
             continue
-        if weight > 0 and (known := _known(tag.strip())):
-            liked.append((-weight, place, known))
-    return min(liked)[2] if liked else LANGUAGES[0]
+        if weight > 0 and (known := _available_language(tag.strip())):
+            candidates.append((-weight, place, known))
+    return min(candidates)[2] if candidates else LANGUAGES[0]
 
 
-def _known(tag: str) -> str | None:
+def _available_language(tag: str) -> str | None:
     primary = tag.lower().replace("_", "-").partition("-")[0]
     return primary if primary in LANGUAGES else None
 
@@ -86,8 +88,8 @@ def _read_words(lang: str) -> Mapping[str, str]:
 
 # ── The files that pages load: names from a fixed table, never a path from a request.
 
-OWN: Final = {"connect.css": "text/css", "connect.js": "text/javascript", "icon.svg": "image/svg+xml"}
-IMAGES: Final = {
+ASSET_TYPES: Final = {"connect.css": "text/css", "connect.js": "text/javascript", "icon.svg": "image/svg+xml"}
+IMAGE_TYPES: Final = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
     ".webp": "image/webp",
@@ -98,35 +100,39 @@ LOGO: Final = "logo"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class PageFile:
+    """A file that pages load. `content_hash`: the first 16 hex digits of its SHA-256."""
+
     content: bytes
-    mark: str
+    content_hash: str
 
 
 async def asset(request: web.Request) -> web.Response:
     """Serve ``GET /connect/assets/{name}``. Raises NotFound."""
     name = request.match_info["name"]
     logo = generation_of(request).config.branding.logo
-    if name in OWN:
-        file, kind = own(name), OWN[name]
+    if name in ASSET_TYPES:
+        file, kind = asset_file(name), ASSET_TYPES[name]
     elif name == LOGO and logo is not None:
-        file, kind = _image(logo), IMAGES[logo.suffix.lower()]
+        file, kind = _image(logo), IMAGE_TYPES[logo.suffix.lower()]
     else:
         raise NotFound("not_found", "There is no such file.")
     return file_response(request, file, kind)
 
 
-def file_response(request: web.Request, file: File, kind: str) -> web.Response:
+def file_response(request: web.Request, file: PageFile, kind: str) -> web.Response:
     """Return the file, or 304. Browsers cache it for a year if the URL has its hash (``?v=``), else revalidate it each
     time."""
     headers = {
-        "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
-        "ETag": f'"{file.mark}"',
+        "Cache-Control": "public, max-age=31536000, immutable"
+        if request.query.get("v") == file.content_hash
+        else "no-cache",
+        "ETag": f'"{file.content_hash}"',
         "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
         "Cross-Origin-Resource-Policy": "same-origin",
         "X-Content-Type-Options": "nosniff",
     }
-    if any(tag.value == file.mark for tag in request.if_none_match or ()):
+    if any(tag.value == file.content_hash for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
     charset = "utf-8" if kind.startswith("text/") else None
     response = web.Response(body=file.content, content_type=kind, charset=charset, headers=headers)
@@ -135,19 +141,19 @@ def file_response(request: web.Request, file: File, kind: str) -> web.Response:
 
 
 @cache
-def own(name: str) -> File:
+def asset_file(name: str) -> PageFile:
     return read_file(resources.folder("templates") / "connect" / name)
 
 
-def logo_mark(logo: Path | None) -> str | None:
+def logo_hash(logo: Path | None) -> str | None:
     """Return a hash of the operator's logo; None if there is no logo, or its file cannot be read."""
     try:
-        return None if logo is None else _image(logo).mark
+        return None if logo is None else _image(logo).content_hash
     except NotFound:
         return None
 
 
-def _image(path: Path) -> File:
+def _image(path: Path) -> PageFile:
     try:
         stamp = path.stat()
         return _logo(path, stamp.st_mtime_ns, stamp.st_size)
@@ -156,21 +162,21 @@ def _image(path: Path) -> File:
 
 
 @cache
-def _logo(path: Path, _changed: int, _size: int) -> File:
+def _logo(path: Path, _changed: int, _size: int) -> PageFile:
     return read_file(path)
 
 
-def read_file(path: Path) -> File:
+def read_file(path: Path) -> PageFile:
     content = path.read_bytes()
-    return File(content, hashlib.sha256(content).hexdigest()[:16])
+    return PageFile(content, hashlib.sha256(content).hexdigest()[:16])
 
 
 THEMES: Final = ("light", "dark")
-LOOPBACK: Final = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")
+LOOPBACK_ORIGINS: Final = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")
 
 
 @dataclass(frozen=True, slots=True)
-class Color:
+class BrandColor:
     """A brand's color, and the text color on it: white or black, whichever has more contrast."""
 
     ground: str
@@ -180,12 +186,14 @@ class Color:
 def connect_page(
     request: web.Request, template: str, words: PageWords, status: int = 200, *, framed: bool = False, **context: Any
 ) -> web.Response:
-    """Return `template` in the frame of every page. `framed`: registered origins may embed the page; else nobody
-    may."""
+    """Return `template` in the frame of every page.
+
+    `framed`: registered origins may embed the page. False: no page may embed it.
+    """
     generation = generation_of(request)
     config, branding = generation.config, generation.config.branding
     public_url = config.server.public_url
-    mark = logo_mark(branding.logo)
+    content_hash = logo_hash(branding.logo)
     theme = request.query.get("theme", "")
     app = branding.name
     return page(
@@ -193,17 +201,17 @@ def connect_page(
         template,
         status,
         script=True,
-        ancestors=embedders(generation) if framed else (),
+        ancestors=embedding_origins(generation) if framed else (),
         t=words,
         lang=words.lang,
         app=app or words.plain("the_app"),
         brand=app,
-        logo=f"{public_url}/connect/assets/logo?v={mark}" if mark else None,
-        css=f"{public_url}/connect/assets/connect.css?v={own('connect.css').mark}",
-        icon=f"{public_url}/connect/assets/icon.svg?v={own('icon.svg').mark}",
-        js=f"{public_url}/connect/assets/connect.js?v={own('connect.js').mark}",
-        light=color(branding.color),
-        dark=color(branding.color_dark),
+        logo=f"{public_url}/connect/assets/logo?v={content_hash}" if content_hash else None,
+        css=f"{public_url}/connect/assets/connect.css?v={asset_file('connect.css').content_hash}",
+        icon=f"{public_url}/connect/assets/icon.svg?v={asset_file('icon.svg').content_hash}",
+        js=f"{public_url}/connect/assets/connect.js?v={asset_file('connect.js').content_hash}",
+        light=brand_color(branding.color),
+        dark=brand_color(branding.color_dark),
         theme=theme if theme in THEMES else None,
         **context,
     )
@@ -217,20 +225,22 @@ def see_other(url: str) -> web.Response:
     )
 
 
-def embedders(generation: Generation) -> tuple[str, ...]:
-    """Return the origins of all environments that may embed pages. The session's own environment is checked when it
-    opens."""
-    named = {origin for one in generation.config.environments.values() for origin in one.connect_origins}
-    return (*sorted(named), *(LOOPBACK if trusts_loopback(generation.config) else ()))
+def embedding_origins(generation: Generation) -> tuple[str, ...]:
+    """Return the origins that may embed pages, of all environments. When a session is opened, the origins of its own
+    environment are checked."""
+    named_origins = {
+        origin for environment in generation.config.environments.values() for origin in environment.connect_origins
+    }
+    return (*sorted(named_origins), *(LOOPBACK_ORIGINS if trusts_loopback(generation.config) else ()))
 
 
-def openers(request: web.Request, environment: str | None) -> str:
+def opener_origins(request: web.Request, environment: str | None) -> str:
     """Return the origins to which a window's last page posts its result: those registered for `environment` (None: for
     any environment) and the gateway's own; ``*`` if none is registered."""
     config = generation_of(request).config
     known = config.environments.get(environment) if environment is not None else None
-    named = config.environments.values() if known is None else [known]
-    registered = sorted({origin for one in named for origin in one.connect_origins})
+    named_origins = config.environments.values() if known is None else [known]
+    registered = sorted({origin for environment in named_origins for origin in environment.connect_origins})
     return " ".join([*registered, origin_of(config.server.public_url)] if registered else ["*"])
 
 
@@ -244,10 +254,10 @@ def may_embed(generation: Generation, environment: str, origin: str) -> bool:
     return is_registered(generation.config, environment, origin)
 
 
-def color(ground: str) -> Color:
+def brand_color(ground: str) -> BrandColor:
     red, green, blue = (_linear(int(ground[at : at + 2], 16) / 255) for at in (1, 3, 5))
     light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return Color(ground, "#ffffff" if 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 else "#000000")
+    return BrandColor(ground, "#ffffff" if 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 else "#000000")
 
 
 def _linear(part: float) -> float:

@@ -20,8 +20,8 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate, RefreshPolicy, Setting, title_from
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import NotFound
-from gateway.pages.error_page import failed
-from gateway.pages.guide_steps import asked, steps
+from gateway.pages.error_page import failure_page
+from gateway.pages.guide_steps import asked_settings, steps
 from gateway.pages.templates import page
 from gateway.runtime import generation_of
 from gateway.text import counted
@@ -45,24 +45,28 @@ class SnippetCall:
     body: Any = None
 
 
-def call_of(provider: Provider, known: ProviderOperations | None = None) -> SnippetCall:
+def example_call(provider: Provider, provider_operations: ProviderOperations | None = None) -> SnippetCall:
     """Return a call that shows that a connection works: the entry's verification request, else a read operation of
-    `known` (starters first), else an example path."""
+    `provider_operations` (starters first), else an example path."""
     proof = provider.proxy.verification
     if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
         return SnippetCall(proof.method, _with_placeholders(proof.endpoints[0]), proof.data)
-    if known is not None and (starter := _starter(known)) is not None:
+    if provider_operations is not None and (starter := _starter(provider_operations)) is not None:
         return SnippetCall(
-            starter.method, _with_placeholders(known.prefix) + _PATH_PARAMETER.sub(r"<\1>", starter.path)
+            starter.method, _with_placeholders(provider_operations.prefix) + _PATH_PARAMETER.sub(r"<\1>", starter.path)
         )
     form = (provider.proxy.path_form or "").partition(", ")[0]
     return SnippetCall("GET", _with_placeholders(form) if form.startswith("/") and " " not in form else "/<endpoint>")
 
 
-def _starter(known: ProviderOperations) -> ApiOperation | None:
+def _starter(provider_operations: ProviderOperations) -> ApiOperation | None:
     """Return the read operation with the fewest values to fill in, starters first; None if there is none."""
-    reads = [one for one in known.find(risk="read") if one.method == "GET" and not one.origin and not one.deprecated]
-    return min(reads, key=lambda one: (not one.starter, one.path.count("{")), default=None)
+    reads = [
+        operation
+        for operation in provider_operations.find(risk="read")
+        if operation.method == "GET" and not operation.origin and not operation.deprecated
+    ]
+    return min(reads, key=lambda operation: (not operation.starter, operation.path.count("{")), default=None)
 
 
 def _operations_of(catalog: Catalog, name: str) -> ProviderOperations | None:
@@ -77,12 +81,12 @@ def _with_placeholders(path: str) -> str:
     return _PLACEHOLDER.sub(r"<\1>", path)
 
 
-def filled_in(call: SnippetCall) -> list[str]:
+def placeholders_in(call: SnippetCall) -> list[str]:
     """Return the ``<name>`` placeholders of a call, which the reader must fill in."""
     return list(dict.fromkeys(re.findall(r"<([\w.-]+)>", call.path)))
 
 
-def headers(key: str) -> dict[str, str]:
+def snippet_headers(key: str) -> dict[str, str]:
     """Return the three headers of every proxied call. `key`: the integration's key."""
     return {
         "Authorization": f"Bearer {SECRET_KEY}",
@@ -91,10 +95,10 @@ def headers(key: str) -> dict[str, str]:
     }
 
 
-def curl(url: str, key: str, call: SnippetCall) -> str:
+def curl_snippet(url: str, key: str, call: SnippetCall) -> str:
     """Return a curl command of several lines."""
     parts = ["curl" if call.method == "GET" else f"curl -X {call.method}"]
-    fields = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
+    fields = snippet_headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
     parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in fields.items()]
     if call.body is not None:
         parts.append(f"-d {shlex.quote(json.dumps(call.body))}")
@@ -102,7 +106,7 @@ def curl(url: str, key: str, call: SnippetCall) -> str:
     return " \\\n     ".join(parts)
 
 
-def python(url: str, key: str, call: SnippetCall) -> str:
+def python_snippet(url: str, key: str, call: SnippetCall) -> str:
     """Return a program for Python 3 that uses the gateway's client."""
     opened = (
         f"{url!r}", f"{SECRET_KEY!r}", f"provider_config_key={key!r}", f"connection_id={CONNECTION_ID!r}"
@@ -115,10 +119,10 @@ def python(url: str, key: str, call: SnippetCall) -> str:
     return "\n".join([*lines, ") as client:", f"    print({named}{call.path!r}{body}).json())"])
 
 
-def node(url: str, key: str, call: SnippetCall) -> str:
+def node_snippet(url: str, key: str, call: SnippetCall) -> str:
     """Return a module for Node 18 or newer."""
     options: dict[str, Any] = {} if call.method == "GET" else {"method": call.method}
-    options["headers"] = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
+    options["headers"] = snippet_headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
     text = json.dumps(options, indent=2, ensure_ascii=False)
     if call.body is not None:
         text = (
@@ -133,12 +137,12 @@ def node(url: str, key: str, call: SnippetCall) -> str:
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-def behaviour(provider: Provider, known: ProviderOperations | None = None) -> list[tuple[str, str]]:
+def behaviour(provider: Provider, provider_operations: ProviderOperations | None = None) -> list[tuple[str, str]]:
     """Return a title and a sentence for each known fact."""
     found = list(_behaviour(provider))
-    if known is not None:
-        starters = [one.id for one in known.find(starter=True)]
-        count = counted(len(known.operations), "request")
+    if provider_operations is not None:
+        starters = [operation.id for operation in provider_operations.find(starter=True)]
+        count = counted(len(provider_operations.operations), "request")
         text = f"{count} of its API in the catalog: GET /providers/{provider.name}/operations."
         found.append(("Operations", text + (f" Often used: {', '.join(starters)}." if starters else "")))
     return found
@@ -183,7 +187,7 @@ def _on_paging(paginate: Paginate) -> str:
 
 def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:
     if refresh.access_token_lifetime_s:
-        yield f"Access tokens are valid for about {_span(refresh.access_token_lifetime_s)}."
+        yield f"Access tokens are valid for about {_duration(refresh.access_token_lifetime_s)}."
     if refresh.rotating:
         yield "Each refresh returns a new refresh token and invalidates the old one."
     if refresh.expires_after_days_unused:
@@ -194,7 +198,7 @@ def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:
         yield f"After {counted(refresh.expires_after_days, 'day')}, the user must connect again."
 
 
-def _span(seconds: int) -> str:
+def _duration(seconds: int) -> str:
     for size, unit in _UNITS:
         if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
             count = round(seconds / size)
@@ -219,15 +223,17 @@ async def guide(request: web.Request) -> web.Response:
     name = request.match_info["provider"]
     provider = generation.catalog.get(name)
     if provider is None:
-        missing = NotFound(
+        unknown_provider = NotFound(
             "not_found", f"The catalog has no provider '{name}'. `gateway catalog list` lists the providers."
         )
-        return failed(request, missing, 404, title="There is no such provider", message=missing.message)
+        return failure_page(
+            request, unknown_provider, 404, title="There is no such provider", message=unknown_provider.message
+        )
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
     if shared is not None and shared.auth_mode != provider.auth_mode:
         shared = None  # another auth mode, so its app cannot be shared
-    known = await asyncio.to_thread(_operations_of, generation.catalog, name)
-    call = call_of(provider, known)
+    provider_operations = await asyncio.to_thread(_operations_of, generation.catalog, name)
+    call = example_call(provider, provider_operations)
     return page(
         request,
         "guide.html",
@@ -237,14 +243,14 @@ async def guide(request: web.Request) -> web.Response:
         trust=TRUST.get(provider.trust() or "", "The entry does not state its sources."),
         evidence=evidence_sentences(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),
-        settings=asked(provider.connection_config),
+        settings=asked_settings(provider.connection_config),
         automated=[name for name, form in provider.connection_config.items() if form.automated],
-        credentials=asked({**_credentials(provider), **provider.assertion_option}),
-        behaviour=behaviour(provider, known),
-        filled_in=filled_in(call),
+        credentials=asked_settings({**_credentials(provider), **provider.assertion_option}),
+        behaviour=behaviour(provider, provider_operations),
+        placeholders_in=placeholders_in(call),
         snippets=[
             (title, write(public_url, provider.name, call))
-            for title, write in (("curl", curl), ("Python", python), ("Node", node))
+            for title, write in (("curl", curl_snippet), ("Python", python_snippet), ("Node", node_snippet))
         ],
     )
 

@@ -13,16 +13,16 @@ from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting, Setup, title_from
 
-_KINDS: Final = {"OAUTH1": "an OAuth 1.0 app", "APP": "an app", "CUSTOM": "an app", "INSTALL_PLUGIN": "a plugin"}
-_READS: Final = re.compile(r"readonly|(?:^|[^a-z])read(?:$|[^a-z])")
+_APP_KINDS: Final = {"OAUTH1": "an OAuth 1.0 app", "APP": "an app", "CUSTOM": "an app", "INSTALL_PLUGIN": "a plugin"}
+_READ_SCOPE: Final = re.compile(r"readonly|(?:^|[^a-z])read(?:$|[^a-z])")
 _UNCHECKED_MODES: Final = frozenset({"APP", "INSTALL_PLUGIN"})
-UNCHECKED: Final = (
+UNCHECKED_INSTALLATION: Final = (
     "An end user can connect another customer's installation: the browser names it, and nothing can check it. Where end users "
     "do not trust each other, use an entry that checks it with the end user's own grant (for GitHub: github-app-user)."
 )
 _WITH_SCOPES: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2"})
 CALLBACK: Final = "/oauth/callback"
-PUBLIC: Final = (
+MAKE_PUBLIC: Final = (
     "Make the app public if the provider distinguishes private and public apps: a private app works only for its owner. "
     "Most providers ask for the URL of a privacy policy."
 )
@@ -44,17 +44,19 @@ def steps(provider: Provider, public_url: str, family: str | None) -> list[Guide
     """Return all steps, in order, up to the first connection. `family`: the provider whose app this provider can
     share."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
-    declared = GuideStep("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
+    declare_step = GuideStep("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
     if not mode.redirects:
-        made = GuideStep(
-            "Create a connection: send the credential to the gateway.", code=imported(provider, mode, public_url)
+        create_step = GuideStep(
+            "Create a connection: send the credential to the gateway.", code=import_command(provider, mode, public_url)
         )
-        return [*_where_credentials_are(provider, mode), declared, made]
-    made = GuideStep("Connect a test user: create a link, open it, authorize.", code=session(provider, public_url))
+        return [*_where_credentials_are(provider, mode), declare_step, create_step]
+    create_step = GuideStep(
+        "Connect a test user: create a link, open it, authorize.", code=session_command(provider, public_url)
+    )
     if _registers_itself(provider) or not mode.integration:
         text = f"There is nothing to register: the gateway registers itself at {provider.display_name} when a user connects."
-        return [GuideStep(text), declared, made]
-    return [*_registration(provider, mode, public_url, family), made]
+        return [GuideStep(text), declare_step, create_step]
+    return [*_registration(provider, mode, public_url, family), create_step]
 
 
 def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[GuideStep]:
@@ -69,7 +71,7 @@ def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Gui
 
 def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[GuideStep]:
     """Yield the steps up to the first connection, for an app at the provider."""
-    kind = _KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
+    kind = _APP_KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
     shared = (f"If you have an app for {family}, use it for this provider too: add what is missing.",) if family else ()
     page = provider.setup_guide_url or provider.docs
     if provider.setup is None:
@@ -85,8 +87,8 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
     yield GuideStep(text, code=declaration(provider, mode), notes=tuple(_on_variables(mode)))
     blocks = provider.setup.blocks_production if provider.setup else ()
     unchecked = provider.auth_mode == "CUSTOM" and provider.installation_access_url is None
-    risks = (UNCHECKED,) if unchecked or provider.auth_mode in _UNCHECKED_MODES else ()
-    yield GuideStep(PUBLIC, notes=risks, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
+    risks = (UNCHECKED_INSTALLATION,) if unchecked or provider.auth_mode in _UNCHECKED_MODES else ()
+    yield GuideStep(MAKE_PUBLIC, notes=risks, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
 
 
 def _on_variables(mode: ModeFormat) -> Iterator[str]:
@@ -133,13 +135,13 @@ def _starter_scopes(provider: Provider) -> list[str]:
     add two scopes that allow reading."""
     if provider.setup is not None and provider.setup.scopes:
         return provider.setup.scopes
-    asked = provider.default_scopes or []
+    asked_settings = provider.default_scopes or []
     needed = provider.refresh.requires_scope if provider.refresh else None
-    if set(asked) - {needed, "offline_access"}:
-        return asked
-    others = [scope for scope in provider.available_scopes or [] if scope not in asked and scope != needed]
-    reading = [scope for scope in others if _READS.search(scope)]
-    return [*(reading or others)[:2], *(asked or ([needed] if needed else []))]
+    if set(asked_settings) - {needed, "offline_access"}:
+        return asked_settings
+    others = [scope for scope in provider.available_scopes or [] if scope not in asked_settings and scope != needed]
+    reading = [scope for scope in others if _READ_SCOPE.search(scope)]
+    return [*(reading or others)[:2], *(asked_settings or ([needed] if needed else []))]
 
 
 def _example_hosts(provider: Provider) -> list[str]:
@@ -162,13 +164,13 @@ def _variable(provider: Provider, key: str) -> str:
     return f"{provider.name}_{key}".upper().replace("-", "_")
 
 
-def session(provider: Provider, public_url: str) -> str:
+def session_command(provider: Provider, public_url: str) -> str:
     """Return the curl command that creates a connect link."""
     body = json.dumps({"end_user": {"id": "user-1"}, "allowed_integrations": [provider.name]})
     return _post(f"{public_url}/connect/sessions", body)
 
 
-def imported(provider: Provider, mode: ModeFormat, public_url: str) -> str:
+def import_command(provider: Provider, mode: ModeFormat, public_url: str) -> str:
     """Return the curl command that creates a connection from a credential."""
     forms = provider.credentials or {name: Setting(title=title_from(name)) for name in mode.typed_fields}
     typed = {name: _example(form) for name, form in forms.items() if not form.hidden}
@@ -196,7 +198,7 @@ def _example(form: Setting) -> str:
     return form.example or (form.enum[0] if form.enum else None) or form.default_value or "…"
 
 
-def asked(forms: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
+def asked_settings(forms: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
     """Return the settings that a user types in, in the order of the form."""
     found = [(name, form) for name, form in forms.items() if _is_asked(form)]
     return sorted(found, key=lambda pair: 99 if pair[1].order is None else pair[1].order)

@@ -7,46 +7,46 @@ from gateway.middleware.chain import Handler
 from gateway.middleware.response_shape import convert_http_exception
 
 
-async def entrance(request: web.Request) -> web.StreamResponse:
+async def open_link(request: web.Request) -> web.StreamResponse:
     from gateway.pages import connect_page
 
-    return await connect_page.entrance(request)
+    return await connect_page.open_link(request)
 
 
-async def start(request: web.Request) -> web.StreamResponse:
+async def show_offers(request: web.Request) -> web.StreamResponse:
     from gateway.pages import connect_page
 
-    return await connect_page.start(request)
+    return await connect_page.show_offers(request)
 
 
-async def form(request: web.Request) -> web.StreamResponse:
+async def show_form(request: web.Request) -> web.StreamResponse:
     from gateway.pages import connect_page
 
-    return await connect_page.form(request)
+    return await connect_page.show_form(request)
 
 
-async def act(request: web.Request) -> web.StreamResponse:
+async def submit_form(request: web.Request) -> web.StreamResponse:
     from gateway.pages import connect_page
 
-    return await connect_page.act(request)
+    return await connect_page.submit_form(request)
 
 
-async def leave(request: web.Request) -> web.StreamResponse:
+async def leave_for_provider(request: web.Request) -> web.StreamResponse:
     from gateway.pages import connect_page
 
-    return await connect_page.leave(request)
+    return await connect_page.leave_for_provider(request)
 
 
 async def result(request: web.Request) -> web.StreamResponse:
-    from gateway.pages.result import result as own
+    from gateway.pages.result import result as page_handler
 
-    return await own(request)
+    return await page_handler(request)
 
 
-async def to_application(request: web.Request) -> web.StreamResponse:
-    from gateway.pages.result import to_application as own
+async def return_to_application(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.result import return_to_application as page_handler
 
-    return await own(request)
+    return await page_handler(request)
 
 
 async def asset(request: web.Request) -> web.StreamResponse:
@@ -56,44 +56,44 @@ async def asset(request: web.Request) -> web.StreamResponse:
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
-    from gateway.pages.redirects import begin as own
+    from gateway.pages.redirects import begin as page_handler
 
-    return await own(request)
+    return await page_handler(request)
 
 
 async def callback(request: web.Request) -> web.StreamResponse:
-    from gateway.pages.redirects import callback as own
+    from gateway.pages.redirects import callback as page_handler
 
-    return await own(request)
+    return await page_handler(request)
 
 
-async def site(request: web.Request) -> web.StreamResponse:
-    from gateway.pages.redirects import site as own
+async def choose_site(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.redirects import choose_site as page_handler
 
-    return await own(request)
+    return await page_handler(request)
 
 
 async def guide(request: web.Request) -> web.StreamResponse:
-    from gateway.pages.guide import guide as own
+    from gateway.pages.guide import guide as page_handler
 
-    return await own(request)
+    return await page_handler(request)
 
 
 async def guides(request: web.Request) -> web.StreamResponse:
-    from gateway.pages import front_door as own
+    from gateway.pages import root_pages
 
-    return own.guides(request)
+    return root_pages.guides(request)
 
 
-async def front_door(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def browser_page(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Serve a page to a browser for ``/``, an unknown path or a method that is not allowed; for other clients, call
     `handler`."""
     if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
         return await handler(request)
-    from gateway.pages import front_door as own
+    from gateway.pages import root_pages
 
     if request.path == "/" and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
-        return await own.start_page(request)
+        return await root_pages.start_page(request)
     fault = request.match_info.http_exception
     assert fault is not None
-    return own.missing(request, convert_http_exception(request, fault))
+    return root_pages.missing_page(request, convert_http_exception(request, fault))

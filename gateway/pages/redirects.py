@@ -11,11 +11,11 @@ from gateway.authorization.results import LIFETIME, CallbackFailed, Choice, Conn
 from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
-from gateway.pages.confirmation import Browser, claim, is_browser, is_real_browser
-from gateway.pages.connect_cookie import first_page_url, holds, keep, page_url, quoted
-from gateway.pages.connect_offer import offer
-from gateway.pages.error_page import failed
-from gateway.pages.form_fields import posted
+from gateway.pages.confirmation import SessionBrowser, claim_session, is_browser, is_real_browser
+from gateway.pages.connect_cookie import first_page_url, holds_session, page_url, quoted_id, set_session_cookie
+from gateway.pages.connect_offer import make_offer
+from gateway.pages.error_page import failure_page
+from gateway.pages.form_fields import read_form
 from gateway.pages.frame import PageWords, connect_page, see_other, words_for
 from gateway.pages.result import application_link, application_url, connected_page
 from gateway.records.connecting import ConnectSession, FlowOptions, Outcome
@@ -25,12 +25,12 @@ from gateway.store.pending_authorizations import bound_to_other_browser
 
 # ── Starts an authorization: sends the browser to the provider's consent page (docs/compatibility.md#authorization).
 
-OVERRIDES: Final = {
+CREDENTIAL_OVERRIDES: Final = {
     "oauth_client_id_override": "client_id",
     "oauth_client_secret_override": "client_secret",
     "oauth_refresh_token_override": "refresh_token",
 }
-LONGEST_CLIENT_ID: Final = 255
+MAX_CLIENT_ID_CHARS: Final = 255
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
@@ -44,22 +44,22 @@ async def begin(request: web.Request) -> web.StreamResponse:
     runtime = request.app[RUNTIME]
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration_id = request.match_info["integration_id"]
-    ws_client_id = request.query.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None
+    ws_client_id = request.query.get("ws_client_id", "")[:MAX_CLIENT_ID_CHARS] or None
     try:
-        asked = await _options_in(request, session, integration_id, ws_client_id)
+        options = await _options_in(request, session, integration_id, ws_client_id)
         if is_browser(request):
-            return await _to_confirmation(request, session, integration_id, asked)
-        browser = Browser(request, session)
-        await claim(request, browser, session)
-        authorization = await runtime.flows.begin(session, integration_id, replace(asked, browser=browser.digest))
+            return await _confirmation_redirect(request, session, integration_id, options)
+        browser = SessionBrowser(request, session)
+        await claim_session(request, browser, session)
+        authorization = await runtime.flows.begin(session, integration_id, replace(options, browser=browser.digest))
     except Unauthorized:
         raise
     except GatewayError as fault:
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             raise
         status = fault.status if isinstance(fault, TooManyRequests) else 400
-        return failed(
-            request, fault, status, integration_id=integration_id, tells=True, environment=session.environment
+        return failure_page(
+            request, fault, status, integration_id=integration_id, posts_to_opener=True, environment=session.environment
         )
     response = web.Response(
         status=302,
@@ -69,13 +69,13 @@ async def begin(request: web.Request) -> web.StreamResponse:
             "Referrer-Policy": "no-referrer",  # the current URL contains the session's token
         },
     )
-    bind(response, authorization)
+    set_binding_cookie(response, authorization)
     if session.for_one_browser:
-        browser.keep(response)
+        browser.set_cookie(response)
     return response
 
 
-def bind(response: web.Response, authorization: AuthorizationStart) -> None:
+def set_binding_cookie(response: web.Response, authorization: AuthorizationStart) -> None:
     """Set the cookie that identifies the same browser at the callback."""
     set_flow_cookie(response, authorization.cookie_name, authorization.cookie_value.reveal())
 
@@ -92,15 +92,15 @@ def set_flow_cookie(response: web.Response, name: str, value: str) -> None:
     )
 
 
-async def _to_confirmation(
-    request: web.Request, session: ConnectSession, integration_id: str, asked: FlowOptions
+async def _confirmation_redirect(
+    request: web.Request, session: ConnectSession, integration_id: str, options: FlowOptions
 ) -> web.Response:
-    if not Browser(request, session).may_use_session:
+    if not SessionBrowser(request, session).may_use_session:
         raise bound_to_other_browser()
-    token = await request.app[RUNTIME].flows.store_options(session, integration_id, asked)
-    words = words_for(request, asked.lang)
-    response = see_other(page_url(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token))
-    keep(request, response, request.query.get("connect_session_token", ""), session)
+    token = await request.app[RUNTIME].flows.store_options(session, integration_id, options)
+    words = words_for(request, options.lang)
+    response = see_other(page_url(request, session.digest, words, f"/i/{quoted_id(integration_id)}", asked=token))
+    set_session_cookie(request, response, request.query.get("connect_session_token", ""), session)
     return response
 
 
@@ -114,19 +114,23 @@ async def _options_in(
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
         await runtime.flows.report_refusal(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault
-    brought = members(request.query, "credentials")
+    overrides = members(request.query, "credentials")
     return FlowOptions(
         config=members(request.query, "params"),
         authorization_params=members(request.query, "authorization_params"),
         user_scope=request.query.get("user_scope"),
-        override={OVERRIDES[name]: text for name, text in brought.items() if name in OVERRIDES and text},
+        override={
+            CREDENTIAL_OVERRIDES[name]: text
+            for name, text in overrides.items()
+            if name in CREDENTIAL_OVERRIDES and text
+        },
         ws_client_id=ws_client_id,
         lang=request.query.get("lang"),
         request_id=request[REQUEST_ID],
     )
 
 
-LONGEST_FORM: Final = 4096
+MAX_FORM_BYTES: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
@@ -134,7 +138,7 @@ async def callback(request: web.Request) -> web.Response:
     browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an error.
 
     A browser is never redirected to the application: it may still follow a form, of the provider's consent page or of
-    `site`, and applies the form-action of that page's CSP to all redirects. The result page continues by itself. A
+    `choose_site`, and applies the form-action of that page's CSP to all redirects. The result page continues by itself. A
     program, which reads no pages, is redirected to the application with a pending connection.
     """
     runtime = request.app[RUNTIME]
@@ -153,12 +157,12 @@ async def callback(request: web.Request) -> web.Response:
     return response
 
 
-async def site(request: web.Request) -> web.Response:
+async def choose_site(request: web.Request) -> web.Response:
     """Handle ``POST /oauth/site``: the end user has chosen one of several sites. The form's token is valid once, in one
     browser."""
     runtime, token = request.app[RUNTIME], ""
     try:
-        form = await posted(request, LONGEST_FORM)
+        form = await read_form(request, MAX_FORM_BYTES)
         token = form.get("token", "")
         finished = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
@@ -187,22 +191,22 @@ async def _result_response(request: web.Request, finished: ConnectedResult | Cho
 
 async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     if not isinstance(fault, CallbackFailed) or fault.integration_id is None:
-        return failed(request, fault, tells=True)
+        return failure_page(request, fault, posts_to_opener=True)
     runtime, generation, words = request.app[RUNTIME], generation_of(request), words_for(request)
     session = await _held_session(request, fault.session_digest)
     integration = generation.integrations.find(session.environment, fault.integration_id) if session else None
     if session is None or integration is None or generation.catalog.get(integration.provider) is None:
-        return failed(request, fault, words=words, integration_id=fault.integration_id, tells=True)
-    one = offer(runtime, generation, integration, first_page_url(request, session.digest, words), words)
-    return failed(
+        return failure_page(request, fault, words=words, integration_id=fault.integration_id, posts_to_opener=True)
+    offer = make_offer(runtime, generation, integration, first_page_url(request, session.digest, words), words)
+    return failure_page(
         request,
         fault,
         words=words,
-        name=one.name,
-        integration_id=one.key,
-        back=one.url,
-        done=application_link(request, session, words, one.key),
-        tells=True,
+        name=offer.name,
+        integration_id=offer.key,
+        back=offer.url,
+        done=application_link(request, session, words, offer.key),
+        posts_to_opener=True,
     )
 
 
@@ -216,26 +220,26 @@ async def _connected_response(request: web.Request, connected: ConnectedResult, 
         is_pending=connected.is_pending,
         at=clock.now(),
     )
-    if not holds(request, connected.session_digest):
+    if not holds_session(request, connected.session_digest):
         return await connected_page(request, words, outcome, None)
     if connected.is_pending and not is_real_browser(request):
         session = await request.app[RUNTIME].sessions.find_by_digest(connected.session_digest)
         if session is not None and session.return_url is not None:
             return see_other(await application_url(request, session, outcome, ref.integration_id))
-    return see_other(page_url(request, connected.session_digest, words, f"/i/{quoted(ref.integration_id)}/result"))
+    return see_other(page_url(request, connected.session_digest, words, f"/i/{quoted_id(ref.integration_id)}/result"))
 
 
 async def _earlier_result(request: web.Request, state: str) -> web.Response | None:
     """Return a redirect to the result page if an earlier callback with this state made a connection, else None."""
-    made = await request.app[RUNTIME].store.flow_results.of_flow(digest(state)) if state else None
-    if made is None or not made.succeeded or not holds(request, made.session_digest):
+    outcome = await request.app[RUNTIME].store.flow_results.of_flow(digest(state)) if state else None
+    if outcome is None or not outcome.succeeded or not holds_session(request, outcome.session_digest):
         return None
     words = words_for(request)
-    return see_other(page_url(request, made.session_digest, words, f"/i/{quoted(made.integration_id)}/result"))
+    return see_other(page_url(request, outcome.session_digest, words, f"/i/{quoted_id(outcome.integration_id)}/result"))
 
 
 async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:
-    if session_digest is None or not holds(request, session_digest):
+    if session_digest is None or not holds_session(request, session_digest):
         return None
     return await request.app[RUNTIME].sessions.find_by_digest(session_digest)
 

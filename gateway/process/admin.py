@@ -29,7 +29,7 @@ SILENT_S: Final = 15.0  # a worker without a report for this long is not ready: 
 DEAD_S: Final = 60.0  # if no worker has reported for this long, /health asks for a restart
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
-STANDARD: Final = {
+STANDARD_NAMES: Final = {
     "process_cpu_seconds_total": "gateway_process_cpu_seconds_total",
     "process_resident_memory_bytes": "gateway_process_resident_memory_bytes",
     "process_open_fds": "gateway_process_open_fds",
@@ -57,7 +57,7 @@ class Admin:
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/ready", self._ready)
-        app.router.add_get("/metrics", self._numbers)
+        app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_route("*", "/{path:.*}", _unknown)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
@@ -85,12 +85,12 @@ class Admin:
                     break
         return _response(found["body"], found["status"], "not_ready" if found["status"] != 200 else None)
 
-    async def _numbers(self, _request: web.Request) -> web.Response:
+    async def _serve_metrics(self, _request: web.Request) -> web.Response:
         self._metrics.publish()
         numbers = total(self._board.pages)
         numbers |= {key: [float(number)] for key, number in gateway_samples(self._started_at)}
         numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last page is the parent's
-        numbers |= {(name,): numbers[ours,] for name, ours in STANDARD.items() if (ours,) in numbers}
+        numbers |= {(name,): numbers[ours,] for name, ours in STANDARD_NAMES.items() if (ours,) in numbers}
         text = await asyncio.to_thread(exposition, numbers)  # a thousand integrations make a long text
         response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
         response.enable_compression()

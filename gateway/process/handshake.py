@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 LENGTH: Final = struct.Struct(">I")
-MOST_FDS: Final = 8
+MAX_FDS: Final = 8
 Message = dict[str, Any]
 
 
-def framed(message: Mapping[str, Any]) -> bytes:
+def frame_message(message: Mapping[str, Any]) -> bytes:
     text = json.dumps(message).encode()
     return LENGTH.pack(len(text)) + text
 
 
 def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
     """Send `message` and open files, before the channel opens or while nothing else is in transit. Raises OSError."""
-    data = framed(message)
+    data = frame_message(message)
     sent = socket.send_fds(sock, [data], descriptors)
     if sent < len(data):
         sock.sendall(data[sent:])
@@ -27,15 +27,15 @@ def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Seque
 
 def receive_now(sock: socket.socket) -> tuple[Message, list[int]]:
     """Return the next message and its open files, before the channel opens. Raises EOFError and OSError."""
-    head, descriptors, _, _ = socket.recv_fds(sock, LENGTH.size, MOST_FDS)
+    head, descriptors, _, _ = socket.recv_fds(sock, LENGTH.size, MAX_FDS)
     while 0 < len(head) < LENGTH.size:
-        head += sock.recv(LENGTH.size - len(head)) or _ended()
-    (length,) = LENGTH.unpack(head or _ended())
+        head += sock.recv(LENGTH.size - len(head)) or _raise_ended()
+    (length,) = LENGTH.unpack(head or _raise_ended())
     text = b""
     while len(text) < length:
-        text += sock.recv(length - len(text)) or _ended()
+        text += sock.recv(length - len(text)) or _raise_ended()
     return json.loads(text), descriptors
 
 
-def _ended() -> bytes:
+def _raise_ended() -> bytes:
     raise EOFError("the other end of the channel is gone")

@@ -21,26 +21,26 @@ from gateway.process import start
 from gateway.process.handshake import Message, send_now
 from gateway.process.reload_workers import Reloads
 from gateway.process.shared_memory import SharedMemory
-from gateway.process.sockets import Listening, PortInUse, listening
-from gateway.process.start import ENDING, Started
-from gateway.process.workers import ORDERLY, WorkerProcess, Workers
+from gateway.process.sockets import ListeningSockets, PortInUse, listening_sockets
+from gateway.process.start import STOP_SIGNALS, SpawnedWorker
+from gateway.process.workers import ORDERLY_EXIT_CODES, WorkerProcess, Workers
 from gateway.refresh.for_workers import ExchangesForWorkers
 from gateway.startup.collector import collect_as_usual
 from gateway.startup.hardening import harden
-from gateway.startup.imports import give_back_memory, small_web
+from gateway.startup.imports import load_small_web, return_freed_memory
 
-# ── The terminal of stderr, if it is one: closing the terminal sends SIGHUP too, which is then no request to reload.
+# ── The terminal behind stderr. Closing it sends SIGHUP too, and then SIGHUP does not mean a reload.
 
 
 class Terminal:
     """Whether stderr was a terminal when this object was created, and whether that terminal has been closed."""
 
     def __init__(self) -> None:
-        self._was_there = sys.stderr.isatty()
+        self._was_terminal = sys.stderr.isatty()
 
-    def gone(self) -> bool:
+    def is_closed(self) -> bool:
         """Return whether the terminal has been closed since."""
-        if self._was_there:
+        if self._was_terminal:
             try:
                 os.tcgetpgrp(sys.stderr.fileno())
             except OSError:
@@ -48,12 +48,12 @@ class Terminal:
         return False
 
 
-LOOK_EVERY_S: Final = 1.0
+JOURNAL_CHECK_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
-def run(first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> int:
+def run(first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> int:
     """Run until SIGTERM or SIGINT and return the exit code. A second signal kills the workers and ends this process."""
     logs.setup()
     harden()
@@ -68,20 +68,21 @@ def run(first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> in
 
 
 class Parent:
-    """The parent process. `first`: the worker that is already started. `killed_by`: the second signal."""
+    """The parent process. `first`: the worker that is already started. `killed_by`: the second stop signal, if one
+    came."""
 
-    def __init__(self, first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> None:
+    def __init__(self, first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> None:
         self.killed_by: signal.Signals | None = None
-        self._first: Started | None = first
+        self._first: SpawnedWorker | None = first
         self._memory = memory
         self._start = {"program": sys.argv[0], "file": file, "as_json": as_json}
-        self._workers = Workers(self._begin, self._received)
+        self._workers = Workers(self._spawn_worker, self._handle_message)
         self._reloads = Reloads(self._workers)
         self._exchanges = ExchangesForWorkers()
         self._terminal = Terminal()
-        self._ending = asyncio.Event()
-        self._held = ExitStack()  # the sockets
-        self._sockets: Listening | None = None
+        self._stop_requested = asyncio.Event()
+        self._socket_stack = ExitStack()  # the sockets
+        self._sockets: ListeningSockets | None = None
         self._admin: Any = None
         self._count = 1
         self._announcement: Message = {}
@@ -91,17 +92,17 @@ class Parent:
     async def run(self) -> int:
         """Run the parent and return the exit code."""
         loop = asyncio.get_running_loop()
-        for number in ENDING:
-            loop.add_signal_handler(number, self._end, number)
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._stop_on_signal, number)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, *ENDING})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, *STOP_SIGNALS})
         try:
             code = await self._all_ready()
             if code is not None:
                 return await self._stop(code)
             collect_as_usual()
-            give_back_memory()
+            return_freed_memory()
             self._announce()
             self._start_task(self._reloads.run())
             self._start_task(self._watch_journal())
@@ -114,9 +115,9 @@ class Parent:
                 await self._exchanges.close()
             if self._admin is not None:
                 await self._admin.close()
-            self._held.close()
+            self._socket_stack.close()
 
-    def _begin(self, place: int) -> tuple[Started, int]:
+    def _spawn_worker(self, place: int) -> tuple[SpawnedWorker, int]:
         started, self._first = self._first or start.spawn(self._memory.descriptors), None
         accepted = place > 0 or self._announcement
         message = {
@@ -139,8 +140,8 @@ class Parent:
         while place < self._count:
             worker = await self._workers.start(place)
             self._workers.reap()  # the first may have ended before SIGCHLD was handled
-            await _first_of(worker.ready.wait(), worker.exited.wait(), self._ending.wait())
-            if self._ending.is_set():
+            await _first_of(worker.ready.wait(), worker.exited.wait(), self._stop_requested.wait())
+            if self._stop_requested.is_set():
                 return 0
             if not worker.ready.is_set():
                 if worker.code and worker.code > 0:
@@ -156,7 +157,7 @@ class Parent:
             self._workers.changed.clear()
             for worker in self._workers.dead():
                 self._workers.plan_replacement(worker)
-            if self._ending.is_set():
+            if self._stop_requested.is_set():
                 return await self._stop(0)
             if self._workers.crash_looping:
                 log.error(
@@ -181,25 +182,25 @@ class Parent:
             await self._workers.changed.wait()
         if self.killed_by is not None:
             return 1
-        failed = any(worker.code not in ORDERLY for worker in self._workers.dead())
+        failed = any(worker.code not in ORDERLY_EXIT_CODES for worker in self._workers.dead())
         return code or (1 if failed else 0)
 
-    def _end(self, number: signal.Signals) -> None:
-        if self._ending.is_set():
+    def _stop_on_signal(self, number: signal.Signals) -> None:
+        if self._stop_requested.is_set():
             self.killed_by = number
             self._workers.signal(signal.SIGKILL)
-        self._ending.set()
+        self._stop_requested.set()
         self._workers.changed.set()
 
     def _hang_up(self) -> None:
         """Reload, unless the terminal that started this process was closed, which sends the same signal."""
-        if self._terminal.gone():
-            if not self._ending.is_set():
-                self._end(signal.SIGHUP)
+        if self._terminal.is_closed():
+            if not self._stop_requested.is_set():
+                self._stop_on_signal(signal.SIGHUP)
         else:
             self._reloads.request_reload()
 
-    def _received(self, worker: WorkerProcess, message: Message) -> None:
+    def _handle_message(self, worker: WorkerProcess, message: Message) -> None:
         match message["type"]:
             case "exchange":
                 self._exchanges.begin(message, worker.sock, worker.send)
@@ -210,9 +211,9 @@ class Parent:
             case "needs":
                 self._open_sockets(worker, message)
             case "ready":
-                self._serves(worker, message)
+                self._worker_is_ready(worker, message)
             case "reloaded":
-                self._reloads.responded(worker, message)
+                self._reloads.handle_response(worker, message)
             case "missing_keys":
                 self._reloads.missing_keys(worker, message["ids"])
 
@@ -221,7 +222,7 @@ class Parent:
         if self._sockets is None:
             try:
                 addresses = SimpleNamespace(**message["server"])
-                self._sockets = self._held.enter_context(listening(addresses))
+                self._sockets = self._socket_stack.enter_context(listening_sockets(addresses))
             except StartRefused as refusal:
                 send_now(worker.sock, {"refused": str(refusal), "in_use": isinstance(refusal, PortInUse)})
                 return
@@ -235,16 +236,16 @@ class Parent:
             send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, descriptors)
 
     async def _open_admin(self, listener: socket.socket) -> None:
-        small_web()
+        load_small_web()
         from gateway.observe.metrics import Board
         from gateway.process.admin import Admin
 
         board = Board(self._count + 1, self._memory.board)
         self._admin = Admin(listener, board, self._workers, time.time())
-        self._admin.stopping = self._ending.is_set()
+        self._admin.stopping = self._stop_requested.is_set()
         await self._admin.open()
 
-    def _serves(self, worker: WorkerProcess, message: Message) -> None:
+    def _worker_is_ready(self, worker: WorkerProcess, message: Message) -> None:
         self._announcement = self._announcement or message
         if message["journal"] is not None:
             self._start_task(self._open_journal(Path(message["journal"]), worker))
@@ -259,7 +260,7 @@ class Parent:
 
     async def _watch_journal(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(JOURNAL_CHECK_EVERY_S)
             await self._exchanges.journals.try_again()
             fault = self._exchanges.journals.fault
             if fault != self._reported_fault:

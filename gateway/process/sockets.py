@@ -1,5 +1,5 @@
-"""Listening sockets: opened here, or passed by the process that started us (systemd's socket activation,
-for example)."""
+"""Listening sockets: opened here, or inherited from the process that started this one (for example by systemd's socket
+activation)."""
 
 import ctypes
 import errno
@@ -35,7 +35,7 @@ class PortInUse(StartRefused):
     """Another process, or another gateway process, listens on server.port."""
 
 
-class Addresses(Protocol):
+class ListenAddresses(Protocol):
     """Hosts and ports to listen on, from the sections `server` and `console`."""
 
     @property
@@ -52,7 +52,7 @@ class Addresses(Protocol):
     def console_port(self) -> int | None: ...
 
 
-class Listening(NamedTuple):
+class ListeningSockets(NamedTuple):
     """The open sockets. `admin`, `console`: None if no such port is configured."""
 
     public: socket.socket
@@ -71,11 +71,11 @@ class Listening(NamedTuple):
 
 
 @contextmanager
-def listening(server: Addresses) -> Iterator[Listening]:
+def listening_sockets(server: ListenAddresses) -> Iterator[ListeningSockets]:
     """Yield the public socket, and those of the admin port and the console's port if configured.
     Raises StartRefused."""
     with ExitStack() as held:
-        public, named = handed_over(held)
+        public, named = inherited_sockets(held)
         if public is None:
             public = held.enter_context(listen(server.host, server.port, "server.port"))
         for name, host, port, key in (
@@ -84,14 +84,14 @@ def listening(server: Addresses) -> Iterator[Listening]:
         ):
             if name not in named and port is not None:
                 named[name] = held.enter_context(listen(host, port, key))
-        yield Listening(public, named.get(ADMIN), named.get(CONSOLE))
+        yield ListeningSockets(public, named.get(ADMIN), named.get(CONSOLE))
 
 
-def handed_over(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
-    """Return the sockets in LISTEN_FDS that are meant for this process: the public one, and others by name. Raises
-    StartRefused for anything that is not such a socket.
+def inherited_sockets(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
+    """Return the sockets in LISTEN_FDS that are meant for this process: the public one, and others by name.
 
-    systemd, or a similar supervisor, keeps them open between two gateway processes, so no connection is refused.
+    systemd, or a similar supervisor, keeps them open between two gateway processes, so no connection is refused. Raises
+    StartRefused if a descriptor in LISTEN_FDS is not a listening TCP socket.
     """
     meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")

@@ -10,13 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 ROOT: Final = Path(__file__).parents[2]
-WORKER = ("-P", "-m", "gateway.cli.worker")  # arguments of a worker's interpreter, before its channel's descriptor
+WORKER_ARGUMENTS = (
+    "-P",
+    "-m",
+    "gateway.cli.worker",
+)  # arguments of a worker's interpreter, before its channel's descriptor
 
 
 @dataclass(slots=True)
-class Started:
+class SpawnedWorker:
     """A worker process and our end of its channel."""
 
     pid: int
@@ -24,23 +28,23 @@ class Started:
     process: "subprocess.Popen[bytes]" = field(repr=False)
 
 
-def spawn(descriptors: Sequence[int]) -> Started:
+def spawn(descriptors: Sequence[int]) -> SpawnedWorker:
     """Start a worker with `descriptors` open, under the same numbers. Raises OSError.
 
     The worker has its own process group: Ctrl-C on a terminal reaches only the parent, which passes it on once.
     """
-    ours, its = socket.socketpair()
-    with its:
+    parent_end, worker_end = socket.socketpair()
+    with worker_end:
         # The worker imports from the same paths as this process.
         paths = (str(ROOT), *(str(Path(path).absolute()) for path in sys.path if path))
         process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
-            [sys.executable, *WORKER, str(its.fileno())],
+            [sys.executable, *WORKER_ARGUMENTS, str(worker_end.fileno())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))},
-            pass_fds=[its.fileno(), *descriptors],
+            pass_fds=[worker_end.fileno(), *descriptors],
             process_group=0,
         )
     process.returncode = 0  # so that only the parent reaps it, and not this object too
-    return Started(process.pid, ours, process)
+    return SpawnedWorker(process.pid, parent_end, process)
 
 
 def serve(file: Path, *, as_json: bool) -> int:
@@ -52,10 +56,10 @@ def serve(file: Path, *, as_json: bool) -> int:
     memory = SharedMemory()
     first = spawn(memory.descriptors)
     # SIGTERM and SIGINT stay pending too: if they killed the parent now, its worker would continue to start.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    from gateway.startup.imports import stay_small
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    from gateway.startup.imports import skip_client_modules
 
-    stay_small()
+    skip_client_modules()
     from gateway.process.parent import run
 
     return run(first, memory, str(file), as_json=as_json)

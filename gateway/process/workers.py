@@ -15,13 +15,15 @@ import structlog
 
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message
-from gateway.process.start import Started
+from gateway.process.start import SpawnedWorker
 
-ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # killed by SIGTERM: it had just started and had no handler yet
+ORDERLY_EXIT_CODES: Final = frozenset(
+    {0, -signal.SIGTERM}
+)  # killed by SIGTERM: it had just started and had no handler yet
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 30.0
-SHORT_LIVES: Final = 5  # after this many in a row with no worker alive, starting another one will not help
+MAX_SHORT_LIVES: Final = 5  # after so many short lives in a row, with no worker alive, another start will not help
 
 log = structlog.get_logger(__name__)
 
@@ -53,35 +55,37 @@ class WorkerProcess:
 
 
 class Workers:
-    """The workers. `begin` starts a process for a place and returns its generation;
-    `received` handles worker messages."""
+    """The workers. `spawn_worker` starts a process for a place and returns its generation;
+    `handle_message` handles worker messages."""
 
     def __init__(
-        self, begin: Callable[[int], tuple[Started, int]], received: Callable[[WorkerProcess, Message], None]
+        self,
+        spawn_worker: Callable[[int], tuple[SpawnedWorker, int]],
+        handle_message: Callable[[WorkerProcess, Message], None],
     ) -> None:
-        self._begin = begin
-        self._received = received
+        self._spawn_worker = spawn_worker
+        self._handle_message = handle_message
         self.living: dict[int, WorkerProcess] = {}  # by process id
-        self._vacant: dict[int, float] = {}  # place ▸ when to fill it
+        self._vacant_places: dict[int, float] = {}  # place ▸ when to fill it
         self._short_lives = 0
         self._dead: list[WorkerProcess] = []
         self.changed = asyncio.Event()  # a worker has died
 
     async def start(self, place: int) -> WorkerProcess:
         """Start a worker at `place`. Raises OSError."""
-        started, generation = self._begin(place)
+        started, generation = self._spawn_worker(place)
         worker = WorkerProcess(place, started.pid, started.sock, generation, time.monotonic())
         self.living[worker.pid] = worker
-        worker.channel = Channel(lambda message: self._received(worker, message), lambda: None)
+        worker.channel = Channel(lambda message: self._handle_message(worker, message), lambda: None)
         await worker.channel.open(started.sock)
         return worker
 
     @property
     def crash_looping(self) -> bool:
-        return self._short_lives >= SHORT_LIVES and not self.living
+        return self._short_lives >= MAX_SHORT_LIVES and not self.living
 
     def reap(self) -> None:
-        """Record ended processes: our workers and, if we are process 1, orphans that the system assigned to us."""
+        """Record ended processes: our workers and, if this is process 1, orphans that the system has assigned to it."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -107,24 +111,24 @@ class Workers:
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0
-        self._vacant[worker.place] = time.monotonic() + pause_s
+        self._vacant_places[worker.place] = time.monotonic() + pause_s
         log.error("worker_died", pid=worker.pid, exit=worker.code, lived_s=round(lived_s, 1), replaced_in_s=pause_s)
 
     @property
     def next_start_in_s(self) -> float | None:
         """Return the seconds until the next worker starts; None if no place is vacant."""
-        return max(0.0, min(self._vacant.values()) - time.monotonic()) if self._vacant else None
+        return max(0.0, min(self._vacant_places.values()) - time.monotonic()) if self._vacant_places else None
 
     async def fill_places(self) -> None:
         now = time.monotonic()
-        for place in [place for place, due in self._vacant.items() if due <= now]:
+        for place in [place for place, due in self._vacant_places.items() if due <= now]:
             try:
                 await self.start(place)
             except OSError as fault:  # no process, descriptor or memory is free now
-                self._vacant[place] = now + LONGEST_PAUSE_S
+                self._vacant_places[place] = now + LONGEST_PAUSE_S
                 log.error("worker_not_started", detail=str(fault), again_in_s=LONGEST_PAUSE_S)
             else:
-                del self._vacant[place]
+                del self._vacant_places[place]
 
     def signal(self, number: signal.Signals) -> None:
         for worker in list(self.living.values()):

@@ -24,8 +24,8 @@ from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
-from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, TRACE, UPSTREAM
-from gateway.middleware.upstream import place, trace_headers
+from gateway.middleware.facts import CALLER, CONNECTION, PROXY_OPTIONS, TIMING, TRACE, UPSTREAM
+from gateway.middleware.upstream import place_credential, trace_headers
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch
@@ -393,12 +393,12 @@ class Attempts:
 
     def _place(self, opened: Opened) -> None:
         if opened is not self._request[CONNECTION]:
-            place(opened, self._request[UPSTREAM], has_body=self._request.body_exists)
+            place_credential(opened, self._request[UPSTREAM], has_body=self._request.body_exists)
             self._request[CONNECTION] = opened
 
     @property
     def _retries_left(self) -> bool:
-        return self._retried < self._request[ASKED].retries
+        return self._retried < self._request[PROXY_OPTIONS].retries
 
     def _may_repeat(self, *, sent: bool) -> bool:
         upload, request = self._upload, self._request
@@ -407,7 +407,7 @@ class Attempts:
 
     def _rules(self) -> Rules:
         retry = self._request[CONNECTION].provider.proxy.retry
-        retry_on = self._request[ASKED].retry_on
+        retry_on = self._request[PROXY_OPTIONS].retry_on
         if retry is None:
             return Rules.of(retry_on=retry_on)
         return Rules.of(

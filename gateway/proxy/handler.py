@@ -12,8 +12,8 @@ from gateway.http.headers import MalformedResponse
 from gateway.http.passed_head import ATTEMPTS
 from gateway.http.request_head import upgrade_asked_for
 from gateway.http.scope_challenge import refused_scopes
-from gateway.middleware.access_log import path_below
-from gateway.middleware.facts import ASKED, CALLER, CONNECT_URL, CONNECTION, PAGING, UPSTREAM
+from gateway.middleware.access_log import logged_path
+from gateway.middleware.facts import CALLER, CONNECT_URL, CONNECTION, PAGING, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.key_limits import needs
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
@@ -50,7 +50,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
     Raises a GatewayError if there is no response to pass on. A later failure cuts the caller's connection.
     """
     timeouts = generation_of(request).egress.timeouts
-    watch = ExchangeWatch(request, first_byte_s(request[ASKED], timeouts), timeouts.total_s)
+    watch = ExchangeWatch(request, first_byte_s(request[PROXY_OPTIONS], timeouts), timeouts.total_s)
     upload = CallerBody(request, watch)
     upgrade = upgrade_asked_for(request)
     attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
@@ -73,7 +73,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 response = with_gateway_fields(page_stream(), request, attempts.count)
                 if upgrade is not None:
                     response.force_close()
-                limit_s = first_byte_s(request[ASKED], timeouts)
+                limit_s = first_byte_s(request[PROXY_OPTIONS], timeouts)
                 await pass_pages(request, exchange, response, upload, watch, limit_s, listed)
                 return response
             body = await body_of(request, exchange)
@@ -173,7 +173,7 @@ async def _record_refused_scopes(
         return
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
     with watch.suspend_silence_limit():
-        path = path_below(request[UPSTREAM].base_path, request[UPSTREAM].target)
+        path = logged_path(request[UPSTREAM].base_path, request[UPSTREAM].target)
         drift = await runtime.live.scope_refusals.record(opened, scopes, path)
         if drift.missing:
             url = await runtime.links.for_scopes(caller.policy, opened.connection, key_id=caller.key_id)

@@ -8,8 +8,8 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.egress_errors import CallNotAttempted, EgressError, Kind
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
-from gateway.middleware.facts import ASKED, UPSTREAM
-from gateway.middleware.response_shape import broken_body
+from gateway.middleware.facts import PROXY_OPTIONS, UPSTREAM
+from gateway.middleware.response_shape import broken_body_error
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout
 
@@ -33,7 +33,7 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
     if isinstance(upload.fault, GatewayError):
         return upload.fault
     if upload.fault is not None:
-        return broken_body()
+        return broken_body_error()
     if isinstance(fault, ExchangeTimeout):
         return _timed_out(fault, request, upload, close=close)
     if isinstance(fault, CallNotAttempted):
@@ -51,7 +51,7 @@ def _next_step(fault: EgressError, request: web.Request) -> str:
     host_at_fault = fault.kind == "unreachable" and not fault.sent and request[UPSTREAM].host in fault.message
     if not host_at_fault:
         return ""
-    return f" Retry later, or check the hosts of integration '{request[ASKED].integration_id}' with `gateway doctor`."
+    return f" Retry later, or check the hosts of integration '{request[PROXY_OPTIONS].integration_id}' with `gateway doctor`."
 
 
 def _timed_out(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:

@@ -15,7 +15,7 @@ from gateway.errors import UpstreamFailed
 from gateway.http.content_coding import CodingError, Decoder, codings_of
 from gateway.http.headers import Fields
 from gateway.http.retry import wait_s
-from gateway.middleware.facts import ASKED, CALLER, PAGING, UPSTREAM
+from gateway.middleware.facts import CALLER, PAGING, PROXY_OPTIONS, UPSTREAM
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
@@ -68,7 +68,7 @@ class PageAttempts(Attempts):
     async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait as for any attempt. A failed first page is retried more often than the caller asked for only if the
         provider says when."""
-        if requested_wait_s is None and not self._later and self._retried >= self._request[ASKED].retries:
+        if requested_wait_s is None and not self._later and self._retried >= self._request[PROXY_OPTIONS].retries:
             return False
         return await super()._wait_for_retry(requested_wait_s, exchange)
 
@@ -86,7 +86,7 @@ class PageAttempts(Attempts):
 
 def retries_of(request: web.Request) -> int:
     """Return how often each page may be requested again."""
-    return request[ASKED].retries if request.headers.get(HEADER) else RETRIES
+    return request[PROXY_OPTIONS].retries if request.headers.get(HEADER) else RETRIES
 
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded

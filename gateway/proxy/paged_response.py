@@ -21,8 +21,8 @@ from gateway.http.paging.page_document import NO_RECORDS, Records
 from gateway.http.paging.resume_position import OffLimits, encode_position, point_at_page
 from gateway.http.passed_head import ATTEMPTS, NOT_RENDERED
 from gateway.middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
-from gateway.middleware.key_limits import check
-from gateway.middleware.upstream import place
+from gateway.middleware.key_limits import check_rules
+from gateway.middleware.upstream import place_credential
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch
@@ -201,7 +201,7 @@ class _PagedCall:
         except OffLimits as fault:
             raise _off_limits(fault.origin) from fault
         await _check(request[CALLER], upstream, opened)
-        place(opened, upstream, has_body=self._listed is not None)
+        place_credential(opened, upstream, has_body=self._listed is not None)
         if self._listed is not None:
             self._upload.replace(self._listed.at(position))
         request[UPSTREAM] = upstream
@@ -287,7 +287,7 @@ def _misnamed(page: PageResult) -> UpstreamFailed:
 async def _check(caller: Caller, upstream: UpstreamRequest, opened: Opened) -> None:
     """Check a later page like any other call, and count it against the key's limits. Raises Forbidden,
     TooManyRequests."""
-    check(caller, upstream, opened)
+    check_rules(caller, upstream, opened)
     if caller.access is not None and caller.access.meter is not None:
         await caller.access.meter.spend()
 

@@ -29,7 +29,7 @@ from gateway.http.references import Rewriter
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.key_limits import add_pace_headers
 from gateway.middleware.response_shape import REQUEST_ID_FIELD, add_cors_headers
-from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
+from gateway.middleware.who_calls import REFERRER_POLICY, with_referrer_policy
 from gateway.runtime import generation_of
 
 # ── The response that the caller gets: the head as the provider wrote it, with the gateway's framing.
@@ -201,7 +201,7 @@ def with_gateway_fields(response: PassedResponse, request: web.Request, attempts
     """Add the fields that the gateway adds to every response of a provider, and return `response`."""
     add_cors_headers(request, response.headers)
     add_pace_headers(response, request)
-    unreferred(response, request)
+    with_referrer_policy(response, request)
     if REQUEST_ID in request:
         response.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
     response.headers[ATTEMPTS] = str(attempts)

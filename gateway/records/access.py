@@ -8,17 +8,17 @@ from typing import Any, Literal
 from gateway.records.connection import ConnectionRef
 from gateway.secret import Secret
 
-Kind = Literal["key", "capability"]
+KeyKind = Literal["key", "capability"]
 
 ANY_INTEGRATION = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """The limits of a key. An empty member, or None, limits nothing; all given members must hold.
+    """The limits of a key. A call must satisfy every member that is set; an empty member limits nothing.
 
     `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
-    ``METHODS PATH`` (`access.key_policy`) or name operations of the catalog (`access.operation_rules`); one must fit.
+    ``METHODS PATH`` (`access.key_policy`) or name operations of the catalog (`access.operation_rules`); one must match.
     `hosts` are names or ``*.example.com``. `operations`: for each rule that names operations, the snapshot of those
     operations, as ``COUNT:`` and base64.
     """
@@ -33,13 +33,13 @@ class KeyLimits:
     def as_json(self) -> dict[str, Any]:
         """Return the given limits for display: for snapshots, only the numbers of operations."""
         counts = {rule: int(snapshot.partition(":")[0]) for rule, snapshot in self.operations.items()}
-        return {**self._given(), **({"operations": counts} if counts else {})}
+        return {**self._limits_set(), **({"operations": counts} if counts else {})}
 
     def as_stored(self) -> dict[str, Any]:
         """Return the given limits with whole snapshots, as they are stored; `from_json` reads them."""
-        return {**self._given(), **({"operations": dict(self.operations)} if self.operations else {})}
+        return {**self._limits_set(), **({"operations": dict(self.operations)} if self.operations else {})}
 
-    def _given(self) -> dict[str, Any]:
+    def _limits_set(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "integrations": list(self.integrations),
             "connections": list(self.connections),
@@ -61,12 +61,12 @@ class KeyLimits:
         )
 
     @property
-    def of_resources(self) -> bool:
+    def limits_resources(self) -> bool:
         """Whether the limits restrict which integrations or connections the key may see."""
         return bool(self.integrations or self.connections or self.tags)
 
     @property
-    def of_requests(self) -> bool:
+    def limits_requests(self) -> bool:
         """Whether the limits restrict which requests may be sent with a connection."""
         return bool(self.rules or self.hosts)
 
@@ -75,14 +75,14 @@ class KeyLimits:
 class KeyTerms:
     """The terms of a key, fixed when it is minted. The key itself is not stored: `digest` is its hex SHA-256.
 
-    `last_four`: the key's last four characters. `limits`: its own, and those of its ancestors; all must allow. `rate`:
-    calls per minute. `budget`: calls in total. `parent_id`: the key that minted it; revoking the parent revokes this
-    key too.
+    `last_four`: the key's last four characters. `limits`: the key's own, and those of its ancestors; a call must
+    satisfy all. `rate`: calls per minute. `budget`: calls in total. `parent_id`: the key that minted it; revoking the
+    parent revokes this key too.
     """
 
     digest: str
     environment: str
-    kind: Kind
+    kind: KeyKind
     name: str
     last_four: str
     scopes: tuple[str, ...]

@@ -12,8 +12,8 @@ from gateway import clock
 from gateway.observe.masking import masked, masked_text
 from gateway.records.operation import current_request_id
 
-MOST_DETAIL: Final = 4000  # characters of a record's `detail` as JSON
-MOST_TEXT: Final = 500  # characters of each text in `detail`
+MAX_DETAIL_CHARS: Final = 4000  # characters of a record's `detail` as JSON
+MAX_TEXT_CHARS: Final = 500  # characters of each text in `detail`
 
 
 class AuditAction(StrEnum):
@@ -102,7 +102,7 @@ class AuditActor:
 
 
 SYSTEM: Final = AuditActor("system")
-acting: ContextVar[AuditActor] = ContextVar("acting", default=SYSTEM)
+current_actor: ContextVar[AuditActor] = ContextVar("current_actor", default=SYSTEM)
 """The current actor: set for a request to the API and for a command, else the gateway itself."""
 
 
@@ -128,11 +128,11 @@ class AuditEntry:
 
     @classmethod
     def of(cls, action: AuditAction, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
-        """Return an entry with the actor in `acting` and the current request's id, at the current time."""
+        """Return an entry with the actor in `current_actor` and the current request's id, at the current time."""
         return cls(
             action=action,
             at=at or clock.now(),
-            actor=acting.get(),
+            actor=current_actor.get(),
             environment=environment,
             request_id=current_request_id.get(),
             **members,
@@ -163,30 +163,30 @@ class AuditEntry:
             "outcome": self.outcome,
             "request_id": self.request_id,
         }
-        return canonical({name: value for name, value in members.items() if value not in (None, "", {})})
+        return canonical_json({name: value for name, value in members.items() if value not in (None, "", {})})
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Return the canonical text of a value, the same on every machine: JSON in ASCII, members sorted, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return `detail` with secrets masked and long texts cut; only its names if it is too long in total."""
-    shown: dict[str, Any] = _short(masked(dict(detail)))
-    if len(canonical(shown)) > MOST_DETAIL:
+    shown: dict[str, Any] = _shortened(masked(dict(detail)))
+    if len(canonical_json(shown)) > MAX_DETAIL_CHARS:
         return {"too_long": sorted(shown)[:50]}
     return shown
 
 
-def _short(value: Any) -> Any:
+def _shortened(value: Any) -> Any:
     if isinstance(value, str):
-        return masked_text(value[:MOST_TEXT])
+        return masked_text(value[:MAX_TEXT_CHARS])
     if isinstance(value, Mapping):
-        return {str(name): _short(inner) for name, inner in value.items()}
+        return {str(name): _shortened(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_short(inner) for inner in value]
-    return value if isinstance(value, int | float | bool) or value is None else str(value)[:MOST_TEXT]
+        return [_shortened(inner) for inner in value]
+    return value if isinstance(value, int | float | bool) or value is None else str(value)[:MAX_TEXT_CHARS]
 
 
 class AuditColumns(NamedTuple):
@@ -232,8 +232,8 @@ class AuditFilter:
     """A search in the audit trail; None or empty matches anything.
 
     `environment` None: all, including records of the whole store. `since` is included, `until` is not. `key_ids`: the
-    actor is one of these; empty: any. `end_user_id`: the application's id of the end user; a forgotten one matches
-    nothing. `before`, `after`: earlier or later in the chain than this sequence number.
+    actor is one of these; empty: any. `end_user_id`: the application's id of the end user; the id of a
+    forgotten end user matches nothing. `before`, `after`: earlier or later in the chain than this sequence number.
     """
 
     environment: str | None = None
@@ -263,8 +263,8 @@ class SealedRecord(NamedTuple):
         return {"sequence": self.sequence, "hash": self.hash, **members}
 
 
-class UseKey(NamedTuple):
-    """The key of a usage counter: minted key (0: a key of gateway.yaml) and connection."""
+class CredentialUseRef(NamedTuple):
+    """Who uses which credential: the connection, and the minted key that calls with it (0: a key of gateway.yaml)."""
 
     environment: str
     integration_id: str
@@ -272,20 +272,22 @@ class UseKey(NamedTuple):
     key_id: int
 
 
-class UseCount(NamedTuple):
-    """Proxied calls with a connection's credential in the hour that starts at `hour`; `failed`: those with an error or
-    a status from 400."""
+class CredentialUseCount(NamedTuple):
+    """How often a credential was used in the hour that starts at `hour`: the number of proxied calls, and of those that
+    failed with an error or a status of 400 or above."""
 
     hour: datetime
-    use: UseKey
+    use: CredentialUseRef
     calls: int
     failed: int
 
 
 @dataclass(frozen=True, slots=True)
-class UseFilter:
-    """A search for uses, by whole hours: from the hour that contains `since` to the hour that contains `until`.
-    `key_ids`: only uses with these keys; empty: with all keys."""
+class CredentialUseFilter:
+    """A search for uses of credentials, by whole hours: from the hour of `since` to the hour of `until`.
+
+    `key_ids`: only uses with these keys; empty: with all keys.
+    """
 
     environment: str
     since: datetime
@@ -297,11 +299,14 @@ class UseFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class UsePage:
-    """A page of uses. `uses`: totals for each connection and key, the most used first. `calls`, `failed`,
-    `connections`: totals, including those that `limit` leaves out."""
+class CredentialUsePage:
+    """A page of uses of credentials.
 
-    uses: list[tuple[UseKey, int, int]]
+    `uses`: calls and failed calls for each connection and key, the most used first. `calls`, `failed`, `connections`:
+    totals of all uses, also of those that `limit` leaves out.
+    """
+
+    uses: list[tuple[CredentialUseRef, int, int]]
     calls: int
     failed: int
     connections: int

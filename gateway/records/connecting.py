@@ -13,9 +13,9 @@ class SessionTerms:
     """A session's conditions for each connection made under it; a started authorization keeps them.
 
     `limited`: the session may make only a number of connections. `code_challenge`: see ConnectSession.
-    `browser_digest`: when the connection is stored, the session must belong to this browser or to none yet; empty: a
-    client without our cookie, so to none yet. None: not checked, since the start claimed the session, or the session
-    serves any browser.
+    `browser_digest`: checked when the connection is stored: the session must then belong to this browser, or to no
+    browser yet. Empty: the client has no cookie, so the session must belong to no browser. None: nothing is checked,
+    because the session was claimed when the authorization started, or serves any browser.
     """
 
     session_digest: str
@@ -32,8 +32,8 @@ class ConnectSession:
     `allowed_integrations` empty means all. `defaults` are the contract's ``integrations_config_defaults``: integration
     ▸ ``{connection_config, authorization_params, user_scopes}``. `key_id`: the minted key that created it; empty for a
     key of gateway.yaml, None for a session of a release that did not store it. `connection_id`: the id that a new
-    connection gets; if `integration_id` is set too, that connection must exist: a reconnect. `pinned`: that connection
-    keeps its settings and its hosts.
+    connection gets; if `integration_id` is set too, that connection must exist, and the session reconnects it.
+    `pinned`: that connection keeps its settings and its hosts.
 
     `max_connections`: how many connections the session may make, None for any number; `connections_made` counts them.
     `single_use`: the session serves one browser, the first in which the end user continues; `browser_digest` is the
@@ -151,7 +151,7 @@ class PendingAuthorization:
     PKCE verifier. `url`: the provider's consent page. `config`: the settings; those named in `given` came from the
     session or the end user, and override what the provider returns. `client`: digest of the waiting window's
     ``ws_client_id``. `browser`: digest of the browser that confirmed. `limited`, `code_challenge`: see SessionTerms.
-    `began`: digest of the first `state`, if this flow has another one. `choice`: a grant that waits for the end user to
+    `began`: digest of the flow's first `state`, if that was replaced. `choice`: a grant that waits for the end user to
     choose a site.
     """
 
@@ -218,7 +218,7 @@ def flow_details(stored: Mapping[str, Any]) -> FlowDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFlow:
-    """An authorization in progress. `state_digest`: its key. `browser_digest`: digest of its browser's cookie."""
+    """An authorization in progress, found by `state_digest`. `browser_digest`: digest of its browser's cookie."""
 
     state_digest: str
     browser_digest: str
@@ -247,7 +247,7 @@ class NewFlow(OpenFlow):
 class PendingConnection:
     """A connection made under a session with a code challenge, until the application completes it.
 
-    `new` None: it was completed. `reconnects`: at completion, the connection must exist.
+    `new` None: the application has completed it. `reconnects`: at completion, the connection must exist already.
     """
 
     uid: str
@@ -278,10 +278,11 @@ SESSION_ENDED: Final = "session_ended"  # as `error_type`: marks the end of a se
 class Outcome:
     """The outcome of one attempt to connect, for the browser's WebSocket and for polling.
 
-    `client_digest`: of the ``ws_client_id`` that the browser's window named. `flow_digest`: of the authorization's
-    `state`, which is spent. `browser_digest`: of the browser that confirmed, if it keeps cookies. `error_type`
-    (docs/compatibility.md#authorization) and `error_desc` are set if the attempt failed; `code` is then one of
-    docs/http-api.md. `is_pending`: the application has yet to complete it or, for a failure, did not complete it.
+    `client_digest`: digest of the ``ws_client_id`` that the browser's window named. `flow_digest`: digest of the
+    authorization's `state`, which cannot be used again. `browser_digest`: digest of the browser that confirmed, if it
+    keeps cookies. `error_type` (docs/compatibility.md#authorization) and `error_desc` are set if the attempt failed;
+    `code` is then an error code of docs/http-api.md. `is_pending`: the application has not completed the connection
+    yet or, for a failure, did not complete it.
     """
 
     environment: str

@@ -85,9 +85,9 @@ class Lease:
 class Lifespan:
     """The lifespan of a refresh credential.
 
-    `dies_at`: when the refresh token expires without use, or the access token if there is no other; `keep_alive_at`:
-    when it is refreshed to prevent that. `settled`: nothing to do when the access token expires, since it can be
-    refreshed later, or since its end was recorded.
+    `dies_at`: when the refresh token expires if it is not used; without a refresh token, when the access token expires.
+    `keep_alive_at`: when the gateway refreshes the token to prevent that. `settled`: nothing needs to be done when the
+    access token expires, because it can be refreshed later, or because its end is already recorded.
     """
 
     dies_at: datetime | None = None
@@ -106,8 +106,8 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class RefusedScopes:
-    """Scopes that the provider's API required, with 403, since the connection was last authorized. `path`: of the last
-    refused call, below the base URL and without its query.
+    """Scopes that the provider's API required, with 403, since the connection was last authorized. `path`: the path of
+    the last refused call, below the base URL and without its query.
     """
 
     scopes: tuple[str, ...]
@@ -164,10 +164,11 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConnection:
-    """The connection to store. None keeps the value of an existing row; the credential is always replaced.
+    """A connection to store. A member that is None keeps the value of an existing row; the credential is always
+    replaced.
 
-    `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it.
-    `ended`: it has already ended, and nothing can refresh it. `warning`: one or two sentences for its owner.
+    `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it. `ended`:
+    why the connection has already ended, if nothing can refresh it. `warning`: one or two sentences for its owner.
     `integration_uid`: the row of an integration that was created through the API; without it, nothing is stored.
     """
 
@@ -190,12 +191,13 @@ class NewConnection:
 
 # ── The past of an imported connection: its dates and its state.
 
-MOVED = "moved_in"  # reason of the first history entry of an imported connection
+MOVED_IN = "moved_in"  # reason of the first history entry of an imported connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedHistory:
-    """Dates and state before the import. None: not known, so the import sets it. `state` None: active."""
+    """Dates and state of a connection before its import. None: unknown, so the import sets the value. `state` None:
+    active."""
 
     created_at: datetime | None = None
     granted_at: datetime | None = None

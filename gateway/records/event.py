@@ -52,23 +52,23 @@ NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warnin
 def event_for_change(before: State | None, after: State) -> Event | None:
     """Return the event for the step from one state to the next; None for a step that has no event.
 
-    Events distinguish three cases: refreshes succeed, refreshes fail temporarily, somebody must act. A step between two
-    states of the last kind has no event. `before` None: the connection is new.
+    Events distinguish three kinds of states: refreshes succeed, refreshes fail temporarily, or somebody must act. A
+    step between two states in which somebody must act has no event. `before` None: the connection is new.
     """
     if before is None:
         return Event.CREATED
-    if _kind(before) == _kind(after):
+    if _event_kind(before) == _event_kind(after):
         return None
     return {State.ACTIVE: Event.RECOVERED, State.DEGRADED: Event.DEGRADED}.get(after, Event.NEEDS_REAUTH)
 
 
-def _kind(state: State) -> State:
+def _event_kind(state: State) -> State:
     return state if state in {State.ACTIVE, State.DEGRADED} else State.NEEDS_REAUTH
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
-    """The content of a stored event. `facts`: see `store.outbox`; `received`: a provider's webhook, opened."""
+class EventContent:
+    """The content of a stored event. `facts`: see `store.outbox`; `received`: a provider's webhook, decrypted."""
 
     at: datetime
     environment: str
@@ -83,8 +83,8 @@ class Content:
 class Delivery:
     """The delivery of an event to one URL. `message_id` is the same for every attempt (``webhook-id``).
 
-    `target`: ``primary``, ``secondary``, or a URL if the connection overrides these. `status` and `detail`: of the
-    last attempt.
+    `target`: ``primary``, ``secondary``, or a URL if the connection overrides these. `status` and `detail` describe
+    the last attempt.
     """
 
     id: int

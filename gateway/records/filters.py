@@ -1,4 +1,4 @@
-"""A filter value shared by several stores: one value, or any."""
+"""A filter of several stores: one value, or any value."""
 
 from typing import TypeVar
 

@@ -28,14 +28,15 @@ class Integration:
     ``Provider-Config-Key``.
 
     `scopes` None: the operator named none, so the provider's default scopes are requested. `app_id`, `app_link`,
-    `private_key`: of an app that end users install: its id, its page at the provider, and its signing key in PEM.
+    `private_key`: the id, the page at the provider and the signing key (PEM) of an app that end users install.
     `webhook_secret`: the secret that the provider signs webhooks with, and during a rotation `webhook_secret_previous`
-    too. `forward_webhooks`: whether webhooks are forwarded. `allow_unsigned_webhooks`: without a secret to verify
-    them, webhooks are accepted from anyone who knows the URL. `allowed_hosts`: hosts that an end user may name if
-    the provider's entry leaves the host open, and to which its secrets may then be sent: ``git.example.com``,
+    too. `forward_webhooks`: whether webhooks are forwarded. `allow_unsigned_webhooks`: without a secret to verify them,
+    webhooks are accepted from anyone who knows the URL. `allowed_hosts`: hosts that an end user may name if the
+    provider's entry leaves the host open, and to which its secrets may then be sent: ``git.example.com``,
     ``*.example.com``, each with a port unless it is the default one. `site_selection`, if a token reaches several
     sites: ``ask`` shows a picker, ``match`` compares the subdomain. `trace_headers` None: as `egress.trace_headers`
-    says. `custom`: the customer's own names and values, stored for it. `made` None: the integration is in gateway.yaml.
+    says. `custom`: names and values that the customer stores with the integration. `made` None: the integration is in
+    gateway.yaml.
     """
 
     environment: str

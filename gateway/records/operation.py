@@ -20,11 +20,11 @@ class Operation(NamedTuple):
     ``authorization``: an end user's attempt to connect. ``delivery``: one attempt to deliver an event. ``webhook``: a
     provider's webhook that was received.
 
-    `request_id`: of the request that caused it, so that all operations of a request can be found. `trace_id`: 32 hex
-    digits. `key_id`: of a minted key. `rule`: the rule of the key that allowed the call, or the word for the refusal.
-    `status`: of the response, 0 if there was none. `error_code`: None on success. Times in milliseconds; those of a
-    call as in `ExchangeRecord`. `detail`: more data, by kind. Not stored, only for the span: `trace` of a refresh;
-    `cause`: the ``traceparent`` that caused it.
+    `request_id`: the id of the request that caused the operation, so that all operations of a request can be found.
+    `trace_id`: 32 hex digits. `key_id`: the id of the minted key. `rule`: the rule of the key that allowed the call, or
+    the reason for the refusal. `status`: the response's status, 0 without a response. `error_code`: None on success.
+    Times are in milliseconds; `ExchangeRecord` explains those of a call. `detail`: more data, by kind. Two members are
+    not stored and serve only the span: `trace`, of a refresh, and `cause`, the ``traceparent`` that caused it.
     """
 
     kind: OperationKind
@@ -59,7 +59,7 @@ current_request_id: ContextVar[str] = ContextVar("current_request_id", default="
 """The id of the request that started the current work; empty for work that no request started."""
 
 
-def call(exchange: ExchangeRecord) -> Operation:
+def call_operation(exchange: ExchangeRecord) -> Operation:
     """Return a proxied request as an operation."""
     return Operation(
         "call",
@@ -135,8 +135,11 @@ class OperationFilter:
 
 @dataclass(frozen=True, slots=True)
 class OperationPage:
-    """A page of results, the newest first. `more`: more results may follow. If time ran out, `searched_to` is the id
-    down to which the log was searched, and `searched_until` about its time."""
+    """A page of results, the newest first. `more`: more results may follow.
+
+    If time ran out, `searched_to` is the id down to which the log was searched, and `searched_until` roughly the time
+    of that row.
+    """
 
     operations: list[StoredOperation] = field(default_factory=list)
     more: bool = False

@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 from gateway.secret import MASK, Secret
 
-SHORTEST: Final = 4  # a shorter text is no secret, and masking it would make any sentence unreadable
+MIN_SECRET_CHARS: Final = 4  # a shorter text is no secret, and masking it would make any sentence unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class ProviderCall:
 class Reply:
     """The decoded reply. `headers` ignores case in names.
 
-    `asked_at`: when the call was sent. A lifetime in the reply counts from some later moment, so an expiry computed
-    from `asked_at` is never too late, however long the reply took.
+    `asked_at`: when the call was sent. The provider counts a token's lifetime from a later moment, so an expiry that is
+    computed from `asked_at` is never too late, however long the reply took.
     """
 
     status: int
@@ -53,7 +53,7 @@ class Reply:
 def scrubbed(words: str, secrets: tuple[str, ...]) -> str:
     """Return `words` with each of `secrets` masked, in all spellings in which a provider may quote it: as it is,
     percent-encoded or in base64."""
-    found = {spelt for secret in secrets if len(secret) >= SHORTEST for spelt in _spellings(secret)}
+    found = {spelt for secret in secrets if len(secret) >= MIN_SECRET_CHARS for spelt in _spellings(secret)}
     for spelt in sorted(found, key=len, reverse=True):
         words = words.replace(spelt, MASK)
     return words

@@ -33,8 +33,8 @@ class UpstreamRequest:
 
     `target`: path and query of the request line, written as they are, percent-encoding untouched. `headers`: end-to-end
     fields only; the sender writes framing and Host. `base_path`: the prefix of `target`; links in the response below it
-    are rewritten to lead through the gateway. `identity`: sent in mutual TLS; connections made with it serve no other
-    identity.
+    are rewritten to lead through the gateway. `identity`: the client certificate for mutual TLS; its network
+    connections are not used for another identity.
     """
 
     method: str
@@ -65,8 +65,8 @@ class Timing:
 
     `token_s`: waiting for the store and for token endpoints. `upstream_s`: waiting for the provider, from the first
     attempt to the head of the response that is passed on, including pauses between attempts and the caller's own body.
-    `head_at`: when the head of our response was sent, None before that. `proxied`: the key was accepted and a provider
-    is called.
+    `head_at`: when the head of our response was sent, None before that. `proxied`: the request is a call to a provider,
+    and its key was accepted.
     """
 
     began: float
@@ -101,7 +101,7 @@ class Timing:
 
 # ── A list fetched page by page: the provider's paging scheme, and the position of one call.
 
-Kind = Literal["cursor", "link", "offset", "graphql"]
+PagingType = Literal["cursor", "link", "offset", "graphql"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class PagingScheme:
     `in_body`: lists are requested by POST, and the names in the request are dotted paths in its JSON body.
     """
 
-    type: Kind
+    type: PagingType
     cursor_path_in_response: str | None = None
     cursor_name_in_request: str | None = None
     limit_name_in_request: str | None = None
@@ -128,9 +128,9 @@ class PagingScheme:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a page. `at`: the cursor, the absolute URL or the offset, by the scheme's type.
+    """The position of a page. `at`: a cursor, an absolute URL or an offset, depending on the scheme's type.
 
-    A cursor or offset for a body is JSON text. `body_digest`: of the body that the caller sent with such a call.
+    A cursor or offset that is sent in a body is JSON text; `body_digest` is then the digest of the caller's own body.
     """
 
     way: PagingScheme
@@ -144,8 +144,9 @@ class Paging:
 
     `pages`: how many responses to read, None for all. `ways`: schemes that the first response may follow, best first.
     `cursor_named`: the caller named the cursor's place. `start`: the position to continue from, None for the beginning.
-    `marks`: a line after each page states the position. `request_digest`: names the call that a resume cursor belongs
-    to. `path`: of the caller's request, below the base URL. `limit`: records per page, if the body has the limit.
+    `marks`: a line after each page states the position. `request_digest`: identifies the call to which a resume
+    cursor belongs. `path`: the path of the caller's request, below the base URL. `limit`: records per page, if the body
+    has the limit.
     """
 
     pages: int | None
@@ -170,15 +171,16 @@ class ExchangeRecord(NamedTuple):
     """One exchange. `path` has no query; for a proxied request it is the caller's path after ``/proxy``, `host` the
     provider's.
 
-    A request to our own API has empty integration, connection and host. `error_code` is ours, ``client_left``, ``cut``,
-    or ``stopped`` if the gateway stopped and could not wait; None if the response was sent unchanged.
+    A request to our own API has empty integration, connection and host. `error_code`: an error code of ours,
+    ``client_left``, ``cut``, or ``stopped`` if the gateway stopped and could not wait; None if the response was sent
+    unchanged.
 
     `gateway_ms`, `token_ms`, `upstream_ms`: parts of the time until the head of a proxied call's response: in the
     gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
-    `key_id`: of a minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: the rule of the
-    key that allowed the call, or the word for the refusal. `attempts`: number of requests sent to the provider.
-    `trace`: the data for the spans of a sampled call. `tool`: name of the MCP tool that made the call, ours or the
-    provider's.
+    `key_id`: the id of the minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: the rule
+    of the key that allowed the call, or the reason for the refusal. `attempts`: number of requests sent to the
+    provider. `trace`: the data for the spans of a sampled call. `tool`: name of the MCP tool that made the call, ours
+    or the provider's.
     """
 
     # A tuple, since one is created for each request.

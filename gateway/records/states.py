@@ -28,8 +28,8 @@ class State(StrEnum):
     REVOKED = "revoked"
 
 
-class Happening(StrEnum):
-    """What can happen to a connection and change its state.
+class StateTrigger(StrEnum):
+    """What happens to a connection and may change its state.
 
     `accepted`: the API accepts the credential that it rejected before. `replaced`: the credential was refreshed while
     the API rejects it, which proves nothing: some modes sign a token without asking the provider.
@@ -52,13 +52,13 @@ RESTORED: Final = "restored"  # reason of a history entry without a change of st
 FAILOVER: Final = "failover"  # likewise: a newer token that the database had lost in a failover was written back
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
-    Happening.AUTHORIZED: State.ACTIVE,
-    Happening.RENEWED: State.ACTIVE,
-    Happening.ACCEPTED: State.ACTIVE,
-    Happening.WRITTEN_BACK: State.ACTIVE,
-    Happening.REFUSED: State.NEEDS_REAUTH,
-    Happening.TAKEN_BACK: State.REVOKED,
-    Happening.UNFINISHED: State.INCOMPLETE,
+    StateTrigger.AUTHORIZED: State.ACTIVE,
+    StateTrigger.RENEWED: State.ACTIVE,
+    StateTrigger.ACCEPTED: State.ACTIVE,
+    StateTrigger.WRITTEN_BACK: State.ACTIVE,
+    StateTrigger.REFUSED: State.NEEDS_REAUTH,
+    StateTrigger.TAKEN_BACK: State.REVOKED,
+    StateTrigger.UNFINISHED: State.INCOMPLETE,
 }
 
 
@@ -73,19 +73,19 @@ class Change:
     before: State | None = None
 
 
-def next_state(state: State, happening: Happening) -> State:
+def next_state(state: State, trigger: StateTrigger) -> State:
     """Return the next state. An outage says nothing about a grant that is known to be gone."""
-    if happening is Happening.REPLACED:
+    if trigger is StateTrigger.REPLACED:
         return state
-    if happening is Happening.UNAVAILABLE:
+    if trigger is StateTrigger.UNAVAILABLE:
         return State.DEGRADED if state is State.ACTIVE else state
-    if happening is Happening.REFUSED and state is State.REVOKED:
+    if trigger is StateTrigger.REFUSED and state is State.REVOKED:
         return state
-    return _ALWAYS[happening]
+    return _ALWAYS[trigger]
 
 
-def happening_for_failure(code: str, *, final: bool) -> Happening:
-    """Return the happening that a failure stands for."""
+def trigger_for_failure(code: str, *, final: bool) -> StateTrigger:
+    """Return the trigger that a failure stands for."""
     if not final:
-        return Happening.UNAVAILABLE
-    return Happening.TAKEN_BACK if code in TAKEN_BACK_CODES else Happening.REFUSED
+        return StateTrigger.UNAVAILABLE
+    return StateTrigger.TAKEN_BACK if code in TAKEN_BACK_CODES else StateTrigger.REFUSED

@@ -20,7 +20,7 @@ CAUSE: Final = "traceparent"
 SAMPLED: Final = 1  # the bit of the flags that marks a sampled trace
 TOOL_ERROR: Final = "tool_error"  # OpenTelemetry's `error.type` for a tool result that is an error
 _HEX: Final = frozenset("0123456789abcdef")
-_VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
+_VERSION_00_CHARS: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
 _SPAN_BITS: Final = 64
 
 
@@ -34,7 +34,7 @@ class TraceParent(NamedTuple):
 
 def trace_id_in(traceparent: str | None) -> str | None:
     """Return the trace id of a ``traceparent`` (W3C Trace Context §3.2.2.3); None if it is malformed."""
-    if traceparent is None or len(traceparent) < _VERSION_00 or traceparent[2] != "-" or traceparent[35] != "-":
+    if traceparent is None or len(traceparent) < _VERSION_00_CHARS or traceparent[2] != "-" or traceparent[35] != "-":
         return None
     found = traceparent[3:35]
     return found if set(found) <= _HEX and found.strip("0") else None
@@ -46,7 +46,11 @@ def parent_in(traceparent: str | None) -> TraceParent | None:
     if trace_id is None or traceparent is None or traceparent[52] != "-":
         return None
     version, span_id, flags = traceparent[:2], traceparent[36:52], traceparent[53:55]
-    if version == "ff" or (version == "00" and len(traceparent) != _VERSION_00) or traceparent[55:56] not in ("", "-"):
+    if (
+        version == "ff"
+        or (version == "00" and len(traceparent) != _VERSION_00_CHARS)
+        or traceparent[55:56] not in ("", "-")
+    ):
         return None
     if not (set(version + span_id + flags) <= _HEX and span_id.strip("0")):
         return None
@@ -63,7 +67,7 @@ class AttemptTrace:
     """A request to the provider, as its trace shows it.
 
     `began` and `ended`: monotonic seconds; `ended`: when the response's head arrived or the attempt failed, None
-    before. `peer`: the IP address it connected to. `error`: why no response arrived.
+    before. `peer`: the provider's IP address. `error`: why no response arrived.
     """
 
     host: str
@@ -96,8 +100,8 @@ class CallTrace:
     """The trace of one sampled request to the gateway.
 
     `parent_id`: the caller's span, None if the trace starts here. `began`: monotonic seconds. `route`: the path's
-    template, if the URL has one. `waited_for`: refreshes that another call started and this one waited for. `mcp`:
-    set for a message to the MCP endpoint.
+    template, if the URL has one. `waited_for`: refreshes that another call started and for which this call waited.
+    `mcp`: set for a message to the MCP endpoint.
     """
 
     trace_id: str
@@ -125,9 +129,9 @@ class CallTrace:
 class RefreshTrace:
     """The trace of one refresh in this process, sampled or not.
 
-    `under`: the sampled call that started it, or else the first sampled one that waits for it. `began`: when it was
-    requested; `asked`: when it left the queue; monotonic seconds. `exported`: its span was created; others may link to
-    it.
+    `under`: the sampled call that started the refresh, or else the first sampled call that waits for it. `began`: when
+    the refresh was requested, `asked`: when it left the queue, both in monotonic seconds. `exported`: its span was
+    created, and other spans may link to it.
     """
 
     under: CallTrace | None
@@ -137,8 +141,8 @@ class RefreshTrace:
     ended: float | None = None
     exported: bool = False
 
-    def joined(self, by: CallTrace | None) -> None:
-        """Record that `by` waits for this refresh too."""
+    def add_waiter(self, by: CallTrace | None) -> None:
+        """Record that the call `by` waits for this refresh too."""
         if by is None or by is self.under:
             return
         if self.under is None:
@@ -163,7 +167,7 @@ current_cause: ContextVar[str | None] = ContextVar("current_cause", default=None
 """During a write to the store: the ``traceparent`` of the span that caused it."""
 
 
-def cause() -> str | None:
+def current_traceparent() -> str | None:
     """Return the ``traceparent`` of the current sampled refresh or request."""
     refresh, call = current_refresh.get(), current_trace.get()
     if refresh is not None:

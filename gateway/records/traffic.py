@@ -9,11 +9,11 @@ from gateway.records.operation import OperationKind
 
 SLOT_S: Final = 900
 TIMES_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
-"""Upper bounds of the histogram classes of a provider's time; the last class has no bound."""
+"""Upper bounds of the histogram's classes for a provider's time; the class after the last bound has none."""
 
 
 class SlotTotal(NamedTuple):
-    """Proxied calls in the quarter of an hour that starts `at`. Milliseconds: totals of the `timed` calls."""
+    """Proxied calls in the quarter of an hour that starts at `at`. The times are totals of the `timed` calls."""
 
     at: datetime
     calls: int

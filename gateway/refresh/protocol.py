@@ -28,7 +28,7 @@ from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, R
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.operation import Operation, RecordOperation, current_request_id
 from gateway.records.provider_call import scrubbed
-from gateway.records.states import REJECTED, Happening
+from gateway.records.states import REJECTED, StateTrigger
 from gateway.records.trace import current_refresh
 from gateway.refresh import backoff, decision
 from gateway.refresh.auth_exchange import Attempt, AuthDialogueRunner, mode_for
@@ -441,7 +441,7 @@ class RefreshProtocol:
             failure=failure,
             still_open=row.intent is not None,
             former=row.lease,
-            happening=Happening.UNFINISHED,
+            trigger=StateTrigger.UNFINISHED,
         )
 
     async def _read(self, ref: ConnectionRef) -> Connection:

@@ -221,7 +221,7 @@ class Refresher:
             if urgent:
                 self._urgent.add(connection.ref)  # the task may not have reached the queue yet
                 self._queue.prioritize(connection.ref)
-            self._traces[connection.ref].joined(current_trace.get())
+            self._traces[connection.ref].add_waiter(current_trace.get())
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:

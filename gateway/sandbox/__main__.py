@@ -16,23 +16,23 @@ from gateway.sandbox.state import SandboxClient
 
 def main() -> int:
     """Run until a signal; return 0. Return 1 if the sandbox cannot start, with the reason in one line on stderr."""
-    asked = _arguments().parse_args()
+    options = _arguments().parse_args()
     try:
-        secret = asked.client_secret_file.read_text().strip()
-        client = SandboxClient.register(asked.client_id, secret, *asked.redirect_uri, name=asked.client_name)
-        asyncio.run(_serve(client, asked))
+        secret = options.client_secret_file.read_text().strip()
+        client = SandboxClient.register(options.client_id, secret, *options.redirect_uri, name=options.client_name)
+        asyncio.run(_serve(client, options))
     except (MemoryUnreadable, UnicodeDecodeError) as fault:
-        return _complain(str(fault))
+        return _print_error(str(fault))
     except OSError as fault:
-        return _complain(f"cannot start on {HOST}:{asked.port}: {fault}")
+        return _print_error(f"cannot start on {HOST}:{options.port}: {fault}")
     return 0
 
 
-async def _serve(client: SandboxClient, asked: argparse.Namespace) -> None:
+async def _serve(client: SandboxClient, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with running([client], port=asked.port, state=asked.state, token_ttl_s=asked.token_ttl_s) as sandbox:
+    async with running([client], port=options.port, state=options.state, token_ttl_s=options.token_ttl_s) as sandbox:
         sys.stdout.write(f"sandbox ready on {sandbox.issuer}\n")
         sys.stdout.flush()
         await stop.wait()
@@ -54,7 +54,7 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _complain(message: str) -> int:
+def _print_error(message: str) -> int:
     sys.stderr.write(f"sandbox: {message}\n")
     return 1
 

@@ -28,7 +28,7 @@ ACCOUNTS: Final[Mapping[str, DemoAccount]] = {
     )
 }
 
-OFFLINE: Final = "offline_access"
+OFFLINE_SCOPE: Final = "offline_access"
 SCOPES: Final[Mapping[str, str]] = {
     "read:sandbox-user": "See who you are: your name and e-mail address",
     "read:sandbox-work": "Read projects and issues on your sites",
@@ -36,7 +36,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "delete:sandbox-work": "Delete issues",
     "manage:sandbox-project": "Manage project settings",
     "manage:sandbox-configuration": "Manage the settings of your sites",
-    OFFLINE: "Keep this access while you are away",
+    OFFLINE_SCOPE: "Keep this access while you are away",
 }
 
 
@@ -48,6 +48,6 @@ def authenticate(email: str, password: str) -> DemoAccount | None:
     return None
 
 
-def unknown(scopes: Iterable[str]) -> list[str]:
+def unknown_scopes(scopes: Iterable[str]) -> list[str]:
     """Return the scopes that the tracker does not know, in order."""
     return [scope for scope in scopes if scope not in SCOPES]

@@ -20,8 +20,11 @@ _API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
 
 
 def create_app(sandbox: Sandbox) -> web.Application:
-    """Return the application. Its middlewares, outermost first: host check, faults, saving the state, errors as responses."""
-    app = web.Application(middlewares=[_own_host, _faults, _remember, _tracker_refusals, consent.refusals])
+    """Return the application. Its middlewares, outermost first: host check, faults, saving the state, errors as
+    responses."""
+    app = web.Application(
+        middlewares=[_require_own_host, _apply_faults, _save_state, _refusals_as_responses, consent.refusals]
+    )
     app[SANDBOX] = sandbox
     app.add_routes(
         [
@@ -88,7 +91,7 @@ async def running(
 
 
 @web.middleware
-async def _own_host(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _require_own_host(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse requests with a Host other than this machine, so that a web page cannot reach the sandbox by DNS
     rebinding."""
     if request.url.host not in (HOST, "localhost", "::1"):
@@ -97,21 +100,21 @@ async def _own_host(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 @web.middleware
-async def _faults(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _apply_faults(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.path.startswith("/sandbox/"):
         return await handler(request)
     try:
-        armed = request.app[SANDBOX].faults.take(request)
+        armed_fault = request.app[SANDBOX].faults.next_for(request)
     except BadFault as fault:
         return web.json_response({"error": str(fault)}, status=400)
-    if armed is None:
+    if armed_fault is None:
         return await handler(request)
-    request.app[SANDBOX].counts[f"faults.{armed.name}"] += 1
-    return await FAULTS[armed.name].act(request, handler, armed.options)
+    request.app[SANDBOX].counts[f"faults.{armed_fault.name}"] += 1
+    return await FAULTS[armed_fault.name].act(request, handler, armed_fault.options)
 
 
 @web.middleware
-async def _remember(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _save_state(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Save the state before the response is sent, so that issued tokens stay valid after a crash."""
     response = await handler(request)
     await request.app[SANDBOX].memory.save()
@@ -119,7 +122,7 @@ async def _remember(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 @web.middleware
-async def _tracker_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _refusals_as_responses(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except AccessRefused as refused:

@@ -37,12 +37,12 @@ class AccessRefused(Exception):
         return web.json_response(body, status=self.status, headers=headers)
 
 
-def the_caller(request: web.Request, scope: str | None = None) -> SandboxCaller:
+def authenticated_caller(request: web.Request, scope: str | None = None) -> SandboxCaller:
     """Return the caller of the request. Raises AccessRefused: 401 for an invalid token, 403 for a missing scope
     (RFC 6750 §3.1)."""
     request.app[SANDBOX].counts["api_requests"] += 1
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    held = request.app[SANDBOX].memory.grants.bearer(token.strip()) if scheme.lower() == "bearer" else None
+    held = request.app[SANDBOX].memory.grants.grant_and_scopes(token.strip()) if scheme.lower() == "bearer" else None
     if held is None:
         challenge = 'Bearer realm="sandbox", error="invalid_token"' if token else 'Bearer realm="sandbox"'
         raise AccessRefused(401, "Unauthorized; the access token is missing, expired or revoked.", challenge=challenge)

@@ -1,4 +1,4 @@
-"""The authorization request, and its pages: log in, consent or refuse, and the redirect back."""
+"""The authorization request and its pages: login, consent, and the redirect back to the application."""
 
 import hmac
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aiohttp import web
 
 from gateway.sandbox import pages
-from gateway.sandbox.accounts import ACCOUNTS, DemoAccount, authenticate, unknown
+from gateway.sandbox.accounts import ACCOUNTS, DemoAccount, authenticate, unknown_scopes
 from gateway.sandbox.faults import Handler
 from gateway.sandbox.issued_grants import LOGIN_TTL_S, digest
 from gateway.sandbox.state import SANDBOX, SandboxClient
@@ -16,7 +16,15 @@ from gateway.sandbox.tracker import SITES
 
 # ── Parsing an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and its redirect URI. No I/O.
 
-_KNOWN = ("client_id", "redirect_uri", "response_type", "scope", "state", "code_challenge", "code_challenge_method")
+_PARAMETERS = (
+    "client_id",
+    "redirect_uri",
+    "response_type",
+    "scope",
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+)
 _DEFAULT_SCOPE = "read:sandbox-user"
 
 
@@ -42,7 +50,8 @@ class Redirect:
     issuer: str
 
     def to(self, **response: str) -> str:
-        """Return the redirect URI with the response in its query, and with `iss` against mix-up attacks (RFC 9207 §2)."""
+        """Return the redirect URI with the response in its query, and with `iss` against mix-up attacks (RFC 9207
+        §2)."""
         state = {} if self.state is None else {"state": self.state}
         joint = "&" if urlsplit(self.uri).query else "?"
         return f"{self.uri}{joint}{urlencode({**response, **state, 'iss': self.issuer})}"
@@ -63,32 +72,32 @@ class AuthorizationRequest:
     challenge: str
 
 
-def read(query: str, clients: Mapping[str, SandboxClient], issuer: str) -> AuthorizationRequest:
+def parse_request(query: str, clients: Mapping[str, SandboxClient], issuer: str) -> AuthorizationRequest:
     """Return the request of a query string. Raises NoSafeRedirect, RefusedRequest."""
-    pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _KNOWN]
-    sent, redirect = dict(pairs), None
+    pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _PARAMETERS]
+    parameters, redirect = dict(pairs), None
     repeated = {name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1}
-    client = clients.get(sent.get("client_id", ""))
+    client = clients.get(parameters.get("client_id", ""))
     if client is None or "client_id" in repeated:
-        raise NoSafeRedirect(f"The application {sent.get('client_id')!r} is not registered here.")
-    if sent.get("redirect_uri") not in client.redirect_uris or "redirect_uri" in repeated:
+        raise NoSafeRedirect(f"The application {parameters.get('client_id')!r} is not registered here.")
+    if parameters.get("redirect_uri") not in client.redirect_uris or "redirect_uri" in repeated:
         raise NoSafeRedirect(
-            f"{sent.get('redirect_uri')!r} is not a redirect URI of {client.name}; "
+            f"{parameters.get('redirect_uri')!r} is not a redirect URI of {client.name}; "
             f"registered exactly: {', '.join(client.redirect_uris)}."
         )
-    redirect = Redirect(sent["redirect_uri"], None if "state" in repeated else sent.get("state"), issuer)
+    redirect = Redirect(parameters["redirect_uri"], None if "state" in repeated else parameters.get("state"), issuer)
     if repeated:
         raise RefusedRequest(redirect, "invalid_request", f"Sent more than once: {', '.join(sorted(repeated))}.")
-    if sent.get("response_type") != "code":
+    if parameters.get("response_type") != "code":
         raise RefusedRequest(redirect, "unsupported_response_type", "response_type must be code.")
-    if not sent.get("code_challenge") or sent.get("code_challenge_method") != "S256":
+    if not parameters.get("code_challenge") or parameters.get("code_challenge_method") != "S256":
         raise RefusedRequest(
             redirect, "invalid_request", "PKCE is required here: code_challenge, and S256 as its method."
         )
-    scopes = list(dict.fromkeys(sent.get("scope", "").split())) or [_DEFAULT_SCOPE]
-    if unknown(scopes):
-        raise RefusedRequest(redirect, "invalid_scope", f"Unknown scopes: {' '.join(unknown(scopes))}")
-    return AuthorizationRequest(client, redirect, scopes, sent["code_challenge"])
+    scopes = list(dict.fromkeys(parameters.get("scope", "").split())) or [_DEFAULT_SCOPE]
+    if unknown_scopes(scopes):
+        raise RefusedRequest(redirect, "invalid_scope", f"Unknown scopes: {' '.join(unknown_scopes(scopes))}")
+    return AuthorizationRequest(client, redirect, scopes, parameters["code_challenge"])
 
 
 COOKIE = "sandbox_login"
@@ -97,18 +106,18 @@ COOKIE = "sandbox_login"
 async def authorize(request: web.Request) -> web.Response:
     """GET /oauth/authorize: the login page, or the consent page if the user is logged in."""
     query = request.rel_url.raw_query_string
-    wanted = _read(request, query)
+    authorization = _authorization_request(request, query)
     account = _logged_in_account(request)
     if account is None:
-        return pages.login(query, form_target=wanted.redirect.origin)
+        return pages.login(query, form_target=authorization.redirect.origin)
     return pages.consent(
         query,
-        form_target=wanted.redirect.origin,
+        form_target=authorization.redirect.origin,
         csrf=_csrf(request),
-        application=wanted.client.name,
+        application=authorization.client.name,
         account=account,
         sites=[SITES[cloud_id].name for cloud_id in account.sites],
-        scopes=wanted.scopes,
+        scopes=authorization.scopes,
     )
 
 
@@ -116,11 +125,11 @@ async def log_in(request: web.Request) -> web.Response:
     """POST /oauth/login: sets the cookie and redirects to the consent page."""
     form = await request.post()
     query = str(form.get("query", ""))
-    wanted = _read(request, query)
+    authorization = _authorization_request(request, query)
     account = authenticate(str(form.get("email", "")), str(form.get("password", "")))
     if account is None:
-        return pages.login(query, form_target=wanted.redirect.origin, failed=True)
-    response = _onward(query)
+        return pages.login(query, form_target=authorization.redirect.origin, failed=True)
+    response = _continue_authorization(query)
     token = request.app[SANDBOX].memory.grants.log_in(account.account_id)
     response.set_cookie(COOKIE, token, max_age=LOGIN_TTL_S, path="/oauth", httponly=True, samesite="Lax")
     return response
@@ -129,9 +138,9 @@ async def log_in(request: web.Request) -> web.Response:
 async def log_out(request: web.Request) -> web.Response:
     """POST /oauth/logout: logs the user out and redirects to the login page, to use another account."""
     query = str((await request.post()).get("query", ""))
-    _read(request, query)
+    _authorization_request(request, query)
     request.app[SANDBOX].memory.grants.log_out(request.cookies.get(COOKIE, ""))
-    response = _onward(query)
+    response = _continue_authorization(query)
     response.del_cookie(COOKIE, path="/oauth")
     return response
 
@@ -139,24 +148,24 @@ async def log_out(request: web.Request) -> web.Response:
 async def decide(request: web.Request) -> web.Response:
     """POST /oauth/consent: redirects to the application, with a code or with access_denied (RFC 6749 §4.1.2)."""
     form = await request.post()
-    wanted = _read(request, str(form.get("query", "")))
+    authorization = _authorization_request(request, str(form.get("query", "")))
     account = _logged_in_account(request)
     if account is None or not hmac.compare_digest(str(form.get("csrf", "")).encode(), _csrf(request).encode()):
         return pages.refusal(
             "Your login has expired, or this page was opened in another browser. Go back and start again."
         )
     if form.get("decision") != "allow":
-        back = wanted.redirect.to(error="access_denied", error_description="The user did not allow it.")
+        return_url = authorization.redirect.to(error="access_denied", error_description="The user did not allow it.")
     else:
         code = request.app[SANDBOX].memory.grants.issue_code(
-            client_id=wanted.client.client_id,
-            redirect_uri=wanted.redirect.uri,
-            challenge=wanted.challenge,
+            client_id=authorization.client.client_id,
+            redirect_uri=authorization.redirect.uri,
+            challenge=authorization.challenge,
             account_id=account.account_id,
-            scopes=wanted.scopes,
+            scopes=authorization.scopes,
         )
-        back = wanted.redirect.to(code=code)
-    return _see_other(back)
+        return_url = authorization.redirect.to(code=code)
+    return _see_other(return_url)
 
 
 @web.middleware
@@ -170,9 +179,9 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
         return _see_other(refused.redirect.to(error=refused.error, error_description=str(refused)))
 
 
-def _read(request: web.Request, query: str) -> AuthorizationRequest:
+def _authorization_request(request: web.Request, query: str) -> AuthorizationRequest:
     sandbox = request.app[SANDBOX]
-    return read(query, sandbox.clients, sandbox.issuer)
+    return parse_request(query, sandbox.clients, sandbox.issuer)
 
 
 def _logged_in_account(request: web.Request) -> DemoAccount | None:
@@ -185,7 +194,7 @@ def _csrf(request: web.Request) -> str:
     return digest("consent " + request.cookies.get(COOKIE, ""))
 
 
-def _onward(query: str) -> web.Response:
+def _continue_authorization(query: str) -> web.Response:
     return _see_other(f"/oauth/authorize?{query}")
 
 

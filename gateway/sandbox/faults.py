@@ -20,19 +20,20 @@ from gateway import clock
 # ── The faults. Each function gets the request, its handler and the fault's options, all numbers.
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Act = Callable[[web.Request, Handler, Mapping[str, float]], Awaitable[web.StreamResponse]]
+FaultFunction = Callable[[web.Request, Handler, Mapping[str, float]], Awaitable[web.StreamResponse]]
 
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: close(2) sends RST instead of FIN
 
 
-async def late(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Handle the request, then delay the response; a client that times out never gets, for example, its rotated tokens."""
+async def delay_response(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+    """Handle the request, then delay the response; a client that times out never gets, for example, its rotated
+    tokens."""
     response = await handler(request)
     await asyncio.sleep(options["seconds"])
     return response
 
 
-async def truncated(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+async def truncate_body(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Declare the full length, send `share` of the body, and close the connection."""
     cut = await _send_head_and_share(request, handler, options["share"])
     if request.transport is not None:
@@ -40,7 +41,7 @@ async def truncated(request: web.Request, handler: Handler, options: Mapping[str
     return cut
 
 
-async def reset(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+async def reset_connection(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Reset the connection: before a byte of the response, or after its head and `share` of its body if `head` is 1."""
     response: web.StreamResponse = web.Response()
     if options["head"]:
@@ -52,11 +53,11 @@ async def reset(request: web.Request, handler: Handler, options: Mapping[str, fl
     return response
 
 
-async def slow_body(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+async def send_body_slowly(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Send the head immediately, then the body in `pieces`, evenly over `seconds`."""
     whole = await handler(request)
     body = _body(whole)
-    response = _head(whole, len(body))
+    response = _empty_response(whole, len(body))
     await response.prepare(request)
     pieces = max(1, int(options["pieces"]))
     size = max(1, ceil(len(body) / pieces))
@@ -67,7 +68,7 @@ async def slow_body(request: web.Request, handler: Handler, options: Mapping[str
     return response
 
 
-async def too_many(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+async def return_429(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Return 429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date; the request is not handled."""
     after_s = ceil(options["retry_after"])
     at = clock.now().timestamp() + after_s
@@ -81,7 +82,7 @@ async def too_many(_request: web.Request, _handler: Handler, options: Mapping[st
     return web.json_response(body, status=429, headers=headers)
 
 
-async def error(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+async def return_error(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Return `status`, such as 503 for an outage or 401 for a revoked token; the request is not handled."""
     status = int(options["status"])
     return web.json_response({"errorMessages": [f"The sandbox is set to return {status}."]}, status=status)
@@ -91,13 +92,13 @@ async def _send_head_and_share(request: web.Request, handler: Handler, share: fl
     """Send the head of the response and `share` of its body; return the response."""
     whole = await handler(request)
     body = _body(whole)
-    response = _head(whole, len(body))
+    response = _empty_response(whole, len(body))
     await response.prepare(request)
     await response.write(body[: int(len(body) * share)])
     return response
 
 
-def _head(whole: web.StreamResponse, length: int) -> web.StreamResponse:
+def _empty_response(whole: web.StreamResponse, length: int) -> web.StreamResponse:
     head = web.StreamResponse(status=whole.status)
     head.content_type = whole.content_type
     head.content_length = length
@@ -113,12 +114,12 @@ HEADER: Final = "Sandbox-Fault"
 
 @dataclass(frozen=True, slots=True)
 class SandboxFault:
-    """A kind of fault. `paths`: the paths it applies to, with all paths below if one ends in "/". `options`: name ▸ default.
+    """A kind of fault. `paths`: the paths to which it applies; a path that ends in "/" includes all paths below it.
 
-    `times`: the default number of requests that it applies to.
+    `options`: name ▸ default value. `times`: the default number of requests to which the fault applies.
     """
 
-    act: Act
+    act: FaultFunction
     summary: str
     paths: tuple[str, ...]
     options: Mapping[str, float] = field(default_factory=dict)
@@ -130,34 +131,34 @@ _ALL: Final = ("/ex/", "/streams/", "/lists/")
 
 FAULTS: Final[Mapping[str, SandboxFault]] = {
     "slow-token": SandboxFault(
-        late, "the token endpoint works, but responds `seconds` late", ("/oauth/token",), {"seconds": 5}
+        delay_response, "the token endpoint works, but responds `seconds` late", ("/oauth/token",), {"seconds": 5}
     ),
     "slow-head": SandboxFault(
-        late, "the request is handled, but the response begins `seconds` late", _API, {"seconds": 5}
+        delay_response, "the request is handled, but the response begins `seconds` late", _API, {"seconds": 5}
     ),
     "slow-body": SandboxFault(
-        slow_body,
+        send_body_slowly,
         "the head at once, the body in `pieces`, evenly over `seconds`",
         _API,
         {"seconds": 2, "pieces": 10},
     ),
     "truncated-body": SandboxFault(
-        truncated, "declares the whole body, sends `share` of it and closes the connection", _API, {"share": 0.5}
+        truncate_body, "declares the whole body, sends `share` of it and closes the connection", _API, {"share": 0.5}
     ),
     "reset": SandboxFault(
-        reset,
+        reset_connection,
         "resets the connection before the head; with `head=1` after it and `share` of the body",
         _API,
         {"head": 0, "share": 0.5},
     ),
     "429-burst": SandboxFault(
-        too_many,
+        return_429,
         "429 for three requests, with Retry-After of `retry_after` seconds; `date=1` writes it as a date",
         _ALL,
         {"retry_after": 1, "date": 0},
         times=3,
     ),
-    "error": SandboxFault(error, "returns `status` and does nothing", _ALL, {"status": 503}),
+    "error": SandboxFault(return_error, "returns `status` and does nothing", _ALL, {"status": 503}),
 }
 
 
@@ -166,10 +167,10 @@ class BadFault(Exception):
 
 
 @dataclass(slots=True)
-class Armed:
-    """A fault that waits for requests. `times`: number of requests left; None for no limit. `path`: only below this prefix.
+class ArmedFault:
+    """A fault that waits for requests. `times`: how many requests it still applies to; None: all.
 
-    `after`: number of matching requests that pass without the fault first.
+    `path`: the prefix of the paths to which it applies. `after`: how many matching requests first pass without it.
     """
 
     name: str
@@ -193,21 +194,21 @@ class SandboxFaults:
     """The armed faults, oldest first; at most one applies to a request."""
 
     def __init__(self) -> None:
-        self.armed: list[Armed] = []
+        self.armed: list[ArmedFault] = []
 
-    def arm(self, wish: Mapping[str, Any]) -> Armed:
+    def arm(self, asked: Mapping[str, Any]) -> ArmedFault:
         """Arm a fault: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``. Raises BadFault."""
-        fresh = parse(wish)
+        fresh = parse(asked)
         self.armed.append(fresh)
         return fresh
 
     def clear(self) -> None:
         self.armed.clear()
 
-    def take(self, request: web.Request) -> Armed | None:
-        """Return the fault in the request's header, else the oldest armed fault that matches, and count it down; else None.
+    def next_for(self, request: web.Request) -> ArmedFault | None:
+        """Return the fault for this request, and count it down; None if there is none.
 
-        Raises BadFault.
+        The fault in the request's header comes first, then the oldest armed fault that matches. Raises BadFault.
         """
         if HEADER in request.headers:
             return _from_header(request.headers[HEADER])
@@ -223,22 +224,22 @@ class SandboxFaults:
         return None
 
 
-def parse(wish: Mapping[str, Any]) -> Armed:
-    """Return a checked fault, with defaults for missing options. Raises BadFault."""
-    name, path = wish.get("name"), wish.get("path")
+def parse(asked: Mapping[str, Any]) -> ArmedFault:
+    """Return the requested fault, checked, with defaults for missing options. Raises BadFault."""
+    name, path = asked.get("name"), asked.get("path")
     if not isinstance(name, str) or name not in FAULTS:
         raise BadFault(f"There is no fault {name!r}. The faults are: {', '.join(FAULTS)}.")
-    times = wish.get("times", FAULTS[name].times)
+    times = asked.get("times", FAULTS[name].times)
     if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
         raise BadFault("times must be a whole number from 1, or null for no limit.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
         raise BadFault("path must be the beginning of a path, such as '/ex/'.")
-    after = wish.get("after", 0)
+    after = asked.get("after", 0)
     if isinstance(after, bool) or not isinstance(after, int) or after < 0:
         raise BadFault("after must be a whole number from 0: how many requests pass first.")
     options = dict(FAULTS[name].options)
-    for key in wish.keys() - {"name", "times", "path", "after"}:
-        value = wish[key]
+    for key in asked.keys() - {"name", "times", "path", "after"}:
+        value = asked[key]
         if key not in options:
             raise BadFault(f"{name} has no option {key!r}. Its options are: {', '.join(options)}.")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= float_info.max:
@@ -246,19 +247,19 @@ def parse(wish: Mapping[str, Any]) -> Armed:
         options[key] = value
     if "status" in options and not 400 <= options["status"] <= 599:
         raise BadFault("status must be an error status from 400 to 599.")
-    return Armed(name, times, path, options, after)
+    return ArmedFault(name, times, path, options, after)
 
 
-def _from_header(text: str) -> Armed:
+def _from_header(text: str) -> ArmedFault:
     """Return the fault of a header such as ``truncated-body`` or ``slow-token; seconds=2``. Raises BadFault."""
     name, *pairs = (part.strip() for part in text.split(";"))
-    wish: dict[str, Any] = {"name": name}
+    asked: dict[str, Any] = {"name": name}
     for pair in pairs:
         key, _, value = pair.partition("=")
         try:
-            wish[key.strip()] = float(value)
+            asked[key.strip()] = float(value)
         except ValueError:
             raise BadFault(
                 f"{HEADER} must be a name and numbers, such as 'slow-token; seconds=2', not {text!r}."
             ) from None
-    return parse(wish)
+    return parse(asked)

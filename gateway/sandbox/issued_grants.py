@@ -1,4 +1,4 @@
-"""The state of the authorization server: codes, grants and tokens; tokens are stored only as digests.
+"""The state of the authorization server: codes, grants and tokens. Tokens are stored only as digests.
 
 A grant is one user's consent to one application, and the family of all its tokens. A refresh token contains the name of
 its grant, so that any refresh token but the newest is recognized as a replay, without a list of all issued tokens.
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from gateway import clock
-from gateway.sandbox.accounts import OFFLINE
+from gateway.sandbox.accounts import OFFLINE_SCOPE
 
 CODE_TTL_S: Final = 60
 LOGIN_TTL_S: Final = 8 * 3600
@@ -28,7 +28,7 @@ class GrantRefused(Exception):
 
 
 @dataclass(slots=True)
-class Code:
+class AuthorizationCode:
     """An authorization code. `grant` is set once the code was exchanged, so that a replay can revoke the grant."""
 
     client_id: str
@@ -42,7 +42,8 @@ class Code:
 
 @dataclass(slots=True)
 class Grant:
-    """A user's consent to an application. `refresh`: digest of the valid refresh token; None without `offline_access`."""
+    """A user's consent to an application. `refresh`: digest of the valid refresh token; None without
+    `offline_access`."""
 
     client_id: str
     account_id: str
@@ -69,7 +70,7 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedTokens:
     """The tokens of a token endpoint's response."""
 
     access_token: str
@@ -84,7 +85,7 @@ class IssuedGrants:
     writes the state file."""
 
     token_ttl_s: int = 60
-    codes: dict[str, Code] = field(default_factory=dict)
+    codes: dict[str, AuthorizationCode] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
     access: dict[str, IssuedAccess] = field(default_factory=dict)
     logins: dict[str, Login] = field(default_factory=dict)
@@ -96,12 +97,15 @@ class IssuedGrants:
     ) -> str:
         """Return a code for one exchange within `CODE_TTL_S` (RFC 6749 §4.1.2)."""
         code = secrets.token_urlsafe(32)
-        self.codes[digest(code)] = Code(client_id, redirect_uri, challenge, account_id, scopes, _now() + CODE_TTL_S)
+        self.codes[digest(code)] = AuthorizationCode(
+            client_id, redirect_uri, challenge, account_id, scopes, _now() + CODE_TTL_S
+        )
         self.changed = True
         return code
 
-    def redeem(self, code: str, *, client_id: str, redirect_uri: str, verifier: str) -> Issued:
-        """Exchange a code for tokens. A second use revokes the tokens of the first (RFC 6749 §4.1.2). Raises GrantRefused."""
+    def exchange_code(self, code: str, *, client_id: str, redirect_uri: str, verifier: str) -> IssuedTokens:
+        """Exchange a code for tokens. A second use revokes the tokens of the first (RFC 6749 §4.1.2). Raises
+        GrantRefused."""
         held = self.codes.get(digest(code))
         if held is None or held.client_id != client_id:
             raise GrantRefused("invalid_grant", "This code is unknown here; start the authorization again.")
@@ -121,9 +125,10 @@ class IssuedGrants:
         self.grants[held.grant] = Grant(client_id, held.account_id, held.scopes)
         return self._issue(held.grant, held.scopes)
 
-    def refresh(self, token: str, *, client_id: str, scopes: list[str] | None) -> Issued:
-        """Return new tokens for a refresh token, which is invalid afterwards (RFC 9700 §4.14.2). Raises GrantRefused."""
-        name, grant = self._of_refresh(token)
+    def refresh(self, token: str, *, client_id: str, scopes: list[str] | None) -> IssuedTokens:
+        """Return new tokens for a refresh token, which is invalid afterwards (RFC 9700 §4.14.2). Raises
+        GrantRefused."""
+        name, grant = self._grant_of_refresh_token(token)
         if grant is None or grant.client_id != client_id:
             raise GrantRefused("invalid_grant", "This refresh token is unknown here.")
         if grant.revoked:
@@ -139,7 +144,7 @@ class IssuedGrants:
 
     def revoke(self, token: str, *, client_id: str) -> None:
         """Revoke the grant of a refresh token, or one access token; an unknown token is no error (RFC 7009 §2.2)."""
-        name, grant = self._of_refresh(token)
+        name, grant = self._grant_of_refresh_token(token)
         if grant is not None and grant.client_id == client_id:
             self._revoke(name)
             return
@@ -155,7 +160,7 @@ class IssuedGrants:
             self._revoke(name)
         return len(working)
 
-    def bearer(self, token: str) -> tuple[Grant, list[str]] | None:
+    def grant_and_scopes(self, token: str) -> tuple[Grant, list[str]] | None:
         """Return the grant and scopes of an access token; None if the token is unknown, expired or revoked."""
         held = self.access.get(digest(token))
         if held is None or held.expires_at <= _now() or self.grants[held.grant].revoked:
@@ -178,7 +183,8 @@ class IssuedGrants:
         self.changed = self.logins.pop(digest(token), None) is not None or self.changed
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state to keep over a restart, without expired items. Codes stay a day longer, to detect replays."""
+        """Return the state to keep over a restart, without expired items. Codes stay a day longer, to detect
+        replays."""
         now, yesterday = _now(), _now() - 86400
         return {
             "codes": {key: asdict(held) for key, held in self.codes.items() if held.expires_at > yesterday},
@@ -192,21 +198,21 @@ class IssuedGrants:
         """Return the state that `as_json` wrote. Raises KeyError or TypeError for anything else."""
         return cls(
             token_ttl_s=token_ttl_s,
-            codes={key: Code(**held) for key, held in kept["codes"].items()},
+            codes={key: AuthorizationCode(**held) for key, held in kept["codes"].items()},
             grants={key: Grant(**held) for key, held in kept["grants"].items()},
             access={key: IssuedAccess(**held) for key, held in kept["access"].items()},
             logins={key: Login(**held) for key, held in kept["logins"].items()},
         )
 
-    def _issue(self, name: str, scopes: list[str]) -> Issued:
+    def _issue(self, name: str, scopes: list[str]) -> IssuedTokens:
         grant, token = self.grants[name], f"sbx_at_{secrets.token_urlsafe(32)}"
         self.access[digest(token)] = IssuedAccess(name, scopes, _now() + self.token_ttl_s)
-        successor = f"{REFRESH_PREFIX}{name}_{secrets.token_urlsafe(32)}" if OFFLINE in grant.scopes else None
+        successor = f"{REFRESH_PREFIX}{name}_{secrets.token_urlsafe(32)}" if OFFLINE_SCOPE in grant.scopes else None
         grant.refresh = digest(successor) if successor else None
         self.changed = True
-        return Issued(token, self.token_ttl_s, scopes, successor)
+        return IssuedTokens(token, self.token_ttl_s, scopes, successor)
 
-    def _of_refresh(self, token: str) -> tuple[str, Grant | None]:
+    def _grant_of_refresh_token(self, token: str) -> tuple[str, Grant | None]:
         name = token.removeprefix(REFRESH_PREFIX).partition("_")[0] if token.startswith(REFRESH_PREFIX) else ""
         return name, self.grants.get(name)
 

@@ -1,7 +1,7 @@
 """Lists of any length, with each kind of pagination that providers use. Records are generated from their number.
 
-A record's JSON is written by hand, since not every JSON library preserves its numbers: decimals with a trailing zero, and
-integers beyond 64 bits.
+A record's JSON is written by hand, since not every JSON library preserves its numbers: decimals with a trailing zero,
+and integers beyond 64 bits.
 """
 
 import json
@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 
 from aiohttp import hdrs, web
 
-from gateway.sandbox.callers import AccessRefused, the_caller
+from gateway.sandbox.callers import AccessRefused, authenticated_caller
 from gateway.sandbox.state import SANDBOX
 from gateway.sandbox.tracker_api import BadPage, position_in, token_for
 
-COUNT: Final = 10_000
-LONGEST: Final = 1_000_000
+DEFAULT_COUNT: Final = 10_000
+MAX_COUNT: Final = 1_000_000
 PAGE_SIZE: Final = 100
 PAGE_LIMIT: Final = 1000
 
@@ -32,7 +32,7 @@ def record(number: int) -> str:
 
 async def by_cursor(request: web.Request) -> web.Response:
     """GET /lists/cursor?cursor=…: ``{"items": […], "next_cursor": …}``, null at the end."""
-    count, size = _asked(request)
+    count, size = _count_and_size(request)
     try:
         start = position_in(request.query["cursor"]) if request.query.get("cursor") else 0
     except BadPage as fault:
@@ -43,8 +43,8 @@ async def by_cursor(request: web.Request) -> web.Response:
 
 async def by_link_header(request: web.Request) -> web.Response:
     """GET /lists/link-header?page=1: an array, with links to other pages in Link (RFC 8288)."""
-    count, size = _asked(request)
-    page = _number(request, "page", 1, LONGEST)
+    count, size = _count_and_size(request)
+    page = _number(request, "page", 1, MAX_COUNT)
     neighbours = {"first": 1, "prev": page - 1, "next": page + 1, "last": -(-count // size)}
     links = [
         f'<{_url(request, page=number)}>; rel="{rel}"'
@@ -58,35 +58,35 @@ async def by_link_header(request: web.Request) -> web.Response:
 
 async def by_link_in_body(request: web.Request) -> web.Response:
     """GET /lists/link-body?start=0: ``{"data": […], "links": {"next": …}}``, null at the end."""
-    count, size = _asked(request)
-    start = _number(request, "start", 0, LONGEST)
-    following = _url(request, start=start + size) if start + size < count else None
-    return _response("data", start, size, count, links={"next": following})
+    count, size = _count_and_size(request)
+    start = _number(request, "start", 0, MAX_COUNT)
+    next_url = _url(request, start=start + size) if start + size < count else None
+    return _response("data", start, size, count, links={"next": next_url})
 
 
 async def by_page(request: web.Request) -> web.Response:
     """GET /lists/page?page=1: ``{"results": […], "page": 1}``; pages after the last are empty."""
-    count, size = _asked(request)
-    page = _number(request, "page", 1, LONGEST)
+    count, size = _count_and_size(request)
+    page = _number(request, "page", 1, MAX_COUNT)
     return _response("results", max(page - 1, 0) * size, size, count, page=page)
 
 
 async def by_offset(request: web.Request) -> web.Response:
     """GET /lists/offset?offset=0: ``{"values": […], "offset": 0, "total": 10000}``; empty after the last record."""
-    count, size = _asked(request)
-    start = _number(request, "offset", 0, LONGEST)
+    count, size = _count_and_size(request)
+    start = _number(request, "offset", 0, MAX_COUNT)
     return _response("values", start, size, count, offset=start, total=count)
 
 
-def _asked(request: web.Request) -> tuple[int, int]:
+def _count_and_size(request: web.Request) -> tuple[int, int]:
     """Check the access token; return the number of records, and the page size."""
-    the_caller(request)
-    count = _number(request, "count", COUNT, LONGEST)
-    return count, min(max(_number(request, "limit", PAGE_SIZE, LONGEST), 1), PAGE_LIMIT)
+    authenticated_caller(request)
+    count = _number(request, "count", DEFAULT_COUNT, MAX_COUNT)
+    return count, min(max(_number(request, "limit", PAGE_SIZE, MAX_COUNT), 1), PAGE_LIMIT)
 
 
-def _response(name: str, start: int, size: int, count: int, **beside: Any) -> web.Response:
-    rest = json.dumps(beside)[1:-1]
+def _response(name: str, start: int, size: int, count: int, **members: Any) -> web.Response:
+    rest = json.dumps(members)[1:-1]
     text = f'{{"{name}":{_array(start, size, count)},{rest}}}'
     return web.Response(text=text, content_type="application/json")
 
@@ -100,8 +100,8 @@ def _url(request: web.Request, **changes: int) -> str:
     return f"{request.app[SANDBOX].issuer}{request.path}?{urlencode(query)}"
 
 
-def _number(request: web.Request, name: str, default: int, most: int) -> int:
+def _number(request: web.Request, name: str, default: int, maximum: int) -> int:
     text = request.query.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) > most:
-        raise AccessRefused(400, f"{name} must be a whole number up to {most}.")
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) > maximum:
+        raise AccessRefused(400, f"{name} must be a whole number up to {maximum}.")
     return int(text)

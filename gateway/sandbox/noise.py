@@ -1,4 +1,4 @@
-"""Reproducible bytes: the same in every run, and different at every position, so that swapped parts are detected.
+"""Reproducible bytes: the same in every run, and different in every block, so that swapped blocks are detected.
 
 A body of n bytes is the first n bytes of an endless sequence of 64 KiB blocks; a block is its number, as eight bytes,
 followed by fixed noise.
@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import brotli
 import zstandard
 
-BLOCK: Final = 65536
-_NOISE: Final = hashlib.shake_256(b"the sandbox").digest(BLOCK)
+BLOCK_BYTES: Final = 65536
+_NOISE: Final = hashlib.shake_256(b"the sandbox").digest(BLOCK_BYTES)
 
 
 class Coder(Protocol):
@@ -31,12 +31,12 @@ class _Brotli:
         self._compressor = brotli.Compressor(quality=4)
 
     def compress(self, data: bytes, /) -> bytes:
-        coded: bytes = self._compressor.process(data)
-        return coded
+        compressed: bytes = self._compressor.process(data)
+        return compressed
 
     def flush(self) -> bytes:
-        coded: bytes = self._compressor.finish()
-        return coded
+        compressed: bytes = self._compressor.finish()
+        return compressed
 
 
 CODINGS: Final[dict[str, Callable[[], Coder]]] = {
@@ -50,14 +50,14 @@ CODINGS: Final[dict[str, Callable[[], Coder]]] = {
 def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
     """Yield the bytes from `start` up to `end`; with `zeros` only zero bytes, which compress a thousandfold."""
     while start < end:
-        number, inside = divmod(start, BLOCK)
-        block = bytes(BLOCK) if zeros else number.to_bytes(8, "big") + _NOISE[8:]
+        number, inside = divmod(start, BLOCK_BYTES)
+        block = bytes(BLOCK_BYTES) if zeros else number.to_bytes(8, "big") + _NOISE[8:]
         piece = block[inside : inside + end - start]
         start += len(piece)
         yield piece
 
 
-def coded(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
+def compressed(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
     """Yield `plain` compressed with a content coding; a piece is empty while the compressor buffers its input."""
     coder = CODINGS[coding]()
     for piece in plain:

@@ -1,4 +1,4 @@
-"""The HTML pages: a card on a plain background, light or dark as the system is, without external resources."""
+"""The HTML pages: one card on a plain background, in the system's light or dark colours, without external resources."""
 
 import base64
 import hashlib

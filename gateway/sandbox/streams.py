@@ -14,18 +14,18 @@ from aiohttp import WSMsgType, hdrs, web
 
 from gateway import clock
 from gateway.sandbox import noise
-from gateway.sandbox.callers import AccessRefused, the_caller
+from gateway.sandbox.callers import AccessRefused, authenticated_caller
 
-LARGEST: Final = 1 << 40
-MOST_DIGITS: Final = 15
+MAX_BYTES: Final = 1 << 40
+MAX_DIGITS: Final = 15
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
 
 
 async def events(request: web.Request) -> web.StreamResponse:
     """GET …/events?count=5&interval_ms=200: server-sent events with ids; Last-Event-ID continues after that event."""
-    the_caller(request)
+    authenticated_caller(request)
     last = request.headers.get("Last-Event-ID", "")
-    ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() and len(last) <= MOST_DIGITS else 0)
+    ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() and len(last) <= MAX_DIGITS else 0)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
     await response.prepare(request)
     async for number in ticks:
@@ -36,7 +36,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 async def records(request: web.Request) -> web.StreamResponse:
     """GET …/records?count=5&interval_ms=200: `count` JSON objects, one per line."""
-    the_caller(request)
+    authenticated_caller(request)
     ticks = _ticks(request, 0)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson", hdrs.CACHE_CONTROL: "no-store"})
     await response.prepare(request)
@@ -47,7 +47,7 @@ async def records(request: web.Request) -> web.StreamResponse:
 
 async def socket(request: web.Request) -> web.WebSocketResponse:
     """GET …/socket, upgraded: echoes every message; subprotocol ``echo`` if it is offered (RFC 6455)."""
-    the_caller(request)
+    authenticated_caller(request)
     response = web.WebSocketResponse(protocols=("echo",))
     if not response.can_prepare(request).ok:
         raise AccessRefused(426, "This is a WebSocket: send Upgrade, Connection and Sec-WebSocket-Key.")
@@ -62,7 +62,7 @@ async def socket(request: web.Request) -> web.WebSocketResponse:
 
 async def upload(request: web.Request) -> web.Response:
     """POST or PUT …/upload: returns the number of bytes received, their SHA-256 and framing; no coding is decoded."""
-    the_caller(request)
+    authenticated_caller(request)
     hashed, size = hashlib.sha256(), 0
     async for piece in request.content.iter_any():
         hashed.update(piece)
@@ -83,13 +83,13 @@ async def download(request: web.Request) -> web.StreamResponse:
     ``coding`` (gzip, deflate, br, zstd) compresses them; with ``zeros=1`` the result is a decompression bomb. With
     ``coding`` or ``chunked=1`` the response has no Content-Length.
     """
-    the_caller(request)
-    size = _number(request, "bytes", 1 << 20, LARGEST)
+    authenticated_caller(request)
+    size = _number(request, "bytes", 1 << 20, MAX_BYTES)
     coding = request.query.get("coding")
     if coding is not None and coding not in noise.CODINGS:
         raise AccessRefused(400, f"coding must be one of {', '.join(noise.CODINGS)}.")
     chunked = coding is not None or request.query.get("chunked") == "1"
-    start, end = (0, size) if chunked else _asked_range(request, size)
+    start, end = (0, size) if chunked else _requested_range(request, size)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/octet-stream", "ETag": f'"noise-{size}"'})
     if coding is not None:
         response.headers[hdrs.CONTENT_ENCODING] = coding
@@ -102,7 +102,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     if request.method != hdrs.METH_HEAD:
         plain = noise.pieces(start, end, zeros=request.query.get("zeros") == "1")
-        for piece in plain if coding is None else noise.coded(plain, coding):
+        for piece in plain if coding is None else noise.compressed(plain, coding):
             await response.write(piece)
             await asyncio.sleep(0)  # let other requests run during a long download
     return response
@@ -110,7 +110,7 @@ async def download(request: web.Request) -> web.StreamResponse:
 
 def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
     """Return the numbers below `count`, one every `interval_ms`, the first immediately; endless if `count` is 0."""
-    count = _number(request, "count", 5, LARGEST)
+    count = _number(request, "count", 5, MAX_BYTES)
     interval_s = _number(request, "interval_ms", 200, 60_000) / 1000
 
     async def ticking() -> AsyncIterator[int]:
@@ -124,7 +124,7 @@ def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
     return ticking()
 
 
-def _asked_range(request: web.Request, size: int) -> tuple[int, int]:
+def _requested_range(request: web.Request, size: int) -> tuple[int, int]:
     """Return the first byte and the byte after the last; the whole body if no single range is requested.
 
     Raises AccessRefused with 416.
@@ -139,8 +139,8 @@ def _asked_range(request: web.Request, size: int) -> tuple[int, int]:
     return first, end
 
 
-def _number(request: web.Request, name: str, default: int, most: int) -> int:
+def _number(request: web.Request, name: str, default: int, maximum: int) -> int:
     text = request.query.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS) or int(text) > most:
-        raise AccessRefused(400, f"{name} must be a whole number up to {most}.")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS) or int(text) > maximum:
+        raise AccessRefused(400, f"{name} must be a whole number up to {maximum}.")
     return int(text)

@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 
 from aiohttp import web
 
-from gateway.sandbox.issued_grants import GrantRefused, Issued, IssuedGrants, digest
+from gateway.sandbox.issued_grants import GrantRefused, IssuedGrants, IssuedTokens, digest
 from gateway.sandbox.state import SANDBOX, SandboxClient
 
 _NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
@@ -49,13 +49,13 @@ async def revoke(request: web.Request) -> web.Response:
         return _refusal(401, "invalid_client", str(refused))
 
 
-def _grant(grants: IssuedGrants, client: SandboxClient, sent: dict[str, str]) -> Issued:
+def _grant(grants: IssuedGrants, client: SandboxClient, sent: dict[str, str]) -> IssuedTokens:
     match sent.get("grant_type"):
         case "authorization_code":
             missing = [name for name in ("code", "redirect_uri", "code_verifier") if not sent.get(name)]
             if missing:
                 raise GrantRefused("invalid_request", f"Missing: {', '.join(missing)}.")
-            return grants.redeem(
+            return grants.exchange_code(
                 sent["code"],
                 client_id=client.client_id,
                 redirect_uri=sent["redirect_uri"],
@@ -121,7 +121,7 @@ def _basic(field: str) -> tuple[str, str]:
     return unquote_plus(client_id), unquote_plus(secret)
 
 
-def _response(issued: Issued) -> web.Response:
+def _response(issued: IssuedTokens) -> web.Response:
     body: dict[str, Any] = {
         "access_token": issued.access_token,
         "token_type": "Bearer",

@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.sandbox.accounts import ACCOUNTS
-from gateway.sandbox.callers import AccessRefused, SandboxCaller, the_caller
+from gateway.sandbox.callers import AccessRefused, SandboxCaller, authenticated_caller
 from gateway.sandbox.state import SANDBOX
 from gateway.sandbox.tracker import SITES, TYPES, TrackerIssue, TrackerSite
 
@@ -23,8 +23,8 @@ _FIELDS: Final[Mapping[str, Callable[[TrackerIssue], str]]] = {
     "key": lambda issue: issue.key,
     "status": lambda issue: issue.status,
     "issuetype": lambda issue: issue.issue_type,
-    "assignee": lambda issue: _name(issue.assignee),
-    "reporter": lambda issue: _name(issue.reporter),
+    "assignee": lambda issue: _display_name(issue.assignee),
+    "reporter": lambda issue: _display_name(issue.reporter),
 }
 _ORDERS: Final[Mapping[str, Callable[[TrackerIssue], float]]] = {
     "created": lambda issue: issue.created_at,
@@ -39,7 +39,7 @@ class BadQuery(Exception):
     """A query with unsupported JQL. The text lists what is supported."""
 
 
-def find(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue]:
+def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue]:
     """Return the matching issues, newest first unless the query has ORDER BY. Raises BadQuery."""
     order = _ORDER_BY.search(query)
     by = order[1].lower() if order else "created"
@@ -69,7 +69,7 @@ def _terms(text: str) -> list[tuple[str, str, bool]]:
     return terms
 
 
-def _name(account_id: str | None) -> str:
+def _display_name(account_id: str | None) -> str:
     return ACCOUNTS[account_id].display_name if account_id else "empty"
 
 
@@ -83,14 +83,14 @@ class BadPage(Exception):
     """An invalid pagination parameter. The text names the parameter and its valid values."""
 
 
-def cut(records: Sequence[Any], asked: Mapping[str, Any], *, name: str) -> dict[str, Any]:
+def page_of(records: Sequence[Any], parameters: Mapping[str, Any], *, name: str) -> dict[str, Any]:
     """Return one page in Jira's format, with its records under `name`; the last page has no `nextPageToken`.
 
     Raises BadPage.
     """
-    token = asked.get("nextPageToken")
-    start = position_in(token) if token else _whole_number(asked, "startAt", 0)
-    size = min(_whole_number(asked, "maxResults", PAGE_SIZE), PAGE_LIMIT)
+    token = parameters.get("nextPageToken")
+    start = position_in(token) if token else _whole_number(parameters, "startAt", 0)
+    size = min(_whole_number(parameters, "maxResults", PAGE_SIZE), PAGE_LIMIT)
     chosen = list(records[start : start + size])
     page: dict[str, Any] = {"startAt": start, "maxResults": size, "total": len(records), name: chosen}
     page["isLast"] = start + len(chosen) >= len(records)
@@ -104,8 +104,8 @@ def token_for(position: int) -> str:
     return base64.urlsafe_b64encode(f"from:{position}".encode()).decode().rstrip("=")
 
 
-def _whole_number(asked: Mapping[str, Any], name: str, default: int) -> int:
-    text = str(asked.get(name, default))
+def _whole_number(parameters: Mapping[str, Any], name: str, default: int) -> int:
+    text = str(parameters.get(name, default))
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise BadPage(f"{name} must be a whole number from 0, not {text!r}.")
     return int(text)
@@ -128,7 +128,7 @@ def position_in(token: object) -> int:
 
 async def accessible_resources(request: web.Request) -> web.Response:
     """GET /oauth/token/accessible-resources: an array of the sites that the token can access."""
-    caller = the_caller(request)
+    caller = authenticated_caller(request)
     issuer = request.app[SANDBOX].issuer
     sites = [SITES[cloud_id] for cloud_id in caller.account.sites]
     return web.json_response(
@@ -147,7 +147,7 @@ async def accessible_resources(request: web.Request) -> web.Response:
 
 async def myself(request: web.Request) -> web.Response:
     """GET …/myself: the user of the token."""
-    caller = the_caller(request, "read:sandbox-user")
+    caller = authenticated_caller(request, "read:sandbox-user")
     site = _site(request, caller)
     account = caller.account
     return web.json_response(
@@ -164,33 +164,33 @@ async def myself(request: web.Request) -> web.Response:
 
 async def search(request: web.Request) -> web.Response:
     """GET and POST …/search: the issues that match a JQL query, page by page."""
-    caller = the_caller(request, "read:sandbox-work")
+    caller = authenticated_caller(request, "read:sandbox-work")
     site = _site(request, caller)
-    asked = await _object(request) if request.method == "POST" else request.query
+    parameters = await _json_object(request) if request.method == "POST" else request.query
     try:
-        found = find(request.app[SANDBOX].memory.tracker.issues(site.cloud_id), str(asked.get("jql") or ""))
-        page = cut(found, asked, name="issues")
+        found = find_issues(request.app[SANDBOX].memory.tracker.issues(site.cloud_id), str(parameters.get("jql") or ""))
+        page = page_of(found, parameters, name="issues")
     except (BadQuery, BadPage) as fault:
         raise AccessRefused(400, str(fault)) from fault
-    page["issues"] = [_shown(request, site, issue) for issue in page["issues"]]
+    page["issues"] = [_issue_json(request, site, issue) for issue in page["issues"]]
     return web.json_response(page)
 
 
 async def read_issue(request: web.Request) -> web.Response:
     """GET …/issue/{key}"""
-    caller = the_caller(request, "read:sandbox-work")
+    caller = authenticated_caller(request, "read:sandbox-work")
     site = _site(request, caller)
     issue = request.app[SANDBOX].memory.tracker.find(site.cloud_id, request.match_info["key"])
     if issue is None:
         raise AccessRefused(404, "Issue does not exist or you do not have permission to see it.")
-    return web.json_response(_shown(request, site, issue))
+    return web.json_response(_issue_json(request, site, issue))
 
 
 async def create_issue(request: web.Request) -> web.Response:
     """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 with its URL."""
-    caller = the_caller(request, "write:sandbox-work")
+    caller = authenticated_caller(request, "write:sandbox-work")
     site = _site(request, caller)
-    fields = (await _object(request)).get("fields")
+    fields = (await _json_object(request)).get("fields")
     fields = fields if isinstance(fields, dict) else {}
     summary, project, kind = fields.get("summary"), fields.get("project"), fields.get("issuetype")
     faults = {}
@@ -212,7 +212,8 @@ async def create_issue(request: web.Request) -> web.Response:
 
 
 def _site(request: web.Request, caller: SandboxCaller) -> TrackerSite:
-    """Return the site in the path. Raises AccessRefused with the same 404 for an unknown site and another user's site."""
+    """Return the site in the path. Raises AccessRefused with the same 404 for an unknown site and another user's
+    site."""
     cloud_id = request.match_info["cloud_id"].lower()
     if cloud_id not in caller.account.sites:
         raise AccessRefused(404, f"This token cannot access a site {cloud_id}; see /oauth/token/accessible-resources.")
@@ -223,7 +224,7 @@ def _root(request: web.Request, site: TrackerSite) -> str:
     return f"{request.app[SANDBOX].issuer}/ex/sandbox/{site.cloud_id}/rest/api/3"
 
 
-def _shown(request: web.Request, site: TrackerSite, issue: TrackerIssue) -> dict[str, Any]:
+def _issue_json(request: web.Request, site: TrackerSite, issue: TrackerIssue) -> dict[str, Any]:
     def person(account_id: str | None) -> dict[str, str] | None:
         if account_id is None:
             return None
@@ -245,7 +246,7 @@ def _shown(request: web.Request, site: TrackerSite, issue: TrackerIssue) -> dict
     }
 
 
-async def _object(request: web.Request) -> dict[str, Any]:
+async def _json_object(request: web.Request) -> dict[str, Any]:
     try:
         body = await request.json()
     except ValueError:

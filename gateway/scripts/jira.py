@@ -19,9 +19,9 @@ from gateway.scripts.script_context import (
     Refused,
     Routing,
     ScriptContext,
-    SiteOpen,
+    SiteChoiceNeeded,
 )
-from gateway.scripts.webhook_signature import verified
+from gateway.scripts.webhook_signature import verify_signature
 from gateway.secret import Secret
 
 SITES: Final = "/oauth/token/accessible-resources"
@@ -39,14 +39,14 @@ async def jira_post_connection(context: ScriptContext) -> None:
     sites = _sites(await context.get_json(SITES))
     if not sites:
         raise Refused("The account that authorized has access to no site. Sign in with an account that has a site.")
-    fitting = choose(sites, context.config, _suffix(context))
-    if len(fitting) > 1 and context.ask:
-        raise SiteOpen([_choice(site) for site in fitting])
-    site = _only(fitting, _setting_text(context.config, "subdomain"))
+    matching = matching_sites(sites, context.config, _suffix(context))
+    if len(matching) > 1 and context.ask:
+        raise SiteChoiceNeeded([_as_site(site) for site in matching])
+    site = _first_site(matching, _setting_text(context.config, "subdomain"))
     context.set_account(id=None, label=_host(site))
     context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
     try:
-        me = await context.get_json(_myself(context, site))
+        me = await context.get_json(_account_path(context, site))
     except ProviderUnreadable:
         return  # the account is optional: the connection also works without the scope for reading it
     if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
@@ -56,7 +56,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
         context.set_account(id=me["accountId"], label=label)
 
 
-def choose(
+def matching_sites(
     sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
 ) -> Sequence[Mapping[str, Any]]:
     """Return the sites that match the settings `cloudId` and `subdomain`; all if neither is set. Raises Refused with
@@ -66,14 +66,14 @@ def choose(
     `cloudId`, which identifies one site already.
     """
     cloud_id, subdomain = _setting_text(config, "cloudId"), _setting_text(config, "subdomain")
-    fitting = [
+    matching = [
         site
         for site in sites
         if (not cloud_id or site["id"] == cloud_id)
-        and (not subdomain or _is_called(site, subdomain, "" if cloud_id else suffix))
+        and (not subdomain or _is_named(site, subdomain, "" if cloud_id else suffix))
     ]
-    if fitting:
-        return fitting
+    if matching:
+        return matching
     given = (("Subdomain", subdomain), ("cloudId", cloud_id))
     wanted = " and ".join(f"{name} '{text}'" for name, text in given if text)
     labels = ", ".join(map(_label, sites))
@@ -83,22 +83,22 @@ def choose(
     )
 
 
-def _only(fitting: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
-    """Return the first site of `fitting`. Raises Refused if `subdomain` is set and these sites have several hosts."""
-    hosts = sorted({_host(site) for site in fitting})
+def _first_site(matching: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
+    """Return the first site of `matching`. Raises Refused if `subdomain` is set and these sites have several hosts."""
+    hosts = sorted({_host(site) for site in matching})
     if subdomain and len(hosts) > 1:
         raise Refused(f"Several sites match the Subdomain '{subdomain}'. Enter the whole host: {', '.join(hosts)}.")
-    return fitting[0]
+    return matching[0]
 
 
-def _choice(site: Mapping[str, Any]) -> Site:
+def _as_site(site: Mapping[str, Any]) -> Site:
     name = site.get("name")
     label = _label(site)
     settings = {"cloudId": site["id"], "subdomain": label}
     return Site(site["id"], name if isinstance(name, str) and name else label, site["url"], settings)
 
 
-def _is_called(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
+def _is_named(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
     """Return whether `wanted` is the site's label or host.
 
     Compares whole names: ``acme`` does not match ``xacme`` or, with a `suffix`, the label ``acme`` on another domain.
@@ -145,7 +145,7 @@ def _sites(response: Any) -> list[Mapping[str, Any]]:
     ]
 
 
-def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
+def _account_path(context: ScriptContext, site: Mapping[str, Any]) -> str:
     """Return the path that returns the account of the token at `site`."""
     scopes = site.get("scopes")
     if isinstance(scopes, list) and any(isinstance(scope, str) and "confluence" in scope for scope in scopes):
@@ -157,7 +157,7 @@ def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
 
 # ── Routing of a Jira webhook: to the connections of the site in its URLs.
 
-SIGNED: Final = WebhookSignature(
+DEFAULT_SIGNATURE: Final = WebhookSignature(
     scheme="hmac-sha256", header="x-hub-signature", encoding="hex", prefix="sha256=", signed_payload="raw body"
 )
 SUBJECTS: Final = (
@@ -171,7 +171,7 @@ def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None,
 
     Jira signs only webhooks that were registered with a secret.
     """
-    seen = verified(message, how or SIGNED, secrets) if secrets else None
+    seen = verify_signature(message, how or DEFAULT_SIGNATURE, secrets) if secrets else None
     origin = _origin(message.body)
     return Routing((origin,) if origin else (), seen)
 
@@ -213,5 +213,5 @@ def _subjects(body: bytes) -> dict[str, str]:
 
 
 def _members(text: str, pos: int) -> Iterator[JsonMember]:
-    """Yield the members of the object at `pos`, or nothing if there is no object."""
+    """Yield the members of the object at `pos`; nothing if no object begins there."""
     return members_at(text, pos) if text[pos : pos + 1] == "{" else iter(())

@@ -25,7 +25,7 @@ class Refused(Exception):
         self.payload = dict(payload or {})
 
 
-class SiteOpen(Exception):
+class SiteChoiceNeeded(Exception):
     """Several sites match, and the integration lets the end user choose."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
@@ -51,7 +51,7 @@ class ProviderUnreadable(Exception):
 
 
 class ScriptContext(Protocol):
-    """The context that a script gets when the credential exists and before anything is stored."""
+    """What a script gets. It runs when the credential exists, and before anything is stored."""
 
     @property
     def provider(self) -> Provider: ...
@@ -88,7 +88,7 @@ CANNOT_CHECK: Final = (
 
 
 class SignatureRefused(Exception):
-    """It is not proven that the webhook comes from the provider.
+    """The webhook does not prove that it comes from the provider.
 
     `missing`: the webhook has no signature. `no_secret`: the integration has no secret to verify it with. `why`: the
     reason for the log.
@@ -120,8 +120,8 @@ class IncomingWebhook:
 class Routing:
     """The result of a routing script.
 
-    `origins`: the sites of the connections that the webhook is for; empty: no connection in particular. `seen`: a
-    unique name of the webhook, for replay detection; None: replays are not detected. `reply`: a JSON response for the
+    `origins`: the sites whose connections the webhook concerns; empty: it concerns no connection in particular. `seen`:
+    a unique name of the webhook, for replay detection; None: replays are not detected. `reply`: a JSON response for the
     provider; the webhook is then not forwarded.
     """
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 JWT: Final = "jwt"
-LEAST_RSA_BITS: Final = 2048
+MIN_RSA_BITS: Final = 2048
 LEEWAY_S: Final = 60  # by how much the provider's clock may differ
 TOLERANCE_S: Final = 300  # maximum age of a token without exp, unless the entry sets `tolerance_s`
-LONGEST_TOKEN: Final = 8192
-MOST_KEYS: Final = 16
+MAX_TOKEN_CHARS: Final = 8192
+MAX_KEYS: Final = 16
 
 _BEARER: Final = re.compile(r"(?:bearer[ \t]+)?([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)", re.IGNORECASE)
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
@@ -36,7 +36,7 @@ def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
     given = message.headers.get((how.header or "").lower(), "").strip()
     if not given:
         raise SignatureRefused(f"the field {how.header} is missing", missing=True)
-    found = _BEARER.fullmatch(given) if len(given) <= LONGEST_TOKEN else None
+    found = _BEARER.fullmatch(given) if len(given) <= MAX_TOKEN_CHARS else None
     if found is None:
         raise SignatureRefused(f"the field {how.header} has no signed token")
     return found[1]
@@ -52,7 +52,7 @@ def key_id_of(token: str, how: WebhookSignature) -> str:
     return kid
 
 
-def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
+def verify_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
     """Verify the token; return a unique name of the webhook. Raises SignatureRefused.
 
     The keys are `message.public_keys` if the entry says where they are published, else the integration's `secrets`.
@@ -63,7 +63,7 @@ def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Seq
     if "crit" in header:
         raise SignatureRefused("the token has the unsupported header crit")
     keys = message.public_keys if how.keys is not None else [secret.reveal() for secret in secrets]
-    for key in keys[:MOST_KEYS]:
+    for key in keys[:MAX_KEYS]:
         claims = _claims(token, key, how.algorithm or "")
         if claims is not None:
             _check_times(claims, message.received_at.timestamp(), how)
@@ -174,13 +174,14 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
             key = load_der_public_key(base64.b64decode("".join(plain.split()), validate=True))
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, UnsupportedAlgorithm):
         return None
-    if isinstance(key, RSAPublicKey) and not LEAST_RSA_BITS <= key.key_size <= MOST_RSA_BITS:
+    if isinstance(key, RSAPublicKey) and not MIN_RSA_BITS <= key.key_size <= MOST_RSA_BITS:
         return None
     return key
 
 
 def rsa_sha256(key: str, signature: bytes, signed: bytes) -> bool:
-    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed`; `key`: see `public_key_in`."""
+    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed`; `key`: see
+    `public_key_in`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from gateway.catalog.provider_parts import WebhookSignature
 from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRefused
-from gateway.scripts.signed_token import JWT, MOST_KEYS, rsa_sha256, verified_token
+from gateway.scripts.signed_token import JWT, MAX_KEYS, rsa_sha256, verify_token
 from gateway.secret import Secret
 
 # ── Webhooks that are signed with a private key: the integration's secret is then the provider's public key.
@@ -64,58 +64,58 @@ PUBLIC_KEYS: Final[Mapping[str, VerifyFunction]] = {
 
 TOLERANCE_S: Final = 300
 HASHES: Final = {"hmac-sha256": "sha256", "hmac-sha1": "sha1", "hmac-md5": "md5"}
-STANDARD: Final = {"standard-webhooks": "webhook", "svix": "svix"}
-SHARED: Final = "shared-token"
+STANDARD_FAMILIES: Final = {"standard-webhooks": "webhook", "svix": "svix"}
+SHARED_TOKEN: Final = "shared-token"  # noqa: S105 (the name of a scheme)
 BASIC: Final = "basic"
-TIMES: Final = frozenset({"t", "ts", "timestamp"})
-BY_CLIENT_SECRET: Final = frozenset({"client secret", "app secret"})
-MOST_SIGNATURES: Final = 8  # maximum signatures per webhook; a provider that rotates its secret sends two
-MOST_FIELDS: Final = 10_000
-RAW: Final = "raw body"
-FORM: Final = "full URL followed by sorted POST parameters"
+TIME_NAMES: Final = frozenset({"t", "ts", "timestamp"})
+CLIENT_SECRET_KEYS: Final = frozenset({"client secret", "app secret"})
+MAX_SIGNATURES: Final = 8  # maximum signatures per webhook; a provider that rotates its secret sends two
+MAX_FORM_FIELDS: Final = 10_000
+RAW_BODY: Final = "raw body"
+URL_AND_FORM: Final = "full URL followed by sorted POST parameters"
 
 _PLACE: Final = re.compile(r"\{([^{}]+)\}")
 _ELEMENT: Final = re.compile(r"([a-z0-9_]+)=(.+)")
 _EPOCH: Final = re.compile(r"[0-9]{9,16}")
 
 
-def checkable(how: WebhookSignature) -> bool:
-    """Return whether `verified` supports this description; if not, no signed webhook is accepted."""
+def is_checkable(how: WebhookSignature) -> bool:
+    """Return whether `verify_signature` supports this description. If not, no webhook with a signature is accepted."""
     if how.header is None:
-        return how.scheme == SHARED and how.body_path is not None
+        return how.scheme == SHARED_TOKEN and how.body_path is not None
     if re.fullmatch(r"[a-z0-9-]+", how.header) is None or (how.scheme == JWT and how.algorithm is None):
         return False
-    return how.scheme in {SHARED, BASIC, JWT, *HASHES, *STANDARD, *PUBLIC_KEYS}
+    return how.scheme in {SHARED_TOKEN, BASIC, JWT, *HASHES, *STANDARD_FAMILIES, *PUBLIC_KEYS}
 
 
-def verified(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
+def verify_signature(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
     """Verify the signature; return a unique name of the webhook, or None if replays cannot be detected.
 
     Raises SignatureRefused.
     """
     if how.scheme == JWT:
-        return verified_token(message, how, secrets)
-    if how.scheme == SHARED and how.body_path is not None:
+        return verify_token(message, how, secrets)
+    if how.scheme == SHARED_TOKEN and how.body_path is not None:
         _check_body_tokens(message.body, how.body_path, secrets)
-        return None if how.bodies_repeat else _name(message.body)
+        return None if how.bodies_repeat else _unique_name(message.body)
     given = message.headers.get((how.header or "").lower(), "").strip()
     if not given:
         raise SignatureRefused(f"the field {how.header} is missing", missing=True)
-    if how.scheme in STANDARD:
-        return _standard(message, how, given, secrets)
-    if how.scheme in {SHARED, BASIC}:
+    if how.scheme in STANDARD_FAMILIES:
+        return _verify_standard(message, how, given, secrets)
+    if how.scheme in {SHARED_TOKEN, BASIC}:
         if not any(_same_token(given, secret, how.scheme) for secret in secrets):
             raise SignatureRefused("the token is wrong")
-        return None if how.bodies_repeat else _name(message.body)
+        return None if how.bodies_repeat else _unique_name(message.body)
     for secret in secrets:
-        values = _Values(message, how, given, secret)
+        values = _SignedPayload(message, how, given, secret)
         signed = values.signed()
         _check_time(values.time, message.received_at, how)
-        found = list(islice(values.signatures(), MOST_SIGNATURES))
-        check = _hmac(how) if how.scheme in HASHES else _by_public_key(how)
-        keys = [Secret(key) for key in message.public_keys[:MOST_KEYS]] if how.keys is not None else [secret]
+        found = list(islice(values.signatures(), MAX_SIGNATURES))
+        check = _hmac_check(how) if how.scheme in HASHES else _public_key_check(how)
+        keys = [Secret(key) for key in message.public_keys[:MAX_KEYS]] if how.keys is not None else [secret]
         if any(check(key, signed, found) for key in keys):
-            return None if values.time is None and how.bodies_repeat else _name(signed)
+            return None if values.time is None and how.bodies_repeat else _unique_name(signed)
     raise SignatureRefused("the signature is wrong")
 
 
@@ -126,7 +126,7 @@ def _same_token(given: str, secret: Secret, scheme: str) -> bool:
         if kind.lower() != BASIC:
             return False
         given, wanted = given.strip(), base64.b64encode(wanted)
-    return hmac.compare_digest(_bytes(given), wanted)
+    return hmac.compare_digest(_header_bytes(given), wanted)
 
 
 def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:
@@ -152,22 +152,24 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
         raise SignatureRefused("the token is wrong")
 
 
-class _Values:
-    """The values of a signed payload: reads them from the webhook and builds the signed bytes."""
+class _SignedPayload:
+    """The signed bytes of a webhook, built from its parts as the entry describes."""
 
     def __init__(self, message: IncomingWebhook, how: WebhookSignature, given: str, secret: Secret) -> None:
         self._message, self._how, self._secret = message, how, secret
-        self._form = how.signed_payload or RAW
+        self._form = how.signed_payload or RAW_BODY
         self._parts = [part for part in re.split(r"[,;\s]+", given) if part]
         listed = any(_ELEMENT.fullmatch(part) for part in self._parts) and not how.prefix
-        self._listed = listed and (bool(TIMES & set(_PLACE.findall(self._form))) or "is a list" in (how.note or ""))
+        self._listed = listed and (
+            bool(TIME_NAMES & set(_PLACE.findall(self._form))) or "is a list" in (how.note or "")
+        )
         self._elements = [found.groups() for part in self._parts if (found := _ELEMENT.fullmatch(part))]
         self.time: str | None = None
 
     def signatures(self) -> Iterator[str]:
         """Yield the signatures of the webhook; if there are several, one must be valid."""
         if self._listed:
-            yield from (text for name, text in self._elements if name not in TIMES)
+            yield from (text for name, text in self._elements if name not in TIME_NAMES)
         elif prefix := self._how.prefix:
             yield from (part[len(prefix) :] for part in self._parts if part.startswith(prefix))
         else:
@@ -178,9 +180,9 @@ class _Values:
 
         Raises SignatureRefused if a part is missing.
         """
-        if self._form == RAW:
+        if self._form == RAW_BODY:
             return self._message.body
-        if self._form == FORM:
+        if self._form == URL_AND_FORM:
             return self._url_and_form()
         signed, end = b"", 0
         for place in _PLACE.finditer(self._form):
@@ -189,7 +191,7 @@ class _Values:
         return signed + self._form[end:].encode()
 
     def _value(self, name: str) -> bytes:
-        if name == RAW:
+        if name == RAW_BODY:
             return self._message.body
         if name == "method":
             return self._message.method.encode()
@@ -199,19 +201,19 @@ class _Values:
             return str(zlib.crc32(self._message.body)).encode()
         if name in {"uri", "notification url", "callback url"}:
             return self._message.url.encode()
-        if name in TIMES:
+        if name in TIME_NAMES:
             self.time = self._time()
-            return _bytes(self.time)
+            return _header_bytes(self.time)
         field = self._sibling("id") if name == "message id" else name
         text = self._header(field)
         if field.endswith("timestamp") or field.lower() == (self._how.timestamp_header or "").lower():
             self.time = text
-        return _bytes(text)
+        return _header_bytes(text)
 
     def _time(self) -> str:
         if self._listed:
             for name, text in self._elements:
-                if name in TIMES:
+                if name in TIME_NAMES:
                     return text
             raise SignatureRefused("the signature has no timestamp")
         return self._header(self._how.timestamp_header or self._sibling("timestamp"))
@@ -231,27 +233,27 @@ class _Values:
 
         text = self._message.body.decode("utf-8", "replace")
         try:
-            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
         except ValueError:
-            raise SignatureRefused(f"the form has more than {MOST_FIELDS} fields") from None
+            raise SignatureRefused(f"the form has more than {MAX_FORM_FIELDS} fields") from None
         return (self._message.url + "".join(name + text for name, text in sorted(pairs))).encode()
 
 
-def _hmac(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
+def _hmac_check(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
     algorithm = HASHES[how.scheme]
     is_base64 = (how.key or "").startswith("base64-decoded")
 
     def check(secret: Secret, signed: bytes, given: Sequence[str]) -> bool:
-        key = _decoded(secret.reveal()) if is_base64 else secret.reveal().encode()
+        key = _secret_bytes(secret.reveal()) if is_base64 else secret.reveal().encode()
         digest = hmac.digest(key, signed, algorithm)
         wanted = base64.b64encode(digest) if how.encoding == "base64" else digest.hex().encode()
-        signatures = (_bytes(text if how.encoding == "base64" else text.lower()) for text in given)
+        signatures = (_header_bytes(text if how.encoding == "base64" else text.lower()) for text in given)
         return any(hmac.compare_digest(wanted, signature) for signature in signatures)
 
     return check
 
 
-def _by_public_key(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
+def _public_key_check(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
     verify = PUBLIC_KEYS.get(how.scheme)
 
     def is_valid(secret: Secret, signed: bytes, given: str) -> bool:
@@ -264,23 +266,25 @@ def _by_public_key(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[s
     return lambda secret, signed, given: any(is_valid(secret, signed, text) for text in given)
 
 
-def _standard(message: IncomingWebhook, how: WebhookSignature, given: str, secrets: Sequence[Secret]) -> str:
+def _verify_standard(message: IncomingWebhook, how: WebhookSignature, given: str, secrets: Sequence[Secret]) -> str:
     """Verify Standard Webhooks, or Svix, from which they derive; return a unique name of the webhook.
 
-    Signed is ``id.timestamp.body``. The header may have several signatures.
+    The signed text is ``id.timestamp.body``. The header may have several signatures.
     """
-    family = STANDARD[how.scheme]
+    family = STANDARD_FAMILIES[how.scheme]
     message_id, at = (message.headers.get(f"{family}-{what}", "") for what in ("id", "timestamp"))
     if not message_id or not at:
         raise SignatureRefused(f"the fields {family}-id and {family}-timestamp are missing", missing=True)
     _check_time(at, message.received_at, how)
-    signed = _bytes(f"{message_id}.{at}.") + message.body
-    keys = [_decoded(secret.reveal().removeprefix("whsec_")) for secret in secrets]
+    signed = _header_bytes(f"{message_id}.{at}.") + message.body
+    keys = [_secret_bytes(secret.reveal().removeprefix("whsec_")) for secret in secrets]
     wanted = [base64.b64encode(hmac.digest(key, signed, "sha256")) for key in keys]
-    signatures = [_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")][:MOST_SIGNATURES]
+    signatures = [_header_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")][
+        :MAX_SIGNATURES
+    ]
     if not any(hmac.compare_digest(signature, text) for signature in signatures for text in wanted):
         raise SignatureRefused("the signature is wrong")
-    return _name(_bytes(message_id))
+    return _unique_name(_header_bytes(message_id))
 
 
 def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
@@ -300,7 +304,7 @@ def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
         raise SignatureRefused("the timestamp is too old or in the future")
 
 
-def _decoded(text: str) -> bytes:
+def _secret_bytes(text: str) -> bytes:
     """Return the bytes of a secret in base64; the text itself if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
@@ -308,12 +312,12 @@ def _decoded(text: str) -> bytes:
         return text.encode()
 
 
-def _bytes(text: str) -> bytes:
+def _header_bytes(text: str) -> bytes:
     """Return the bytes of a header value as received; bytes that are not UTF-8 were decoded to lone surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def _name(signed: bytes) -> str:
+def _unique_name(signed: bytes) -> str:
     return hashlib.sha256(signed).hexdigest()
 
 
@@ -321,14 +325,14 @@ def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
     """Return the secrets that verify a webhook: the app's client secret if the entry says so, else `own`."""
-    if how is not None and how.key in BY_CLIENT_SECRET and client_secret:
+    if how is not None and how.key in CLIENT_SECRET_KEYS and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own
 
 
-# ── Webhooks of providers without their own script: the gateway verifies the sender, the application finds the connection.
+# ── Webhooks of providers without a script: the gateway verifies the sender, the application finds the connection.
 
-LONGEST_CHALLENGE: Final = 16 * 1024  # maximum bytes of a body that verifies the webhook URL
+MAX_CHALLENGE_BYTES: Final = 16 * 1024  # maximum bytes of a body that verifies the webhook URL
 
 
 def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
@@ -338,17 +342,17 @@ def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secre
     """
     if secrets and how is None:
         raise SignatureRefused("the provider's entry describes no signature")
-    seen = verified(message, how, secrets) if secrets and how is not None else None
-    reply = _reply(message.body, secrets[0] if secrets else None)
+    seen = verify_signature(message, how, secrets) if secrets and how is not None else None
+    reply = _challenge_reply(message.body, secrets[0] if secrets else None)
     return Routing((), None if reply is not None else seen, reply)
 
 
-def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
+def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
     """Return the response to a provider's request that verifies the webhook URL, in the provider's format.
 
     None if the body is no such request. `secret`: the key for formats that want a keyed hash.
     """
-    if len(body) > LONGEST_CHALLENGE:
+    if len(body) > MAX_CHALLENGE_BYTES:
         return None
     try:
         question = json.loads(body)

@@ -24,8 +24,8 @@ from gateway.http.abort import abort_connection, unread_bytes
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_response, new_id, unhandled
-from gateway.middleware.who_calls import masked
+from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_response, new_id, unhandled_error
+from gateway.middleware.who_calls import mask_secrets_in_path
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import CollectedResponse, Room
@@ -513,7 +513,7 @@ class ClientProtocol(RequestHandler):
         """
         if REQUEST_ID not in request:
             request[REQUEST_ID] = new_id()
-        fault = exc if isinstance(exc, GatewayError) else unhandled(request[REQUEST_ID])
+        fault = exc if isinstance(exc, GatewayError) else unhandled_error(request[REQUEST_ID])
         if fault is exc:
             log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
         else:
@@ -545,7 +545,7 @@ class ClientProtocol(RequestHandler):
                 connection_id="",
                 method=request.method if known else "",
                 host="",
-                path=masked(request.raw_path).partition("?")[0][:PATH_LIMIT] if known else "",
+                path=mask_secrets_in_path(request.raw_path).partition("?")[0][:PATH_LIMIT] if known else "",
                 status=refusal.status,
                 duration_ms=0.0,
                 bytes_in=0,

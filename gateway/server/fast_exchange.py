@@ -20,7 +20,7 @@ from gateway.http.response_head import Malformed, ResponseHead
 from gateway.http.retry import may_lead_to_more
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
-from gateway.middleware.response_shape import broken_body
+from gateway.middleware.response_shape import broken_body_error
 from gateway.proxy.attempts import FastPathHandover, FirstOutcome
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
 from gateway.proxy.exchange_watch import ExchangeTimeout
@@ -214,7 +214,7 @@ class FastExchange:
             self._end_lingering()
         else:
             self._kept_bytes = KEPT_BYTES + 1
-            self._give_up(broken_body())
+            self._give_up(broken_body_error())
 
     def _give_up(self, fault: GatewayError) -> None:
         """End the request because of a fault of the caller."""

@@ -26,11 +26,11 @@ from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from gateway.middleware.request_message import is_json
-from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_stream, new_id, refusal, unhandled
-from gateway.middleware.who_calls import REFERRER_POLICY, masked
+from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_stream, new_id, refusal, unhandled_error
+from gateway.middleware.who_calls import REFERRER_POLICY, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
-from gateway.records.audit import acting
+from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import CallTrace, current_trace, trace_id_in
@@ -253,7 +253,7 @@ class FastMessage:
             current_trace.set(trace)
         current_trace_id.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
         current_request_id.set(self.request_id)
-        acting.set(self.caller.actor(self.remote or ""))
+        current_actor.set(self.caller.actor(self.remote or ""))
         self._runtime.minted.record_first_use(self.caller, self.remote or "")
         return trace
 
@@ -266,7 +266,7 @@ class FastMessage:
         except Exception as fault:
             if not message.called:
                 return None
-            shaped = fault if isinstance(fault, GatewayError) else unhandled(self.request_id)
+            shaped = fault if isinstance(fault, GatewayError) else unhandled_error(self.request_id)
             if shaped is not fault:
                 log.exception("unhandled", request_id=self.request_id, method="POST")
             self.last = self.last or shaped.close
@@ -275,7 +275,7 @@ class FastMessage:
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
-        path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
+        path = DOOR if self.mount == PROXY_MOUNT else mask_secrets_in_path(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent
         self._runtime.call_queue.record(
             ExchangeRecord(

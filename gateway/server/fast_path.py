@@ -327,7 +327,7 @@ def _split_body(head: ArrivedHead, opened: Opened, rest: bytes) -> tuple[Request
 def _request_head(
     method: bytes, target: str, route: FastRoute, head: ArrivedHead, opened: Opened, traceparent: str | None = None
 ) -> bytes | None:
-    """Return the outgoing head with the credential, as `place` and `request_head` compose it for the chain.
+    """Return the outgoing head with the credential, as `place_credential` and `request_head` compose it for the chain.
 
     Return None if a value in it could end its line or is not ASCII. `traceparent`: replaces the caller's, as `Attempts`
     does.

@@ -13,7 +13,7 @@ from gateway.http.content_coding import Decoder
 from gateway.http.passed_head import PlainHead
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.response_head import ResponseHead
-from gateway.middleware.access_log import path_below
+from gateway.middleware.access_log import logged_path
 from gateway.middleware.response_shape import new_id
 from gateway.proxy.exchange_watch import first_byte_s
 from gateway.proxy.passed_response import (
@@ -120,7 +120,7 @@ class FastPlan:
                 ref.connection_id,
                 self.method,
                 base.host,
-                path_below(base.path, self.target),
+                logged_path(base.path, self.target),
                 status,
                 round((now - began) * 1000, 3),
                 0 if self.body is None else self.body.received,

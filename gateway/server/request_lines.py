@@ -17,7 +17,7 @@ from gateway.http import headers, proxy_options
 from gateway.http.headers import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
-from gateway.middleware.response_shape import GIVEN, loggable_id
+from gateway.middleware.response_shape import CALLER_REQUEST_ID, loggable_id
 from gateway.middleware.who_calls import key_in
 
 NAMES: Final = 2048  # names remembered
@@ -285,7 +285,7 @@ def _meaning(name: bytes) -> LineName | None:
         return LineName(STAYS, spelled, lower)
     if lower in _ONCE:
         return LineName(ONCE, spelled, lower)
-    kind = REQUEST_ID if lower == GIVEN.lower() else TRACE if lower == TRACEPARENT else PASSES
+    kind = REQUEST_ID if lower == CALLER_REQUEST_ID.lower() else TRACE if lower == TRACEPARENT else PASSES
     return LineName(kind, spelled, lower)
 
 

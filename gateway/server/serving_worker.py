@@ -39,7 +39,7 @@ from gateway.secret import Secret
 from gateway.server.runner import GatewayRunner
 from gateway.server.startup_warnings import descriptor_limit, warn
 from gateway.startup.hardening import harden
-from gateway.startup.imports import give_back_memory
+from gateway.startup.imports import return_freed_memory
 from gateway.vault import Keyring, instance
 
 log = structlog.get_logger(__name__)
@@ -289,7 +289,7 @@ class Worker:
         end. Do not remove the loop's handlers: that sets SIG_DFL first, and a signal in that moment kills the worker.
         """
         self._stop.set()
-        again = signal.SIG_IGN if self._channel.up else signal.SIG_DFL
+        again = signal.SIG_IGN if self._channel.is_open else signal.SIG_DFL
         for number in ENDING:
             signal.signal(number, again)
 
@@ -371,7 +371,7 @@ def _write_configuration(descriptor: int, ready: Checked) -> None:
 def freeze_startup_objects() -> None:
     """Exempt the objects made at start-up from garbage collection, so that later collections take less time."""
     gc.collect()
-    give_back_memory()
+    return_freed_memory()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
 

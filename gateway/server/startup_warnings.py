@@ -8,7 +8,7 @@ import structlog
 from gateway.config import Config
 from gateway.config.exposed import open_files, open_to_network
 from gateway.vault import Keyring
-from gateway.vault.seal import REPLACE
+from gateway.vault.seal import REPLACE_KEY_ADVICE
 
 OWN_FILES: Final = 128  # descriptors: libraries, logs, the store
 MOST_FILES: Final = 1 << 20  # more descriptors than this are of no use
@@ -26,7 +26,9 @@ def warn(config: Config, admin: str | None) -> None:
         log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
         where = config.where("store", "encryption_keys", str(number))
-        log.warning("encryption_key_weak", where=where, detail=f"encryption key {number + 1} {why}", fix=REPLACE)
+        log.warning(
+            "encryption_key_weak", where=where, detail=f"encryption key {number + 1} {why}", fix=REPLACE_KEY_ADVICE
+        )
     limit, needed = descriptor_limit(), descriptors_needed(config)
     if limit is not None and limit < needed:
         log.warning(

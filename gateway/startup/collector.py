@@ -6,16 +6,16 @@ With Python's default setting a worker's start would spend a fifth of its CPU ti
 import gc
 from typing import Final
 
-STARTING: Final = 50_000  # new objects before a collection
-USUAL: Final = gc.get_threshold()
+START_THRESHOLD: Final = 50_000  # new objects before a collection
+USUAL_THRESHOLDS: Final = gc.get_threshold()
 
 
 def collect_rarely() -> None:
     """Collect rarely from now on: in a command, or in a server until it calls `collect_as_usual`."""
-    gc.set_threshold(STARTING, *USUAL[1:])
+    gc.set_threshold(START_THRESHOLD, *USUAL_THRESHOLDS[1:])
 
 
 def collect_as_usual() -> None:
     """Restore Python's default setting, after one full collection."""
     gc.collect()
-    gc.set_threshold(*USUAL)
+    gc.set_threshold(*USUAL_THRESHOLDS)

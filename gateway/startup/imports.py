@@ -16,8 +16,8 @@ from typing import Any, Final
 
 
 class Deferred:
-    """A stand-in for a name of a module that is not loaded yet;
-    callers can call it, read its attributes or derive from it."""
+    """A stand-in for an object of a module that is not loaded yet: code can call it, read its attributes or derive a
+    class from it."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
@@ -67,7 +67,7 @@ def lazy_imports(*names: str) -> Iterator[None]:
 
 
 def resolve_on_access(module: ModuleType) -> None:
-    """Replace the Deferreds of `module`, whose names others import, by the real objects, each at its first access."""
+    """Make `module` replace each of its Deferreds by the real object when code first accesses that name."""
     late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own = vars(module).get("__getattr__")
 
@@ -85,7 +85,7 @@ def resolve_on_access(module: ModuleType) -> None:
     vars(module)["__getattr__"] = find
 
 
-CLIENT: Final = tuple(
+CLIENT_MODULES: Final = tuple(
     f"aiohttp.{name}"
     for name in (
         "client",
@@ -100,14 +100,14 @@ CLIENT: Final = tuple(
 )
 
 
-def leave_out_the_unused() -> None:
+def skip_unused_modules() -> None:
     """Skip the modules that a worker never uses. Call it before importing anything but the configuration."""
-    stay_small()
-    small_web()
+    skip_client_modules()
+    load_small_web()
     _sqlalchemy_without_orm()
 
 
-def stay_small() -> None:
+def skip_client_modules() -> None:
     """Skip the modules that a process without database and web server never uses."""
     _structlog_without_rich()
     _aiohttp_without_client()
@@ -162,14 +162,14 @@ def _aiohttp_without_client() -> None:
         return
     with lazy_imports("html.entities"):
         importlib.import_module("html")
-    with lazy_imports("urllib.request", "email.parser", "email.policy", *CLIENT):
+    with lazy_imports("urllib.request", "email.parser", "email.policy", *CLIENT_MODULES):
         package = importlib.import_module("aiohttp")
     resolve_on_access(package)
 
 
-def small_web() -> None:
+def load_small_web() -> None:
     """Load aiohttp's server without parts that a gateway never uses (files, command line arguments), after
-    `stay_small`."""
+    `skip_client_modules`."""
     if "aiohttp.web" in sys.modules:
         return
     with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):
@@ -177,7 +177,7 @@ def small_web() -> None:
     resolve_on_access(web)
 
 
-def give_back_memory() -> None:
+def return_freed_memory() -> None:
     """Return memory that the start has used and freed to the system (glibc's malloc keeps it otherwise)."""
     if sys.platform == "linux":
         import ctypes

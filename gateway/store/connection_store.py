@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connecting import SessionTerms
-from gateway.records.connection import MOVED, Connection, ConnectionRef, ImportedHistory, Mark, NewConnection, Sealed
+from gateway.records.connection import MOVED_IN, Connection, ConnectionRef, ImportedHistory, Mark, NewConnection, Sealed
 from gateway.records.event import Event
-from gateway.records.states import FAILOVER, Happening, State
+from gateway.records.states import FAILOVER, State, StateTrigger
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import record_change
 from gateway.store.connection_rows import (
@@ -37,13 +37,13 @@ from gateway.store.connection_rows import (
     search_text,
     stored,
 )
-from gateway.store.history import BEFORE, record_final_failure, record_happening
+from gateway.store.history import BEFORE, record_final_failure, record_trigger
 from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection, delete_sessions
 from gateway.store.stored_integrations import hold_integration
 from gateway.store.tables import connect_sessions, connection_history, connections
 from gateway.store.transactions import insert_if_absent
-from gateway.vault import Damaged, UnknownKey
+from gateway.vault import DamagedValue, UnknownKey
 
 # ── The past of a connection that was moved here from another gateway.
 
@@ -56,7 +56,7 @@ async def write_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *,
     state = past.state or State.ACTIVE
     changed: dict[str, Any] = {
         "state": state.value,
-        "state_reason": past.state_reason or MOVED,
+        "state_reason": past.state_reason or MOVED_IN,
         "state_since": past.state_since or now,
     }
     changed |= {name: value for name in DATES if (value := getattr(past, name)) is not None}
@@ -66,7 +66,7 @@ async def write_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *,
         changed |= life_columns(past.life)
     await db.execute(update(connections).where(connections.c.id == row_id).values(changed))
     await db.execute(delete(connection_history).where(connection_history.c.connection == row_id))
-    entry = {"connection": row_id, "at": now, "state": state.value, "state_before": None, "reason": MOVED}
+    entry = {"connection": row_id, "at": now, "state": state.value, "state_before": None, "reason": MOVED_IN}
     await db.execute(insert(connection_history).values({**entry, "detail": past.state_reason}))
 
 
@@ -228,8 +228,8 @@ class ConnectionStore:
             changed |= {f"{PREVIOUS}_until": newer.previous_until}
             changed |= NO_FAILURE | NO_LEASE | NO_INTENT
             detail = f"version {newer.version} from a node's memory over version {row.version}"
-            await record_happening(
-                db, self._outbox, row, Happening.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
+            await record_trigger(
+                db, self._outbox, row, StateTrigger.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
             )
             written = await stored(db, newer.ref)
             await record_change(db, newer.ref, now)
@@ -323,8 +323,8 @@ class ConnectionStore:
         changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
         outbox = self._outbox if reported else None
-        authorized = Happening.AUTHORIZED
-        await record_happening(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
+        authorized = StateTrigger.AUTHORIZED
+        await record_trigger(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
         if new.ended is not None and reported:
             seen = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
             await record_final_failure(db, outbox, seen, new.ended)
@@ -343,7 +343,7 @@ class ConnectionStore:
             self._rows.vault.open_json(
                 Sealed(row.secret_config, ref.environment, "connections", row.uid, "secret_config", version, ref)
             )
-        except Damaged:
+        except DamagedValue:
             return True
         except UnknownKey:
             return False

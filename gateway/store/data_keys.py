@@ -295,7 +295,7 @@ class DataKeys:
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
                 key.replaced = False  # the newer key that was seen was rolled back
                 key.allowance += self.reserved
-                self._vault.seal_with(key)
+                self._vault.use_sealing_key(key)
             else:
                 key = await self._after(key)
 
@@ -317,7 +317,7 @@ class DataKeys:
 
     async def learn(self, *sealed: Sealed) -> None:
         """Load the data keys of these values if unknown: another process may have sealed them under a new key."""
-        if not all(map(self._vault.knows, sealed)):
+        if not all(map(self._vault.has_key_of, sealed)):
             await self.load()
 
     async def _reserve(self, db: AsyncConnection, key_id: str) -> bool:

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import ConnectionRef, Sealed
-from gateway.records.event import Content, Delivery, DeliveryOutcome, DeliveryState
+from gateway.records.event import Delivery, DeliveryOutcome, DeliveryState, EventContent
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import record_change
 from gateway.store.data_keys import DataKeys
@@ -107,7 +107,7 @@ class DeliveryStore:
 
         return await self._transactions.write(write)
 
-    async def content(self, delivery: Delivery) -> Content:
+    async def content(self, delivery: Delivery) -> EventContent:
         """Return the event that `delivery` sends. Raises Unavailable, VaultError."""
         async with self._transactions.read() as db:
             row = (await db.execute(select(outbox).where(outbox.c.id == delivery.outbox_id))).one()
@@ -116,7 +116,7 @@ class DeliveryStore:
             sealed = Sealed(row.sealed, **sealed_at(row.environment, row.uid))
             await self._keys.learn(sealed)
             received = self._vault.open_json(sealed)
-        return Content(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
+        return EventContent(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
 
     async def settle(self, delivery: Delivery, outcome: DeliveryOutcome, *, owner: str, now: datetime) -> bool:
         """Write the outcome of an attempt and release the lease. Returns False if the lease was lost to another

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.http.scope_challenge import MOST_SCOPES
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure, RefusedScopes
 from gateway.records.event import Event, event_for_change
-from gateway.records.states import ENDED, REJECTED, Change, Happening, State, happening_for_failure, next_state
+from gateway.records.states import ENDED, REJECTED, Change, State, StateTrigger, next_state, trigger_for_failure
 from gateway.store.changes import record_change
 from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, refused_scopes_json, stored
 from gateway.store.outbox import Outbox
@@ -19,43 +19,43 @@ from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
 
 KEPT: Final = 50
-SILENT: Final = frozenset({Happening.RENEWED, Happening.WRITTEN_BACK})
+SILENT: Final = frozenset({StateTrigger.RENEWED, StateTrigger.WRITTEN_BACK})
 """Happenings that do not count as a change while the state stays, even with another reason."""
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
-"""The columns needed to decide what a happening changes."""
+"""The columns needed to decide what a trigger changes."""
 CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))
 """Sets the columns named in its parameters. Built once, since every refresh needs it."""
 
 
-async def record_happening(
+async def record_trigger(
     db: AsyncConnection,
     outbox: Outbox | None,
     row: Any,
-    happening: Happening,
+    trigger: StateTrigger,
     values: Mapping[str, Any],
     *,
     now: datetime,
     reason: str,
     detail: str | None = None,
 ) -> dict[str, Any]:
-    """Write `values` and the state that follows from `happening`, in the caller's transaction, which has locked `row`
+    """Write `values` and the state that follows from `trigger`, in the caller's transaction, which has locked `row`
     (`BEFORE`).
 
-    Returns all columns written. A happening that changes neither the state nor its reason gets no history entry. If it
+    Returns all columns written. A trigger that changes neither the state nor its reason gets no history entry. If it
     is new to the application, and `outbox` is given, an event is added too.
     """
-    state = next_state(State(row.state), happening)
-    moved = state != row.state or (happening not in SILENT and reason != row.state_reason)
+    state = next_state(State(row.state), trigger)
+    moved = state != row.state or (trigger not in SILENT and reason != row.state_reason)
     changed: dict[str, Any] = {}
     before = State(row.state) if row.state_since is not None else None
-    if moved or happening is Happening.AUTHORIZED:
+    if moved or trigger is StateTrigger.AUTHORIZED:
         changed = {"state": state.value, "state_reason": reason, "state_since": now}
         await _add(db, row.id, Change(now, state, reason, detail, before))
-    elif happening is Happening.WRITTEN_BACK:
+    elif trigger is StateTrigger.WRITTEN_BACK:
         await _add(db, row.id, Change(now, state, reason, detail, before))
     written = {**values, **changed}
     await db.execute(CHANGED, {"row_id": row.id, **written})
-    again = happening is Happening.AUTHORIZED and before is not None
+    again = trigger is StateTrigger.AUTHORIZED and before is not None
     event = Event.RECONNECTED if again else event_for_change(before, state)
     if event is not None and outbox is not None:
         await outbox.add_event(db, row.id, event, now=now, reason=reason, detail=detail)
@@ -67,7 +67,7 @@ async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: 
     it."""
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     why = {"reason": failure.code, "detail": failure.message}
-    await record_happening(db, outbox, row, Happening.REFUSED, values, now=failure.at, **why)
+    await record_trigger(db, outbox, row, StateTrigger.REFUSED, values, now=failure.at, **why)
 
 
 async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
@@ -125,7 +125,7 @@ class RejectionStore:
     async def record(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
         """Write `failure`, of code `REJECTED`, and return the row. Returns None if the row has another grant than
         `seen` or another kind of failure, or has ended."""
-        happening = happening_for_failure(failure.code, final=failure.final)
+        trigger = trigger_for_failure(failure.code, final=failure.final)
 
         async def write(db: AsyncConnection) -> Connection | None:
             row = await self._row(db, seen)
@@ -133,7 +133,7 @@ class RejectionStore:
                 return None
             values = failure_columns(failure) | {"updated_at": failure.at}
             why = {"reason": failure.code, "detail": failure.message}
-            await record_happening(db, self._outbox, row, happening, values, now=failure.at, **why)
+            await record_trigger(db, self._outbox, row, trigger, values, now=failure.at, **why)
             written = await stored(db, seen.ref)
             await record_change(db, seen.ref, failure.at, ends=True)
             return written
@@ -149,7 +149,7 @@ class RejectionStore:
             if row is None or row.failure_code != REJECTED:
                 return None
             values = NO_FAILURE | {"updated_at": now}
-            await record_happening(db, self._outbox, row, Happening.ACCEPTED, values, now=now, reason=ACCEPTED)
+            await record_trigger(db, self._outbox, row, StateTrigger.ACCEPTED, values, now=now, reason=ACCEPTED)
             written = await stored(db, seen.ref)
             await record_change(db, seen.ref, now, ends=True)
             return written

@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
-from gateway.records.states import REJECTED, Happening, State, happening_for_failure
+from gateway.records.states import REJECTED, State, StateTrigger, trigger_for_failure
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import OwnChanges, execute_last, record_change
 from gateway.store.connection_rows import (
@@ -54,7 +54,7 @@ from gateway.store.connection_rows import (
 )
 from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.failover import Failover
-from gateway.store.history import BEFORE, record_happening
+from gateway.store.history import BEFORE, record_trigger
 from gateway.store.outbox import Outbox
 from gateway.store.tables import UtcTime, audit_pending, changes, connections
 from gateway.store.transactions import OneStatement
@@ -286,11 +286,11 @@ class RefreshStore:
         entry: AuditEntry,
     ) -> Connection:
         """Write `columns` into the locked row `held`, with the change of its state and the event that may follow."""
-        happening, reason = Happening.RENEWED, "renewed"
+        trigger, reason = StateTrigger.RENEWED, "renewed"
         if held.failure_code == REJECTED:  # only a call shows whether the API accepts the new credential
-            happening, reason = Happening.REPLACED, held.state_reason
+            trigger, reason = StateTrigger.REPLACED, held.state_reason
             columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
-        written = await record_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
+        written = await record_trigger(db, self._outbox, held, trigger, columns, now=now, reason=reason)
         saved = connection_of({**held._mapping, **written})
         entry_of = replace(entry, detail={"now": saved.state.value, "before": held.state})
         await self._trail.record_refresh(db, entry_of, news="state" in written)
@@ -307,7 +307,7 @@ class RefreshStore:
         still_open: bool = False,
         former: Lease | None = None,
         keep_lease: bool = False,
-        happening: Happening | None = None,
+        trigger: StateTrigger | None = None,
     ) -> Connection | None:
         """Record why the refresh failed and end the lease; the credential stays. Returns None if fenced off, as
         `save_refreshed`.
@@ -315,9 +315,9 @@ class RefreshStore:
         `still_open`: the provider may have accepted the token, so the intent stays open. `former`, if this attempt sent
         no token: the lease that `owner` has claimed from another owner, who gets it back; or the lease of `owner`, who
         keeps it, and whose renewal meanwhile fences this write off. `keep_lease`: `owner` keeps the lease, since its
-        machine may have the reply. `happening`: overrides the happening that `failure` implies.
+        machine may have the reply. `trigger`: overrides the trigger that `failure` implies.
         """
-        what = happening or happening_for_failure(failure.code, final=failure.final)
+        what = trigger or trigger_for_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
         if keep_lease:
             given_back = {}
@@ -336,7 +336,7 @@ class RefreshStore:
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
-            moved = await record_happening(db, self._outbox, row, what, values, now=failure.at, **why)
+            moved = await record_trigger(db, self._outbox, row, what, values, now=failure.at, **why)
             written = await stored(db, ref)
             detail = {"reason": failure.code, "now": written.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)

@@ -34,7 +34,7 @@ from gateway.store.received_webhooks import WebhookStore
 from gateway.store.refreshes import RefreshStore
 from gateway.store.stored_integrations import IntegrationStore
 from gateway.store.tables import request_log
-from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
+from gateway.vault import DamagedValue, Keyring, UnknownKey, Vault, instance
 
 if TYPE_CHECKING:
     from gateway.store.rotation import Rotation
@@ -100,7 +100,7 @@ class Store:
             return {}
         try:
             return self.vault.open_json(sealed)
-        except Damaged as fault:
+        except DamagedValue as fault:
             raise unreadable(sealed) from fault
         except UnknownKey as fault:
             if not self.data_keys.is_locked(sealed):

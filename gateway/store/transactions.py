@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.records.trace import cause, current_cause
+from gateway.records.trace import current_cause, current_traceparent
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 
 # ── The engines of a database, and how JSON is stored.
@@ -191,7 +191,7 @@ class Transactions:
         has the name of the caller's task.
         """
         asking = asyncio.current_task()
-        work = with_cause(work, cause())
+        work = with_cause(work, current_traceparent())
         task = asyncio.create_task(self._in_turns(work, before, at_once), name=asking.get_name() if asking else None)
         self._running.add(task)
         task.add_done_callback(self._ended)

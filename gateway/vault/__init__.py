@@ -10,6 +10,6 @@ Always true: a value opens in its own environment, table, row, column and versio
 clear; docs/security.md#where-secrets-are-stored promises this and names the tests.
 """
 
-from gateway.vault.seal import Damaged, Keyring, Tokens, UnknownKey, Vault, VaultError, WrappedKey, instance
+from gateway.vault.seal import DamagedValue, Keyring, SealedTokens, UnknownKey, Vault, VaultError, WrappedKey, instance
 
-__all__ = ["Damaged", "Keyring", "Tokens", "UnknownKey", "Vault", "VaultError", "WrappedKey", "instance"]
+__all__ = ["DamagedValue", "Keyring", "SealedTokens", "UnknownKey", "Vault", "VaultError", "WrappedKey", "instance"]

@@ -32,7 +32,7 @@ class VaultError(Exception):
     """A ciphertext was changed or moved, or a key cannot be used. Nothing was opened."""
 
 
-class Damaged(VaultError):
+class DamagedValue(VaultError):
     """A stored value was changed, or was moved here from another place."""
 
 
@@ -57,7 +57,7 @@ def associated_data(purpose: str, *parts: str | int) -> bytes:
 # ── Master keys by id. They encrypt data keys only, so replacing a master key means wrapping a few rows again.
 
 KEY_BYTES: Final = 32
-REPLACE: Final = (
+REPLACE_KEY_ADVICE: Final = (
     "put a new key (openssl rand -base64 32) first in store.encryption_keys, reload, run `gateway keys rotate`, "
     "then take this one out"
 )
@@ -177,7 +177,7 @@ def key_bytes(key: Secret | bytes, number: int) -> bytes:
 KEY_ID: Final = slice(1, 9)
 NONCE: Final = slice(9, 9 + NONCE_BYTES)
 BODY: Final = slice(9 + NONCE_BYTES, None)
-SHORTEST: Final = 9 + NONCE_BYTES + TAG_BYTES
+MIN_CIPHERTEXT_BYTES: Final = 9 + NONCE_BYTES + TAG_BYTES
 
 
 @dataclass(slots=True)
@@ -209,7 +209,7 @@ class Vault:
         """Add a data key. A key that is known already stays as it is.
 
         The key becomes its environment's sealing key, unless the present sealing key still has an allowance: an
-        operation that was granted an allowance must not find a key without one.
+        operation that has reserved an allowance must not get a key that has none.
         """
         known = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
         present = self._sealing.get(environment)
@@ -217,7 +217,7 @@ class Vault:
             self._sealing[environment] = known
         return known
 
-    def seal_with(self, key: DataKey) -> None:
+    def use_sealing_key(self, key: DataKey) -> None:
         """Make `key` its environment's sealing key. `key` was added with `add_data_key` and has an allowance."""
         self._sealing[key.environment] = key
 
@@ -225,9 +225,9 @@ class Vault:
         """Return the data key that seals values of `environment` at present; None if there is none."""
         return self._sealing.get(environment)
 
-    def knows(self, sealed: Sealed) -> bool:
+    def has_key_of(self, sealed: Sealed) -> bool:
         """Return whether the data key of `sealed` is in memory. False: another process has created a new data key."""
-        return _stored(sealed)[KEY_ID].hex() in self._by_id
+        return _stored_bytes(sealed)[KEY_ID].hex() in self._by_id
 
     def seal_json(
         self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
@@ -242,8 +242,8 @@ class Vault:
         return opened
 
     def seal_again(self, sealed: Sealed) -> Sealed:
-        """Return the value sealed under the present key, for the same place. Raises VaultError, like both methods
-        above."""
+        """Return the value sealed under the present key, for the same place. Raises VaultError, as `open_json` and
+        `seal_json` do."""
         return self._seal(self._open(sealed), sealed)
 
     def _seal(self, plain: bytes, place: Sealed) -> Sealed:
@@ -258,10 +258,10 @@ class Vault:
         return replace(place, ciphertext=header + nonce + key.cipher.encrypt(nonce, plain, _binding(key, place)))
 
     def _open(self, sealed: Sealed) -> bytes:
-        data, place = _stored(sealed), f"{sealed.table}.{sealed.column}"
-        if len(data) < SHORTEST or data[0] != FORMAT:
+        data, place = _stored_bytes(sealed), f"{sealed.table}.{sealed.column}"
+        if len(data) < MIN_CIPHERTEXT_BYTES or data[0] != FORMAT:
             self._note_damage(sealed)
-            raise Damaged(f"The value in {place} is not a ciphertext of this version.")
+            raise DamagedValue(f"The value in {place} is not a ciphertext of this version.")
         key = self._by_id.get(data[KEY_ID].hex())
         if key is None:
             raise UnknownKey(
@@ -272,10 +272,10 @@ class Vault:
             return key.cipher.decrypt(data[NONCE], data[BODY], _binding(key, sealed))
         except InvalidTag:
             self._note_damage(sealed)
-            raise Damaged(f"The value in {place} was changed, or moved from another place.") from None
+            raise DamagedValue(f"The value in {place} was changed, or moved from another place.") from None
 
 
-def _stored(sealed: Sealed) -> bytes:
+def _stored_bytes(sealed: Sealed) -> bytes:
     """Return the stored bytes, or none for another type: SQLite allows any type in any column."""
     return sealed.ciphertext if isinstance(sealed.ciphertext, bytes | memoryview) else b""
 
@@ -289,7 +289,7 @@ def _binding(key: DataKey, place: Sealed) -> bytes:
 # ── Tokens: texts that a caller keeps and sends back, sealed so that the caller can neither read nor change them.
 
 
-class Tokens:
+class SealedTokens:
     """Seals and opens tokens of one kind, distinguished from other kinds by `purpose`.
 
     Nothing is stored: any node with the same keys opens them. One key is derived from each master key (RFC 5869). The
@@ -305,7 +305,7 @@ class Tokens:
         """The cipher, created at first use: a worker that never needs it saves 2 MB."""
         from cryptography.fernet import Fernet, MultiFernet
 
-        derived = [_derived(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]
+        derived = [_derived_key(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]
         return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])
 
     def seal(self, text: str) -> str:
@@ -323,7 +323,7 @@ class Tokens:
             raise VaultError("This token was not sealed here, or was changed since.") from fault
 
 
-def _derived(master: bytes, purpose: str) -> bytes:
+def _derived_key(master: bytes, purpose: str) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

@@ -64,7 +64,7 @@ def _row(name: str, *cpu_us: float) -> Row:
     return row
 
 
-def test_a_ratio_is_taken_within_each_round() -> None:
+def test_a_ratio_is_computed_within_each_round() -> None:
     slow_minute = _row("one", 10.0, 100.0, 10.0)
     assert ratio(slow_minute, _row("other", 5.0, 50.0, 5.0)) == 2.0
     assert ratio(slow_minute, None) is None

@@ -22,7 +22,7 @@ def test_the_mix_has_stricter_goals_than_a_single_shape() -> None:
     assert "| DELETE | – | 100 | – | 250 | 140 | 1.40 | met | 0.56 | met |" in table(found)
 
 
-def test_a_round_in_which_a_peer_failed_is_left_out_of_its_ratio() -> None:
+def test_a_round_in_which_a_peer_failed_does_not_count_in_its_ratio() -> None:
     assert ratio({MIX: {"go": [100.0, None, 50.0], "gateway": [90.0, 90.0, 50.0]}}, MIX, "go") == pytest.approx(0.95)
     assert ratio({MIX: {"go": [None], "gateway": [90.0]}}, MIX, "go") is None
 
@@ -41,7 +41,7 @@ def test_gateway_only_shapes_are_compared_with_its_other_shapes() -> None:
         assert {shape_of(pair.one[1]).name, shape_of(pair.other[1]).name} == {pair.one[1], pair.other[1]}
 
 
-def test_a_pair_and_the_latency_have_verdicts() -> None:
+def test_pairs_and_latencies_are_reported_as_met_or_missed() -> None:
     assert "| x, to y | 30 | 20 | 1.2 | 1.50 | missed |" in ratio_table([Ratio(Goal("x, to y", 1.2, 1.5), 30.0, 20.0)])
     late = {"go": [Latency(1, 1.0, 2.0, 4.0)], "gateway": [Latency(1, 1.0, 2.0, 6.0)]}
     text, goal = latency_table(late)

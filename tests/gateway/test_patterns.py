@@ -374,7 +374,7 @@ def test_inventory_finds_all_patterns() -> None:
         "gateway.api.shapes.EMAIL_FORM",
         "gateway.http.references._PIECE",
         "gateway.observe.masking.SECRET_TEXT",
-        "gateway.middleware.who_calls._MINTED",
+        "gateway.middleware.who_calls._MINTED_KEY",
     ):
         assert known in places
     assert any(where.startswith("gateway.auth.aws_sigv4:") for where in places)

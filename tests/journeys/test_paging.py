@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 import yaml
 
-from gateway.sandbox.lists import COUNT, record
+from gateway.sandbox.lists import DEFAULT_COUNT, record
 from tests.journeys.test_demo import demo
 
 # pagination type ▸ number of pages
@@ -59,9 +59,9 @@ async def test_ten_thousand_records_are_returned_once_each_and_in_order(tmp_path
             await arm_fault(state, name="429-burst", path="/lists/", after=50, times=1)
             body = await curl(ready, f"/lists/{pagination}", "-H", "Gateway-Paginate: all")
             *records, trailer = body.splitlines()
-            assert records == [record(number).encode() for number in range(1, COUNT + 1)], pagination
+            assert records == [record(number).encode() for number in range(1, DEFAULT_COUNT + 1)], pagination
             summary = json.loads(trailer)["gateway_trailer"]
-            assert summary == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
+            assert summary == {"complete": True, "pages": pages, "records": DEFAULT_COUNT, "attempts": pages + 1}
         await curl(ready, "/lists/offset?count=100000", "-H", "Gateway-Paginate: all; limit=1000")
         assert peak_memory_kb(state) - before < GROWTH_KB
         await assert_list_in_parts_is_the_same_list(ready)

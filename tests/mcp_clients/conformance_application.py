@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from gateway.mcp import mcp_messages as rpc
-from gateway.vault import Tokens
+from gateway.vault import SealedTokens
 
 SERVER: Final = {"name": "conformance", "version": "1"}
 PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -168,7 +168,7 @@ class ConformanceApplication:
     """An application with one URL, whose handler is `response`."""
 
     def __init__(self) -> None:
-        self._seals = Tokens([secrets.token_bytes(32)], "conformance")
+        self._seals = SealedTokens([secrets.token_bytes(32)], "conformance")
         self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def response(self, request: web.Request) -> web.StreamResponse:

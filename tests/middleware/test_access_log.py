@@ -13,7 +13,7 @@ from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavaila
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.access_log import PATH_LIMIT, access_log
 from gateway.middleware.chain import Chain
-from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
+from gateway.middleware.facts import CONNECTION, ENVIRONMENT, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.response_shape import error_shape, request_id
 from gateway.records.access import Environment
 from gateway.records.proxied_call import ExchangeRecord, UpstreamRequest
@@ -98,7 +98,7 @@ async def test_connection_that_could_not_be_opened_is_recorded(
 ) -> None:
     async def refuse(request: web.Request) -> web.Response:
         request[ENVIRONMENT] = Environment("dev")
-        request[ASKED] = ProxyOptions("tracker", "u1")
+        request[PROXY_OPTIONS] = ProxyOptions("tracker", "u1")
         raise refusal
 
     await exchange(await serve(OPEN, refuse, app(noted)), get("/proxy/x"))
@@ -115,7 +115,7 @@ async def test_redirect_is_recorded(serve: Serve, noted: Noted) -> None:
     assert (noted[0].status, noted[0].error_code) == (302, None)
 
 
-async def test_client_that_leaves_is_recorded(serve: Serve, noted: Noted) -> None:
+async def test_client_that_disconnects_is_recorded(serve: Serve, noted: Noted) -> None:
     entered = asyncio.Event()
 
     async def wait(_request: web.Request) -> web.Response:
@@ -172,7 +172,7 @@ async def test_proxied_path_like_a_probe_is_recorded(serve: Serve, noted: Noted)
     assert noted[0].path == "/ready"
 
 
-async def test_a_long_path_is_cut_short(serve: Serve, noted: Noted) -> None:
+async def test_a_long_path_is_shortened(serve: Serve, noted: Noted) -> None:
     await exchange(await serve(OPEN, hello, app(noted)), get("/" + "a" * 5000))
     assert len(noted[0].path) == PATH_LIMIT
 

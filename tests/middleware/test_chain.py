@@ -71,6 +71,6 @@ def test_a_handler_bound_twice_is_not_wrapped_twice() -> None:
         Chain(link("b", []))(bound)
 
 
-def test_a_chain_without_middlewares_is_a_mistake() -> None:
+def test_a_chain_without_middlewares_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Chain()

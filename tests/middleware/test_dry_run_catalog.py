@@ -19,8 +19,8 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.template_places import url_templates
 from gateway.catalog.value import BadValue, check_value
 from gateway.connections.opened import Opened, ready
-from gateway.middleware.dry_run import masked
-from gateway.middleware.upstream import place
+from gateway.middleware.dry_run import masked_request
+from gateway.middleware.upstream import place_credential
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.integration import Integration
 from gateway.records.proxied_call import UpstreamRequest
@@ -150,8 +150,8 @@ def dry(one: Opened, *, has_body: bool = False) -> dict[str, Any]:
         "POST" if has_body else "GET", base.scheme, base.host, base.port, f"{base.path}/x?a=b",
         CIMultiDict([("Accept", "*/*"), ("Content-Type", "application/json")]), base.path,
     )  # fmt: skip
-    place(one, request, has_body=has_body)
-    return masked(one, request, has_body=has_body, body=("the caller, as it comes", 3) if has_body else None)
+    place_credential(one, request, has_body=has_body)
+    return masked_request(one, request, has_body=has_body, body=("the caller, as it comes", 3) if has_body else None)
 
 
 @pytest.mark.parametrize("name", distinct())

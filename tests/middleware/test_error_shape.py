@@ -81,7 +81,7 @@ async def test_other_exceptions_are_returned_in_the_same_format(
         assert response.error["payload"] == {"request_id": "r1"}
 
 
-async def test_a_redirect_is_no_error(serve: Serve) -> None:
+async def test_a_redirect_is_not_converted_to_an_error(serve: Serve) -> None:
     response = parsed(await raised(serve, web.HTTPFound("/elsewhere")))
     assert (response.status, response.headers["location"]) == (302, "/elsewhere")
     assert "gateway-error" not in response.headers
@@ -100,7 +100,7 @@ async def test_some_errors_end_the_connection(serve: Serve) -> None:
     assert response.headers["connection"] == "close"
 
 
-async def test_an_error_after_the_head_has_left_cuts_the_connection(serve: Serve) -> None:
+async def test_an_error_after_the_response_head_cuts_the_connection(serve: Serve) -> None:
     async def torn(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)

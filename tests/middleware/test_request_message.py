@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.middleware import request_message as limits
 from gateway.middleware.chain import Chain
-from gateway.middleware.request_message import LIMIT_BYTES, json_only, strict
+from gateway.middleware.request_message import MAX_JSON_BYTES, json_only, strict
 from gateway.middleware.response_shape import error_shape, request_id
 from tests.fakes.raw import RawResponse, dial, exchange, parsed
 from tests.middleware.conftest import Serve
@@ -99,12 +99,12 @@ async def test_content_type_without_a_body_is_accepted(serve: Serve) -> None:
 
 
 async def test_a_body_of_the_limit_is_read_whole_whatever_the_host_application_allows(serve: Serve) -> None:
-    body = b'"' + b"x" * (LIMIT_BYTES - 2) + b'"'
+    body = b'"' + b"x" * (MAX_JSON_BYTES - 2) + b'"'
     assert (await sent(serve, f"Content-Length: {len(body)}\r\n", body)).body == body
 
 
 async def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
-    response = await sent(serve, f"Content-Length: {LIMIT_BYTES + 1}\r\n")
+    response = await sent(serve, f"Content-Length: {MAX_JSON_BYTES + 1}\r\n")
     assert (response.status, response.error["code"]) == (413, "body_too_large")
 
 

@@ -12,8 +12,8 @@ from gateway.connections.opened import Placement
 from gateway.errors import InvalidRequest
 from gateway.http.origin import Address, parse_address
 from gateway.http.proxy_options import ProxyOptions
-from gateway.middleware.facts import ASKED, CONNECTION, UPSTREAM
-from gateway.middleware.upstream import place, upstream
+from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
+from gateway.middleware.upstream import place_credential, upstream
 from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.proxy_end import opened_at
 
@@ -28,7 +28,7 @@ async def learned(target: str, *, override: Address | None = None, mounted: str 
     request = make_mocked_request("GET", target, headers={"Host": "gw"})
     request._match_info = UrlMappingMatchInfo({}, route)
     request[CONNECTION] = opened_at(8000, "/v1", **connection)
-    request[ASKED] = ProxyOptions("tracker", "u1", base_url=override)
+    request[PROXY_OPTIONS] = ProxyOptions("tracker", "u1", base_url=override)
 
     await upstream(request, end)
     return request[UPSTREAM]
@@ -67,16 +67,16 @@ async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(ov
 
 def placed(placement: Placement, *sent: tuple[str, str], target: str = "/x", has_body: bool = False) -> UpstreamRequest:
     request = UpstreamRequest("GET", "http", "127.0.0.1", 8000, target, CIMultiDict(sent))
-    place(opened_at(8000, "", placement), request, has_body=has_body)
+    place_credential(opened_at(8000, "", placement), request, has_body=has_body)
     return request
 
 
-def test_a_slot_replaces_every_spelling() -> None:
+def test_the_credential_replaces_every_spelling_of_its_field() -> None:
     request = placed(Placement(slots=(("x-api-key", "s"),)), ("X-Api-Key", "1"), ("X_API_KEY", "2"), ("X-Other", "3"))
     assert list(request.headers.items()) == [("X-Other", "3"), ("x-api-key", "s")]
 
 
-def test_default_fields_fill_gaps_and_content_type_needs_a_body() -> None:
+def test_default_fields_are_added_if_missing_and_content_type_only_with_a_body() -> None:
     placement = Placement(defaults=(("Accept", "application/json"), ("Content-Type", "application/json")))
     assert dict(placed(placement).headers) == {"Accept": "application/json"}
     assert dict(placed(placement, ("accept", "*/*"), has_body=True).headers) == {
@@ -94,5 +94,5 @@ def test_query_without_slots_is_unchanged() -> None:
 def test_origin_is_checked_again_before_the_credential_is_placed(scheme: str, host: str, port: int) -> None:
     request = UpstreamRequest("GET", scheme, host, port, "/x")
     with pytest.raises(InvalidRequest, match="may not be sent"):
-        place(opened_at(8000), request, has_body=False)
+        place_credential(opened_at(8000), request, has_body=False)
     assert "Authorization" not in request.headers

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gateway.http.proxy_options import ProxyOptions
-from gateway.middleware.facts import ASKED, CONNECTION, DECODER
+from gateway.middleware.facts import CONNECTION, DECODER, PROXY_OPTIONS
 from gateway.middleware.wanted_response import decompress
 from tests.fakes.lists import CURSOR, PagedReply, imported, paged, pages_of
 from tests.fakes.proxy_end import opened_at
@@ -32,7 +32,7 @@ async def test_number_of_pages_is_limited_and_the_cursor_continues(tmp_path: Pat
         assert (await list_.call("5")).trailer["complete"]
 
 
-async def test_marks_give_a_cursor_after_each_page(tmp_path: Path) -> None:
+async def test_marks_return_a_cursor_after_each_page(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
         response = await list_.call("all; marks")
         assert [(mark["pages"], mark["records"]) for mark in response.marks] == [(1, 2), (2, 4)]
@@ -179,10 +179,10 @@ async def test_cursor_to_an_origin_that_is_no_longer_allowed_is_refused(tmp_path
         (False, True, False),
     ],
 )
-async def test_the_header_wins_over_the_entry(header: bool | None, entry: bool | None, decoded: bool) -> None:
+async def test_the_header_overrides_the_entry(header: bool | None, entry: bool | None, decoded: bool) -> None:
     request = make_mocked_request("GET", "/proxy/x")
     request[CONNECTION] = opened_at(8000, decompress=entry)
-    request[ASKED] = ProxyOptions("tracker", "u1", decompress=header)
+    request[PROXY_OPTIONS] = ProxyOptions("tracker", "u1", decompress=header)
 
     async def end(request: web.Request) -> web.StreamResponse:
         return web.Response(status=201 if DECODER in request else 200)

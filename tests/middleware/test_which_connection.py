@@ -64,7 +64,7 @@ async def test_cached_connection_is_used_and_another_is_loaded() -> None:
     assert isinstance(gateway.live, Live)
 
 
-async def test_an_unknown_connection_is_a_404_of_ours() -> None:
+async def test_an_unknown_connection_is_a_404_of_the_gateway() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = await gateway.call("/proxy/x", KEY, "Connection-Id: other", us=False)
     assert response.startswith(b"HTTP/1.1 404")

@@ -2,7 +2,7 @@
 
 import aiohttp
 
-from gateway.records.audit import SYSTEM, acting
+from gateway.records.audit import SYSTEM, current_actor
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -24,4 +24,4 @@ async def test_a_refresh_for_a_proxied_call_is_not_by_the_caller_of_the_request_
     await running.runtime.audit_keeper.once()
     found = await running.json("GET", "/audit?action=connection.refreshed", expect=200)
     assert [one["actor"] for one in found["data"]] == [{"kind": "system"}]
-    assert acting.get() is SYSTEM
+    assert current_actor.get() is SYSTEM

@@ -80,7 +80,7 @@ def arm_workers() -> None:
     """Make the parent start workers with kill points."""
     from gateway.process import start
 
-    start.WORKER = ("-m", "tests.selftest.points", "worker")
+    start.WORKER_ARGUMENTS = ("-m", "tests.selftest.points", "worker")
 
 
 def replace_at_once() -> None:
@@ -89,30 +89,30 @@ def replace_at_once() -> None:
     from gateway.process.parent import Parent, log
 
     workers.SHORT_LIFE_S = 0.0  # type: ignore[misc]
-    serves = Parent._serves
+    serves = Parent._worker_is_ready
 
     def logged(parent: Parent, worker: workers.WorkerProcess, message: Any) -> None:
         serves(parent, worker, message)
         log.info("worker_serves", pid=worker.pid)
 
-    Parent._serves = logged  # type: ignore[method-assign]
+    Parent._worker_is_ready = logged  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
         from gateway.cli.worker import main as work
-        from gateway.startup.imports import leave_out_the_unused
+        from gateway.startup.imports import skip_unused_modules
 
-        leave_out_the_unused()
+        skip_unused_modules()
         shorten()
         arm()
         sys.exit(work(int(sys.argv[2])))
     from gateway.cli import main
-    from gateway.startup.imports import stay_small
+    from gateway.startup.imports import skip_client_modules
 
     arm_workers()
     if sys.argv[1] == OFTEN:
-        stay_small()
+        skip_client_modules()
         replace_at_once()
     sys.argv = ["gateway", *sys.argv[2:]]
     main()

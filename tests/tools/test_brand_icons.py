@@ -36,7 +36,7 @@ def test_an_icon_is_found_by_any_of_its_names_and_for_all_of_the_family() -> Non
     }
 
 
-def test_icons_with_a_licence_of_their_own_are_not_free() -> None:
+def test_icons_with_another_licence_are_not_used() -> None:
     assert [is_free(icon) for icon in ICONS] == [True, True, False]
     assert is_free({"license": {"type": "CC0-1.0"}})
 
@@ -50,7 +50,7 @@ def test_an_icon_is_one_path(tmp_path: Path) -> None:
         drawing(tmp_path, "bad")
 
 
-def test_the_packed_file_holds_drawings_of_entries_that_are_there() -> None:
+def test_the_icon_file_has_icons_only_for_existing_entries() -> None:
     lines = (SHIPPED / ICONS_FILE).read_text("utf-8").splitlines()
     assert "CC0-1.0" in lines[0]
     rows = [line.split("\t") for line in lines[1:]]

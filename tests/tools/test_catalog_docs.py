@@ -11,17 +11,17 @@ def test_generated_pages_are_up_to_date() -> None:
     )
 
 
-def test_every_field_of_an_entry_stands_in_one_section() -> None:
+def test_every_field_of_an_entry_is_in_one_section() -> None:
     result = [name for names in SECTIONS.values() for name in names]
     assert sorted(result) == sorted(Provider.model_fields)
 
 
-def test_every_block_that_can_be_made_is_on_one_page() -> None:
+def test_every_generated_block_is_on_one_page() -> None:
     text = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("catalog.md", "architecture.md"))
     assert [name for name in blocks() if text.count(f"<!-- begin: {name} -->") != 1] == []
 
 
-def test_every_function_of_templates_is_reported() -> None:
+def test_every_template_function_is_documented() -> None:
     page = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
     assert [name for name in FUNCTIONS if f"`${{{name}(" not in page] == []
 

@@ -49,7 +49,7 @@ def made(facts: list[dict[str, Any]], corrections: Corrections = NOTHING) -> dic
     return {name: yaml.safe_load(text) for name, text in catalog_texts(facts, corrections, {}).items()}
 
 
-def test_a_key_goes_where_the_facts_say_and_guesses_stay_out() -> None:
+def test_the_key_is_placed_as_the_facts_say_without_guesses() -> None:
     entry = made([KEY])["mail-api"]
     assert "homepage" not in entry
     assert entry["docs"] == "https://docs.example.com"
@@ -61,7 +61,7 @@ def test_a_key_goes_where_the_facts_say_and_guesses_stay_out() -> None:
     assert not {"provenance", "sources"} & set(entry)
 
 
-def test_an_oauth_entry_has_the_names_of_our_format() -> None:
+def test_an_oauth_entry_has_the_field_names_of_the_catalog() -> None:
     entry = made([GRANT])["tracker"]
     assert entry["disable_pkce"] is True
     assert "scope_separator" not in entry
@@ -72,7 +72,7 @@ def test_an_oauth_entry_has_the_names_of_our_format() -> None:
     assert entry["evidence"]["client"]["level"] == "assumed"
 
 
-def test_a_setting_says_what_it_is() -> None:
+def test_a_setting_has_a_description_and_its_format() -> None:
     forms = made([GRANT])["tracker"]["connection_config"]
     assert forms["subdomain"] == {
         "description": "The part of your Tracker address before .example.com.",
@@ -87,7 +87,7 @@ def test_a_setting_says_what_it_is() -> None:
     }
 
 
-def test_corrections_are_laid_over_and_null_takes_away() -> None:
+def test_corrections_are_merged_and_null_removes_a_field() -> None:
     correction = {
         "docs": None,
         "proxy": {"retry": None},
@@ -103,19 +103,19 @@ def test_corrections_are_laid_over_and_null_takes_away() -> None:
     assert entry["sources"] == ["https://docs.example.com/x"]
 
 
-def test_what_is_left_out_is_not_made_and_strangers_are_refused() -> None:
+def test_providers_that_are_left_out_are_not_generated_and_unknown_ones_are_refused() -> None:
     assert list(made([KEY, GRANT], Corrections({}, {"tracker": "closed"}, {}, {}))) == ["mail-api"]
     with pytest.raises(SystemExit, match="nobody"):
         made([KEY], Corrections({"nobody": {}}, {}, {}, {}))
 
 
-def test_the_facts_own_yaml_loads(tmp_path: Path) -> None:
+def test_generated_yaml_is_a_valid_entry(tmp_path: Path) -> None:
     for name, text in catalog_texts([KEY, GRANT], NOTHING, {}).items():
         (tmp_path / f"{name}.yaml").write_text(text)
     assert set(load_catalog([tmp_path]).providers) == {"mail-api", "tracker"}
 
 
-def test_a_family_says_only_what_differs() -> None:
+def test_an_entry_of_a_family_has_only_its_own_fields() -> None:
     head = {**GRANT, "name": "google", "display_name": "Google", "docs": "https://docs.example.com"}
     member = {**GRANT, "name": "google-x", "display_name": "X", "family": "google", "categories": ["email"]}
     entries = made([head, member], Corrections({"google": {"token_url": "https://new.example.com/token"}}, {}, {}, {}))
@@ -125,7 +125,7 @@ def test_a_family_says_only_what_differs() -> None:
     assert "authorization_url" not in entries["google-x"]
 
 
-def test_comments_stand_beside_their_line_or_above_it() -> None:
+def test_comments_are_written_beside_or_above_their_line() -> None:
     text = written(
         {"token_url": "https://a", "token_url#": "why", "default_scopes": ["x"], "default_scopes#": "y" * 120}, ""
     )
@@ -152,7 +152,7 @@ def test_comments_stand_beside_their_line_or_above_it() -> None:
         "-1.id",
     ],
 )
-def test_every_text_reads_back_as_it_was(value: str, tmp_path: Path) -> None:
+def test_every_text_is_read_back_unchanged(value: str, tmp_path: Path) -> None:
     from gateway.catalog.yaml_file import read_yaml
 
     path = tmp_path / "x.yaml"
@@ -160,7 +160,9 @@ def test_every_text_reads_back_as_it_was(value: str, tmp_path: Path) -> None:
     assert read_yaml(path).value == {"docs": value, "categories": [value], "refresh": {"requires_scope": value}}
 
 
-def test_it_writes_changes_and_removes_only_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generator_changes_and_removes_only_generated_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog, corrections, facts = tmp_path / "catalog", tmp_path / "corrections", tmp_path / "facts.json"
     catalog.mkdir()
     corrections.mkdir()
@@ -180,7 +182,7 @@ def test_it_writes_changes_and_removes_only_its_own(tmp_path: Path, monkeypatch:
     assert [path.name for path in catalog.iterdir()] == ["tracker.yaml"]
 
 
-def test_the_shipped_corrections_belong_to_entries_that_are_made() -> None:
+def test_the_shipped_corrections_belong_to_generated_entries() -> None:
     root = Path(__file__).parents[2]
     corrections = load_corrections(root / "tools" / "corrections")
     for name in {*corrections.entries, *corrections.verifications, *corrections.names}:

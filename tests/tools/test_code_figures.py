@@ -5,7 +5,7 @@ from pathlib import Path
 from tools.code_figures import code_lines, importers, modules
 
 
-def test_docstrings_comments_and_blank_lines_are_no_code(tmp_path: Path) -> None:
+def test_docstrings_comments_and_blank_lines_are_not_counted_as_code(tmp_path: Path) -> None:
     file = tmp_path / "one.py"
     file.write_text(
         '"""About.\n\nMore.\n"""\n\n# why\nA = (\n    1\n)  # three lines\n\n\ndef f():\n    """Says."""\n    return A\n'

@@ -28,7 +28,7 @@ def fields(entries: dict[str, dict[str, Any]]) -> list[FieldComparison]:
     return [one for one in compared(entries) if one.independent]
 
 
-def test_97_of_100_fields_are_as_independent_sources_state_them(fields: list[FieldComparison]) -> None:
+def test_97_of_100_fields_agree_with_independent_sources(fields: list[FieldComparison]) -> None:
     assert len(fields) > 1000
     assert sum(one.agrees for one in fields) / len(fields) >= LEAST
 
@@ -48,13 +48,13 @@ def test_no_entry_claims_more_than_its_sources_state(entries: dict[str, dict[str
     assert {name for name, one in entries.items() if one.get("evidence", {}) != evidence_of(name, one)} <= {"sandbox"}
 
 
-def test_the_files_say_no_more_of_an_heir_than_is_its_own() -> None:
+def test_the_evidence_of_an_inheriting_entry_covers_only_its_own_fields() -> None:
     values = {path.stem: read_yaml(path).value for path in (ROOT / "catalog").glob("*.yaml")}
     for name in ("google-calendar", "lever-sandbox", "figjam", "zoho-books"):
         assert values[name].get("evidence", {}) == entry_evidence(name, values)
 
 
-def test_the_hundred_most_used_assume_nothing_of_addresses_and_placement(entries: dict[str, dict[str, Any]]) -> None:
+def test_the_hundred_most_used_entries_have_no_assumed_url_or_placement(entries: dict[str, dict[str, Any]]) -> None:
     assert len(TOP) == 100
     for name in TOP:
         found = {group: level for group, _, level in levels(entries[name])}

@@ -27,7 +27,7 @@ BEARER = {"in": "header", "name": "Authorization", "prefix": "Bearer "}
         ("https://${connectionConfig.host}/api", "hostname", {"format": "hostname"}),
     ],
 )
-def test_a_setting_is_called_by_what_it_is_in_the_address(base: str, name: str, form: dict[str, str]) -> None:
+def test_a_setting_is_named_by_its_part_of_the_url(base: str, name: str, form: dict[str, str]) -> None:
     entry = made(auth_mode="API_KEY", base_url=base, placement=BEARER)
     assert list(entry["connection_config"]) == [name]
     assert form.items() <= entry["connection_config"][name].items()
@@ -45,7 +45,7 @@ def test_place_of_the_credential_is_converted() -> None:
     assert entry["credentials"]["password"]["hidden"] is True
 
 
-def test_a_proof_below_the_base_address_and_elsewhere() -> None:
+def test_a_verification_call_may_be_below_the_base_url_or_elsewhere() -> None:
     proof = {"method": "GET", "address": "https://api.acme.com/v1/me", "account": {"id": "id", "label": ["email"]}}
     entry = made(auth_mode="API_KEY", base_url="https://api.acme.com/v1", placement=BEARER, verification=proof)
     assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
@@ -59,7 +59,7 @@ def test_fact_without_a_source_is_not_used() -> None:
     assert further_facts({"facts": {"acme": told | {"auth_mode": "API_KEY", "base_url": "https://a.example"}}}) == []
 
 
-def test_an_address_seen_in_public_code_is_unconfirmed() -> None:
+def test_a_url_that_is_only_in_public_code_is_unconfirmed() -> None:
     seen = made(auth_mode="API_KEY", base_url="https://a.example", placement=BEARER, confidence="host-sourced")
     assert seen["provenance"] == "unconfirmed"
     assert seen["sources"] == ["amp-labs"]

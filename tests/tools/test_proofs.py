@@ -38,13 +38,13 @@ def test_call_that_may_reject_a_valid_credential_is_not_used(fact: dict[str, Any
     assert "verification" not in made(**fact)["proxy"]
 
 
-def test_what_names_no_setting_or_has_a_body_that_is_no_json_is_left_alone() -> None:
+def test_a_call_with_an_unknown_setting_or_a_body_other_than_json_is_not_used() -> None:
     assert made(path_below_base_url="/${username}") is BASE
     assert made(method="POST", body="action=getdevice") is BASE
     assert made(method="POST", body="[]") is BASE
 
 
-def test_where_a_wrong_credential_gets_a_200_the_response_decides() -> None:
+def test_if_a_wrong_credential_gets_a_200_the_response_decides() -> None:
     fact = {"expect": {"status": 200, "body": "member ok is true (HTTP status is 200 either way)"}}
     assert made(**fact)["proxy"]["verification"] == {"endpoints": ["/me"], "expect": {"ok": True}}
     own = {"proxy": {"verification": {"endpoints": ["/me"]}}}
@@ -74,20 +74,20 @@ def test_a_call_by_post() -> None:
         ("", {}),
     ],
 )
-def test_what_facts_say_in_words_becomes_fields(words: str, fields: dict[str, Any]) -> None:
+def test_descriptions_in_words_become_fields(words: str, fields: dict[str, Any]) -> None:
     assert expected(words) == fields
 
 
-def test_an_id_in_a_list_of_several_is_no_id() -> None:
+def test_an_id_in_a_list_of_several_items_is_not_used() -> None:
     assert "account" not in made(account={"id": "items.0.id", "label": ["items.0.name"]})
 
 
-def test_where_an_id_token_may_name_the_account_its_subject_stays_the_id() -> None:
+def test_the_subject_of_an_id_token_stays_the_account_id() -> None:
     entry = made({**BASE, "default_scopes": ["openid"]})
     assert entry["account"] == {"endpoint": "/me", "label": ["data.mail"]}
 
 
-def test_what_an_entry_or_its_correction_says_stays() -> None:
+def test_fields_of_an_entry_or_its_correction_are_kept() -> None:
     assert "account" not in made(correction={"account": {"id": "team.id"}})
     own = {**BASE, "proxy": {**BASE["proxy"], "verification": {"endpoints": ["/own"]}}}
     assert made(own)["proxy"]["verification"] == {"endpoints": ["/own"]}

@@ -16,7 +16,7 @@ def fact(*entries: str, console: str = "https://console.example.com", **more: An
     }
 
 
-def test_the_console_of_the_fewest_entries_wins() -> None:
+def test_the_console_with_the_fewest_entries_is_used() -> None:
     facts = {"one": fact("x", console="https://x.example.com"), "all": fact("x", "y", "z")}
     found = setups({"made": "2026-11-22", "facts": facts})
     assert {name: one["console"] for name, one in found.items()} == {
@@ -33,7 +33,7 @@ def test_only_pages_that_were_read_are_sources() -> None:
     assert found["x"]["sources"] == ["https://a"]
 
 
-def test_steps_say_callback_url() -> None:
+def test_steps_use_the_word_callback_url() -> None:
     steps = ["Callback address; redirect addresses.", "Add the callback address."]
     found = setups({"made": "2026-11-22", "facts": {"one": fact("x", steps=steps)}})
     assert found["x"]["steps"] == ["Callback URL; redirect URLs.", "Add the callback URL."]

@@ -13,21 +13,21 @@ def made(entries: dict[str, Any], **fact: Any) -> dict[str, Any]:
     return signatures({"acme": whole}, entries)
 
 
-def test_a_plain_hmac_that_a_source_has_is_taken_over() -> None:
+def test_a_plain_hmac_that_a_source_states_is_added() -> None:
     assert made({"acme": {}}) == {"acme": OURS}
     assert made({"acme": {}}, signature=HMAC | {"prefix": "sha256=", "key": "verifier token"}) == {
         "acme": OURS | {"prefix": "sha256=", "key": "verifier token"}
     }
 
 
-def test_what_no_source_has_or_is_no_plain_hmac_is_left_out() -> None:
+def test_unconfirmed_signatures_and_other_schemes_are_not_added() -> None:
     assert made({"acme": {}}, signature_confidence="knowledge") == {}
     assert made({"acme": {}}, signature=HMAC | {"signed": "{t}.{raw body}"}) == {}
     assert made({"acme": {}}, signature={"scheme": "none"}) == {}
     assert made({"acme": {}}, signature=None) == {}
 
 
-def test_entries_of_one_api_are_signed_alike_and_what_is_there_stays() -> None:
+def test_entries_of_one_api_get_the_same_signature_and_existing_ones_stay() -> None:
     known = {"scheme": "hmac-sha1", "header": "x-other", "key": "client secret"}
     entries = {
         "acme": {"auth_mode": "OAUTH2", "webhook_signature": known},

@@ -55,12 +55,12 @@ REFUSED = table(
 
 
 @pytest.mark.parametrize(("line", "code"), REFUSED)
-async def test_without_one_good_key_nothing_leaves(bench: Bench, line: bytes, code: str) -> None:
+async def test_without_one_valid_key_nothing_is_sent(bench: Bench, line: bytes, code: str) -> None:
     response = await bench.refuses(request(ours=HOST + line + naming()), status=401, code=code, kept=True)
     assert (response.head.one("www-authenticate") or b"").startswith(b"Bearer")
 
 
-async def test_a_key_in_the_query_is_none(bench: Bench) -> None:
+async def test_a_key_in_the_query_is_ignored(bench: Bench) -> None:
     message = request(b"/proxy/x?access_token=" + SECRET, ours=HOST + naming())
     response = await bench.refuses(message, status=401, code="missing_auth_header", kept=True)
     assert "Authorization" in response.message
@@ -77,7 +77,9 @@ DOUBLED = table(
 
 
 @pytest.mark.parametrize(("key", "names"), DOUBLED)
-async def test_two_fields_where_one_decides_are_refused(bench: Bench, key: bytes, names: bytes) -> None:
+async def test_a_duplicate_field_that_selects_key_or_connection_is_refused(
+    bench: Bench, key: bytes, names: bytes
+) -> None:
     response = await bench.refuses(request(ours=HOST + key + names), status=400, code="bad_framing")
     assert "was sent more than once" in response.message
 
@@ -135,7 +137,7 @@ ASKED_WRONGLY = table(
 
 
 @pytest.mark.parametrize("line", ASKED_WRONGLY)
-async def test_a_wrong_wish_is_reported_and_nothing_leaves(bench: Bench, line: bytes) -> None:
+async def test_a_wrong_header_of_the_gateway_is_reported_and_nothing_is_sent(bench: Bench, line: bytes) -> None:
     response = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
     assert line.partition(b":")[0].decode() in response.message
 
@@ -152,7 +154,7 @@ ELSEWHERE = table(
 
 
 @pytest.mark.parametrize("url", ELSEWHERE)
-async def test_a_credential_goes_nowhere_else(bench: Bench, url: bytes) -> None:
+async def test_a_credential_is_sent_to_no_other_origin(bench: Bench, url: bytes) -> None:
     line = b"Base-Url-Override: " + url.replace(b"{port}", b"%d" % bench.recorder.port) + b"\r\n"
     response = await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)
     assert CREDENTIAL not in response.head.raw + response.body.data
@@ -160,7 +162,7 @@ async def test_a_credential_goes_nowhere_else(bench: Bench, url: bytes) -> None:
 
 
 @pytest.mark.parametrize(("path", "arrives"), table(("no path", b"", b"/x"), ("a path of its own", b"/v9", b"/v9/x")))
-async def test_an_override_at_home_keeps_its_path(bench: Bench, path: bytes, arrives: bytes) -> None:
+async def test_an_override_of_the_own_origin_keeps_its_path(bench: Bench, path: bytes, arrives: bytes) -> None:
     line = b"Base-Url-Override: http://" + bench.recorder.authority + path + b"\r\n"
     heard, _ = await bench.passes(request(fields=line))
     assert heard.target == arrives

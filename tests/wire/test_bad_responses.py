@@ -67,7 +67,7 @@ NOT_HTTP = table(
 
 
 @pytest.mark.parametrize("script", NOT_HTTP)
-async def test_what_is_no_clean_http_is_a_502(bench: Bench, script: ScriptedHttpResponse) -> None:
+async def test_a_response_that_is_not_valid_http_is_a_502(bench: Bench, script: ScriptedHttpResponse) -> None:
     response = await bench.responded(script)
     assert (response.status, response.code[:9]) == (502, "upstream_")
 
@@ -96,7 +96,9 @@ TORN = table(
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"], ids=["1.1", "1.0"])
 @pytest.mark.parametrize("script", TORN)
-async def test_a_torn_response_never_looks_whole(bench: Bench, script: ScriptedHttpResponse, version: bytes) -> None:
+async def test_a_response_that_breaks_off_never_looks_complete(
+    bench: Bench, script: ScriptedHttpResponse, version: bytes
+) -> None:
     response = await bench.responded(script, request(version=version))
     assert (response.end == "torn" and response.code == "") or response.status == 502
 
@@ -158,7 +160,7 @@ async def test_a_response_before_its_request_is_discarded(bench: Bench) -> None:
     assert spoken_out not in after
 
 
-async def test_a_broken_response_leaves_a_whole_one_on_the_same_connection_alone(bench: Bench) -> None:
+async def test_a_broken_response_does_not_affect_the_next_on_the_same_connection(bench: Bench) -> None:
     """The gateway's 502 is complete, so the client's connection stays open; the provider's is closed."""
     response = await bench.responded(says(b"this is not HTTP\r\n\r\n", then="keep"))
     assert response.status == 502

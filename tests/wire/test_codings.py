@@ -34,14 +34,14 @@ CODED = table(
 
 
 @pytest.mark.parametrize(("coding", "coded"), CODED)
-async def test_a_coded_response_passes_untouched(bench: Bench, coding: bytes, coded: bytes) -> None:
+async def test_a_compressed_response_is_forwarded_unchanged(bench: Bench, coding: bytes, coded: bytes) -> None:
     response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")))
     assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "in pieces"])
 @pytest.mark.parametrize(("coding", "coded"), CODED)
-async def test_a_coded_response_is_decoded_where_it_is_asked(
+async def test_a_compressed_response_is_decoded_on_request(
     bench: Bench, coding: bytes, coded: bytes, cut: bool
 ) -> None:
     said = ok(coded, b'ETag: "x"\r\nContent-Encoding: ' + coding + b"\r\n")
@@ -61,7 +61,7 @@ KEPT = table(
 
 
 @pytest.mark.parametrize(("status", "coding", "coded"), KEPT)
-async def test_what_cannot_be_decoded_passes_untouched(
+async def test_a_response_that_cannot_be_decoded_is_forwarded_unchanged(
     bench: Bench, status: bytes, coding: bytes, coded: bytes
 ) -> None:
     said = ok(coded, b"Content-Encoding: " + coding + b"\r\n").replace(b"200 OK", status)
@@ -69,7 +69,7 @@ async def test_what_cannot_be_decoded_passes_untouched(
     assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
-async def test_the_caller_can_ask_and_decline(bench: Bench) -> None:
+async def test_the_caller_can_request_and_refuse_decoding(bench: Bench) -> None:
     coded = says(ok(GZIP, b"Content-Encoding: gzip\r\n"))
     assert (await bench.responded(coded, request(fields=b"Decompress: true\r\n"))).body.data == TEXT
     declined = request(fields=b"Decompress: false\r\n", ours=HOST + KEY + naming(b"decoding"))
@@ -89,13 +89,13 @@ BROKEN = table(
 
 
 @pytest.mark.parametrize(("coding", "coded"), BROKEN)
-async def test_a_broken_coding_never_looks_whole(bench: Bench, coding: bytes, coded: bytes) -> None:
+async def test_a_broken_coding_never_looks_complete(bench: Bench, coding: bytes, coded: bytes) -> None:
     response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), ASKED)
     assert response.end == "torn" or (response.status, response.code) == (502, "upstream_protocol")
 
 
 @pytest.mark.parametrize("coding", table(("gzip", b"gzip"), ("br", b"br"), ("zstd", b"zstd")))
-async def test_a_bomb_is_cut_while_it_unfolds(bench: Bench, coding: bytes) -> None:
+async def test_a_decompression_bomb_is_cut_while_it_is_decoded(bench: Bench, coding: bytes) -> None:
     zeros = b"\0" * (48 << 20)
     coded = {b"gzip": gzip.compress, b"br": lambda text: brotli.compress(text, quality=1), b"zstd": zstandard.compress}[
         coding

@@ -85,7 +85,7 @@ async def test_a_hundred_uploads_one_after_the_other(bench: Bench) -> None:
     assert len({heard.connection for heard in bench.recorder.heard}) == 1
 
 
-async def test_an_upload_is_invited_once_it_is_accepted(bench: Bench) -> None:
+async def test_an_accepted_upload_gets_100_continue(bench: Bench) -> None:
     async with bench.talk(upload(EXPECTING + b"Content-Length: 3\r\n")) as caller:
         assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         await caller.send(b"abc")
@@ -107,7 +107,7 @@ INVITED = table(
 
 
 @pytest.mark.parametrize(("data", "status"), INVITED)
-async def test_a_refused_upload_is_not_invited_and_its_connection_ends(
+async def test_a_refused_upload_gets_no_100_continue_and_its_connection_ends(
     bench: Bench, data: bytes, status: int | None
 ) -> None:
     async with bench.talk(data) as caller:
@@ -131,7 +131,7 @@ UNINVITED = table(
 
 
 @pytest.mark.parametrize("data", UNINVITED)
-async def test_a_body_that_is_there_needs_no_invitation(bench: Bench, data: bytes) -> None:
+async def test_a_body_that_has_arrived_gets_no_100_continue(bench: Bench, data: bytes) -> None:
     async with bench.talk(data) as caller:
         assert (await caller.response(b"POST")).status == 200
     assert bench.recorder.heard[0].body.data == b"abc"

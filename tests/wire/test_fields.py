@@ -57,7 +57,7 @@ TRIMMED = table(
 
 
 @pytest.mark.parametrize(("lines", "arrives"), TRIMMED)
-async def test_space_around_a_value_is_no_part_of_it(bench: Bench, lines: bytes, arrives: bytes) -> None:
+async def test_white_space_around_a_value_is_removed(bench: Bench, lines: bytes, arrives: bytes) -> None:
     heard, _ = await bench.passes(request(fields=lines))
     assert heard.passed_on == [arrives]
 
@@ -77,7 +77,7 @@ STAYS = table(
 
 
 @pytest.mark.parametrize("line", STAYS)
-async def test_what_is_meant_for_us_never_leaves(bench: Bench, line: bytes) -> None:
+async def test_fields_for_the_gateway_are_never_forwarded(bench: Bench, line: bytes) -> None:
     heard, _ = await bench.passes(request(fields=b"X-Before: 1\r\n" + line + b"X-After: 2\r\n"))
     assert heard.passed_on == [b"X-Before: 1", b"X-After: 2"]
 
@@ -113,7 +113,7 @@ async def test_hop_by_hop_fields_are_not_forwarded(bench: Bench, lines: bytes) -
     assert heard.head.one("authorization") == b"Bearer " + CREDENTIAL
 
 
-async def test_framing_named_by_connection_frames_an_upload_all_the_same(bench: Bench) -> None:
+async def test_a_framing_field_named_by_connection_still_frames_the_upload(bench: Bench) -> None:
     heard, _ = await bench.passes(sized(b"hello", b"Connection: Content-Length\r\n"))
     assert (heard.body.framing, heard.body.data) == ("length", b"hello")
 
@@ -153,7 +153,9 @@ MINTED = table(
 
 
 @pytest.mark.parametrize(("lines", "arrives"), MINTED)
-async def test_minting_gives_end_to_end_fields_and_no_others(bench: Bench, lines: bytes, arrives: list[bytes]) -> None:
+async def test_nango_proxy_fields_become_end_to_end_fields_only(
+    bench: Bench, lines: bytes, arrives: list[bytes]
+) -> None:
     heard, _ = await bench.passes(request(fields=lines + b"X-Kept: 1\r\n"))
     assert sorted(heard.passed_on) == sorted([*arrives, b"X-Kept: 1"])
     assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
@@ -191,14 +193,14 @@ DEFAULTED = table(
 
 
 @pytest.mark.parametrize(("lines", "expected"), DEFAULTED)
-async def test_slots_replace_and_defaults_stand_in(
+async def test_the_credential_replaces_fields_and_defaults_fill_missing_ones(
     bench: Bench, lines: bytes, expected: dict[str, list[bytes]]
 ) -> None:
     heard, _ = await bench.passes(request(fields=lines, ours=HOST + KEY + naming(b"slotted")))
     assert {name: heard.head.all(name) for name in expected} == expected
 
 
-async def test_a_content_type_stands_in_for_a_body_only(bench: Bench) -> None:
+async def test_a_default_content_type_is_added_only_with_a_body(bench: Bench) -> None:
     message = request(
         b"/proxy/x", b"Content-Length: 2\r\n", b"{}", method=b"POST", ours=HOST + KEY + naming(b"slotted")
     )

@@ -112,7 +112,7 @@ CHUNKS = table(
 
 @pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
 @pytest.mark.parametrize(("data", "status", "code"), LINES)
-async def test_a_head_with_two_readings_is_refused(
+async def test_an_ambiguous_head_is_refused(
     bench: Bench, data: bytes, status: int, code: str | None, behind: bytes
 ) -> None:
     response = await bench.refused(data + behind)
@@ -122,7 +122,7 @@ async def test_a_head_with_two_readings_is_refused(
 
 @pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
 @pytest.mark.parametrize(("fields", "body", "status"), FRAMED)
-async def test_a_body_with_two_ends_is_refused(
+async def test_a_body_with_ambiguous_framing_is_refused(
     bench: Bench, fields: bytes, body: bytes, status: int | None, behind: bytes
 ) -> None:
     response = await bench.refused(upload(fields, body + behind))
@@ -132,7 +132,7 @@ async def test_a_body_with_two_ends_is_refused(
 
 @pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
 @pytest.mark.parametrize("body", CHUNKS)
-async def test_a_body_chunked_wrongly_never_arrives_whole(bench: Bench, body: bytes, behind: bytes) -> None:
+async def test_a_body_with_invalid_chunks_never_arrives_complete(bench: Bench, body: bytes, behind: bytes) -> None:
     async with bench.talk(upload(CHUNKED, body + behind)) as caller:
         response = await caller.response()
         assert (response.status, response.code) == (400, "bad_framing")
@@ -144,7 +144,7 @@ async def test_a_body_chunked_wrongly_never_arrives_whole(bench: Bench, body: by
 
 
 @pytest.mark.parametrize("at", [1, 4, 9, 15, 30, 60, 100, 140])
-async def test_a_message_cut_anywhere_is_the_same_message(bench: Bench, at: int) -> None:
+async def test_a_message_is_the_same_wherever_it_is_split(bench: Bench, at: int) -> None:
     data = request(b"/proxy/cut%2Fhere?a", b"X-A: 1\r\n")
     heard, _ = await bench.passes(data[:at], data[at:])
     assert (heard.target, heard.passed_on) == (b"/cut%2Fhere?a", [b"X-A: 1"])
@@ -164,7 +164,7 @@ async def test_a_long_chunk_extension_is_dropped(bench: Bench, at: int) -> None:
     assert heard.body.data == b"abcdef"
 
 
-async def test_a_request_line_that_comes_in_pieces_is_watched_too(bench: Bench) -> None:
+async def test_a_request_line_in_pieces_is_checked_too(bench: Bench) -> None:
     """RFC 9112 §3 lets a reader treat two spaces as one. Not all readers do, so the gateway refuses the line."""
     rest = request().removeprefix(b"GET /proxy/x HTTP/1.1")
     pieces = (b"GET ", b" /pro", b"xy/x HTTP/1.1" + rest[:9], rest[9:])

@@ -78,7 +78,7 @@ MOUNTED = table(
 
 
 @pytest.mark.parametrize(("integration", "asked", "arrives"), MOUNTED)
-async def test_what_follows_the_mount_is_appended_to_the_base(
+async def test_the_path_after_the_mount_is_appended_to_the_base_url(
     bench: Bench, integration: bytes, asked: bytes, arrives: bytes
 ) -> None:
     heard, _ = await bench.passes(request(asked, ours=HOST + KEY + naming(integration)))
@@ -99,7 +99,7 @@ SLOTTED = table(
 
 
 @pytest.mark.parametrize(("asked", "arrives"), SLOTTED)
-async def test_a_slot_in_the_query_is_filled_whatever_the_caller_sent(
+async def test_the_credential_in_the_query_replaces_what_the_caller_sent(
     bench: Bench, asked: bytes, arrives: bytes
 ) -> None:
     heard, _ = await bench.passes(request(b"/proxy" + asked, ours=HOST + KEY + naming(b"slotted")))
@@ -147,7 +147,7 @@ ELSEWHERE = table(
 
 
 @pytest.mark.parametrize(("target", "status", "code"), ELSEWHERE)
-async def test_what_does_not_begin_with_the_mount_goes_nowhere(
+async def test_a_target_that_does_not_begin_with_the_mount_is_not_sent(
     bench: Bench, target: bytes, status: int, code: str
 ) -> None:
     response = await bench.refuses(request(target), status=status, code=code, kept=True)

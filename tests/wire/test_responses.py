@@ -22,13 +22,13 @@ STATUSES = table(*((f"{status.decode()} {reason.decode(errors='replace')}", stat
 
 
 @pytest.mark.parametrize(("status", "reason"), STATUSES)
-async def test_a_status_passes_with_its_reason(bench: Bench, status: bytes, reason: bytes) -> None:
+async def test_a_status_is_forwarded_with_its_reason(bench: Bench, status: bytes, reason: bytes) -> None:
     response = await bench.responded(says(b"HTTP/1.1 " + status + b" " + reason + b"\r\nContent-Length: 2\r\n\r\nok"))
     assert response.head.start in (b"HTTP/1.1 " + status + b" " + reason, b"HTTP/1.1 " + status + b" tabinside")
     assert (response.body.data, response.code) == (b"ok", "")
 
 
-async def test_a_status_without_a_reason_passes(bench: Bench) -> None:
+async def test_a_status_without_a_reason_is_forwarded(bench: Bench) -> None:
     response = await bench.responded(says(b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok"))
     assert (response.status, response.body.data) == (200, b"ok")
 
@@ -63,12 +63,12 @@ PASSED = table(
 
 
 @pytest.mark.parametrize("lines", PASSED)
-async def test_a_field_of_a_response_passes_as_it_is(bench: Bench, lines: bytes) -> None:
+async def test_a_response_field_is_forwarded_unchanged(bench: Bench, lines: bytes) -> None:
     response = await bench.responded(says(ok(fields=lines)))
     assert b"".join(line + b"\r\n" for line in response.passed_on) == lines
 
 
-async def test_a_date_passes_and_stands_in(bench: Bench) -> None:
+async def test_a_date_is_forwarded_or_added(bench: Bench) -> None:
     theirs = await bench.responded(says(ok(fields=b"Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n")))
     assert theirs.head.one("date") == b"Mon, 01 Jan 2024 00:00:00 GMT"
     assert (await bench.responded(says(ok()))).head.one("date")
@@ -89,7 +89,7 @@ DROPPED = table(*((line.decode(), line + b"\r\n") for line in (
 
 
 @pytest.mark.parametrize("lines", DROPPED)
-async def test_what_is_one_hops_or_a_whole_sites_does_not_pass(bench: Bench, lines: bytes) -> None:
+async def test_hop_by_hop_and_site_wide_response_fields_are_dropped(bench: Bench, lines: bytes) -> None:
     response = await bench.responded(says(ok(fields=b"X-Before: 1\r\n" + lines + b"X-After: 2\r\n")))
     assert response.passed_on == [b"X-Before: 1", b"X-After: 2"]
     assert response.head.one("gateway-error") is None
@@ -124,7 +124,7 @@ async def test_a_response_varies_by_key_and_connection(bench: Bench, theirs: byt
         assert response.head.all("vary") == [first + ours]
 
 
-async def test_cookies_pass_where_the_integration_wants_them(bench: Bench) -> None:
+async def test_cookies_are_forwarded_if_the_integration_says_so(bench: Bench) -> None:
     cookies = b"Set-Cookie: a=b; HttpOnly\r\nSet-Cookie: __Host-gw-connect-x=1\r\nSet-Cookie: gw-flow-1=x\r\n"
     cookies += b"Set-Cookie: c=d, e\r\n"
     assert (await bench.responded(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
@@ -160,7 +160,7 @@ REFERENCES = table(
 
 
 @pytest.mark.parametrize(("name", "theirs", "ours"), REFERENCES)
-async def test_a_reference_into_the_base_leads_through_us(
+async def test_a_link_into_the_base_url_leads_through_the_gateway(
     bench: Bench, name: bytes, theirs: bytes, ours: bytes
 ) -> None:
     def filled(text: bytes) -> bytes:
@@ -201,7 +201,7 @@ FRAMED = table(
 
 
 @pytest.mark.parametrize(("script", "body", "framing"), FRAMED)
-async def test_a_body_passes_in_every_framing(
+async def test_a_body_is_forwarded_in_every_framing(
     bench: Bench, script: ScriptedHttpResponse, body: bytes, framing: str | None
 ) -> None:
     response = await bench.responded(script)
@@ -211,7 +211,7 @@ async def test_a_body_passes_in_every_framing(
     assert response.interim == ()
 
 
-async def test_two_lengths_that_agree_are_one_or_none(bench: Bench) -> None:
+async def test_two_equal_lengths_are_merged_or_refused(bench: Bench) -> None:
     """RFC 9112 §6.3 allows both."""
     response = await bench.responded(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"))
     assert (response.status, response.body.data) == (200, b"ok") or response.code == "upstream_protocol"
@@ -238,7 +238,7 @@ async def test_a_response_without_a_body_has_none(
     assert response.head.all("transfer-encoding") == []
 
 
-async def test_a_response_to_an_upload_passes_and_its_connection_serves_the_next(bench: Bench) -> None:
+async def test_the_connection_of_an_upload_serves_the_next_request(bench: Bench) -> None:
     response = await bench.responded(says(ok(b"abc")), sized(b"hello"))
     assert response.body.data == b"abc"
     assert bench.recorder.heard[0].connection == bench.recorder.heard[-1].connection

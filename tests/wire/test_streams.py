@@ -21,7 +21,7 @@ STREAMS = table(
 
 
 @pytest.mark.parametrize(("fields", "piece", "buffering"), STREAMS)
-async def test_each_piece_passes_before_the_next_is_said(
+async def test_each_piece_is_forwarded_before_the_next_is_sent(
     bench: Bench, fields: bytes, piece: bytes, buffering: bytes | None
 ) -> None:
     heard_of: asyncio.Queue[None] = asyncio.Queue()
@@ -49,7 +49,7 @@ async def test_each_piece_passes_before_the_next_is_said(
     await bench.serves_others()
 
 
-async def test_a_streamed_response_cut_anywhere_is_the_same_response(bench: Bench) -> None:
+async def test_a_streamed_response_is_the_same_however_it_is_split(bench: Bench) -> None:
     data = HEAD + b"Content-Type: text/event-stream\r\n" + CHUNKED + b"\r\n"
     data += b"9;a=b\r\ndata: 1\n\n\r\nA\r\ndata: 22\n\n\r\n0\r\nX-Sum: 3\r\n\r\n"
     for at in range(1, len(data)):
@@ -65,7 +65,7 @@ async def test_a_streamed_response_cut_anywhere_is_the_same_response(bench: Benc
         assert (response.status, response.body.data) == (200, b"data: 1\n\ndata: 22\n\n"), at
 
 
-async def test_a_head_passes_before_its_body(bench: Bench) -> None:
+async def test_a_head_is_forwarded_before_its_body(bench: Bench) -> None:
     go = asyncio.Event()
 
     async def script(_heard: RecordedRequest, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +83,7 @@ async def test_a_head_passes_before_its_body(bench: Bench) -> None:
     await bench.serves_others()  # the provider's connection is closed; an upload must not use it
 
 
-async def test_bytes_pass_in_both_directions_at_the_same_time(bench: Bench) -> None:
+async def test_bytes_are_forwarded_in_both_directions_at_the_same_time(bench: Bench) -> None:
     """The provider echoes an upload while it receives it."""
 
     async def script(_heard: RecordedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +107,7 @@ async def test_bytes_pass_in_both_directions_at_the_same_time(bench: Bench) -> N
 
 @pytest.mark.parametrize("leaves", ["closed", "reset"])
 @pytest.mark.parametrize("when", ["before the head", "in the body"])
-async def test_a_caller_that_leaves_frees_the_provider(bench: Bench, leaves: str, when: str) -> None:
+async def test_a_caller_that_disconnects_frees_the_providers_connection(bench: Bench, leaves: str, when: str) -> None:
     left = asyncio.Event()
 
     async def script(_heard: RecordedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,7 +134,7 @@ async def test_a_caller_that_leaves_frees_the_provider(bench: Bench, leaves: str
     assert abandoned != after
 
 
-async def test_a_caller_that_does_not_read_holds_the_provider_back(bench: Bench) -> None:
+async def test_a_caller_that_does_not_read_slows_the_provider_down(bench: Bench) -> None:
     """Memory is bounded: no more than a few buffers are in flight, however much the provider sends."""
     said = 0
     stuck = asyncio.Event()

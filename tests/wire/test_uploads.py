@@ -29,14 +29,14 @@ BODIES = table(
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_a_body_of_declared_length_arrives_whole(bench: Bench, body: bytes) -> None:
+async def test_a_body_of_declared_length_arrives_complete(bench: Bench, body: bytes) -> None:
     heard, _ = await bench.passes(sized(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
     assert (heard.body.data, heard.body.framing) == (body, "length")
     assert heard.passed_on == [b"Content-Encoding: gzip", b"Content-Type: a/b"]
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_a_chunked_body_arrives_whole(bench: Bench, body: bytes) -> None:
+async def test_a_chunked_body_arrives_complete(bench: Bench, body: bytes) -> None:
     chunks = b"".join(
         b"%X\r\n%s\r\n" % (len(body[at : at + 999]), body[at : at + 999]) for at in range(0, len(body), 999)
     )
@@ -58,7 +58,7 @@ CHUNKS = table(
 
 
 @pytest.mark.parametrize(("chunks", "body"), CHUNKS)
-async def test_only_the_data_of_chunks_travels_on(bench: Bench, chunks: bytes, body: bytes) -> None:
+async def test_only_the_data_of_chunks_is_forwarded(bench: Bench, chunks: bytes, body: bytes) -> None:
     heard, _ = await bench.passes(upload(CHUNKED, chunks))
     assert heard.body.data == body
     assert heard.body.trailers == ()
@@ -66,7 +66,7 @@ async def test_only_the_data_of_chunks_travels_on(bench: Bench, chunks: bytes, b
 
 
 @pytest.mark.parametrize("coding", [b"chunked", b"CHUNKED", b"Chunked", b"  chunked  "])
-async def test_the_coding_has_no_case(bench: Bench, coding: bytes) -> None:
+async def test_the_transfer_coding_is_case_insensitive(bench: Bench, coding: bytes) -> None:
     heard, _ = await bench.passes(upload(b"Transfer-Encoding: " + coding + b"\r\n", b"3\r\nabc\r\n0\r\n\r\n"))
     assert heard.body.data == b"abc"
 
@@ -84,7 +84,9 @@ NOTHING = table(
 
 
 @pytest.mark.parametrize(("method", "fields", "framing"), NOTHING)
-async def test_no_body_is_reported_as_it_was(bench: Bench, method: bytes, fields: bytes, framing: str) -> None:
+async def test_a_request_without_a_body_is_forwarded_without_one(
+    bench: Bench, method: bytes, fields: bytes, framing: str
+) -> None:
     heard, _ = await bench.passes(request(fields=fields, method=method))
     assert (heard.body.data, heard.body.framing) == (b"", framing)
 
@@ -113,7 +115,9 @@ TORN = table(
 
 @pytest.mark.parametrize("ending", ["half-closed", "closed", "reset"])
 @pytest.mark.parametrize(("fields", "body"), TORN)
-async def test_a_body_that_breaks_off_is_never_whole(bench: Bench, fields: bytes, body: bytes, ending: str) -> None:
+async def test_a_body_that_breaks_off_never_arrives_complete(
+    bench: Bench, fields: bytes, body: bytes, ending: str
+) -> None:
     async with bench.talk(upload(fields, body)) as caller:
         await turns()
         if ending == "half-closed":
@@ -138,7 +142,7 @@ EARLY = table(
 
 @pytest.mark.parametrize("then", ["keep", "close"])
 @pytest.mark.parametrize(("fields", "first", "rest"), EARLY)
-async def test_a_response_before_the_bodys_end_passes_immediately_and_the_rest_is_no_request(
+async def test_a_response_before_the_end_of_the_upload_is_forwarded_immediately(
     bench: Bench, fields: bytes, first: bytes, rest: bytes, then: Any
 ) -> None:
     early = says(ok(b"no").replace(b"200 OK", b"413 Too Large"), early=True, then=then)

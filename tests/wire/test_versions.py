@@ -31,9 +31,7 @@ FORMS = table(
 
 
 @pytest.mark.parametrize(("data", "arrives"), FORMS)
-async def test_our_own_authority_is_stripped_and_the_provider_gets_its_own(
-    bench: Bench, data: bytes, arrives: bytes
-) -> None:
+async def test_the_gateways_authority_is_replaced_by_the_providers(bench: Bench, data: bytes, arrives: bytes) -> None:
     heard, _ = await bench.passes(data)
     assert heard.target == arrives
 
@@ -72,7 +70,7 @@ REFUSED = table(
 
 
 @pytest.mark.parametrize(("data", "status", "code"), REFUSED)
-async def test_what_is_not_plain_http_1_1_is_refused(
+async def test_a_request_other_than_http_1_1_is_refused(
     bench: Bench, data: bytes, status: int | None, code: str | None
 ) -> None:
     response = await bench.refused(data)
@@ -87,7 +85,7 @@ METHODS = table(*((name, name.encode()) for name in (
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_a_method_arrives_as_it_is(bench: Bench, method: bytes) -> None:
+async def test_a_method_is_forwarded_unchanged(bench: Bench, method: bytes) -> None:
     heard, response = await bench.passes(request(method=method))
     assert (heard.method, response.status) == (method, 200)
 
@@ -109,7 +107,7 @@ PREFLIGHTS = table(
 
 
 @pytest.mark.parametrize(("fields", "ours", "arrives"), PREFLIGHTS)
-async def test_options_gets_a_response_or_forwarded(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
+async def test_options_gets_a_response_or_is_forwarded(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
     async with bench.talk(request(fields=fields, ours=ours, method=b"OPTIONS")) as caller:
         response = await caller.response()
     assert response.status == (200 if arrives else 204)
@@ -136,6 +134,6 @@ async def test_http_1_0(bench: Bench, fields: bytes, said: bytes, body: bytes, e
     assert response.head.all("transfer-encoding") == []
 
 
-async def test_http_1_0_without_host_is_fine(bench: Bench) -> None:
+async def test_http_1_0_without_host_is_accepted(bench: Bench) -> None:
     heard, _ = await bench.passes(request(version=V10, ours=NAMES), kept=False)
     assert heard.head.one("host") == bench.recorder.authority

@@ -52,13 +52,13 @@ def uses(
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
         from gateway.api.audit_endpoints import credential_uses_json
-        from gateway.records.audit import UseFilter
+        from gateway.records.audit import CredentialUseFilter
 
         end = parse_time(until, "until") or clock.now()
         begin = parse_time(since, "since") or end - timedelta(days=1)
         if end <= begin:
             raise click.UsageError("--until must be later than --since.")
-        wanted = UseFilter(
+        wanted = CredentialUseFilter(
             environment_of(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
         )
         found = credential_uses_json(wanted, await runtime.store.uses.find(wanted))

@@ -17,7 +17,7 @@ from typing import Any, Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gateway.records.audit import SealedRecord, canonical, columns_of
+from gateway.records.audit import SealedRecord, canonical_json, columns_of
 
 _RECORD: Final = b"gateway audit record 1\0"
 _START: Final = b"gateway audit start 1\0"
@@ -50,7 +50,7 @@ class Checkpoint:
     @property
     def _signed_bytes(self) -> bytes:
         what = {"store": self.store, "sequence": self.sequence, "hash": self.hash, "at": iso(self.at)}
-        return _CHECKPOINT + canonical(what).encode()
+        return _CHECKPOINT + canonical_json(what).encode()
 
     def signed(self, key: Ed25519PrivateKey) -> "Checkpoint":
         signature = base64.b64encode(key.sign(self._signed_bytes)).decode()

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import UseCount, UseFilter, UseKey, UsePage
+from gateway.records.audit import CredentialUseCount, CredentialUseFilter, CredentialUsePage, CredentialUseRef
 from gateway.store.tables import credential_uses
 from gateway.store.transactions import Transactions, inserting
 
@@ -23,7 +23,7 @@ class UseStore:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def add_many(self, counts: Sequence[UseCount]) -> None:
+    async def add_many(self, counts: Sequence[CredentialUseCount]) -> None:
         """Add to the stored sums. Raises Unavailable; the counts of earlier transactions stay stored."""
         for at in range(0, len(counts), AT_ONCE):
             rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]  # same order in all processes: no deadlock
@@ -36,7 +36,7 @@ class UseStore:
 
             await self._transactions.write(write)
 
-    async def find(self, wanted: UseFilter) -> UsePage:
+    async def find(self, wanted: CredentialUseFilter) -> CredentialUsePage:
         """Return sums by connection and key, the most used first."""
         table = credential_uses.c
         conditions: list[ColumnElement[bool]] = [
@@ -62,17 +62,17 @@ class UseStore:
         async with self._transactions.read() as db:
             rows = (await db.execute(most.limit(wanted.limit))).all()
         if not rows:
-            return UsePage([], 0, 0, 0)
+            return CredentialUsePage([], 0, 0, 0)
         first = rows[0]
         uses = [
             (
-                UseKey(wanted.environment, row.integration_id, row.connection_id, row.key_id),
+                CredentialUseRef(wanted.environment, row.integration_id, row.connection_id, row.key_id),
                 int(row.calls),
                 int(row.failed),
             )
             for row in rows
         ]
-        return UsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
+        return CredentialUsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
 
     async def prune(self, before: datetime) -> int:
         """Remove the hours that have ended at `before`. Returns how many rows."""
@@ -97,5 +97,5 @@ def hour_at(number: int) -> datetime:
     return datetime.fromtimestamp(number * HOUR_S, UTC)
 
 
-def _row(one: UseCount) -> dict[str, Any]:
+def _row(one: CredentialUseCount) -> dict[str, Any]:
     return {"hour": hour_of(one.hour), **one.use._asdict(), "calls": one.calls, "failed": one.failed}

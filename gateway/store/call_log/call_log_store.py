@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from gateway.records.operation import Operation, OperationFilter, OperationPage, call
+from gateway.records.operation import Operation, OperationFilter, OperationPage, call_operation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.traffic import Traffic
 
@@ -47,4 +47,4 @@ class CallLogStore(Protocol):
 
 def operations(records: Sequence[ExchangeRecord | Operation]) -> list[Operation]:
     """Return exchange records converted to operations; operations unchanged."""
-    return [one if isinstance(one, Operation) else call(one) for one in records]
+    return [one if isinstance(one, Operation) else call_operation(one) for one in records]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.middleware.who_calls import masked
+from gateway.middleware.who_calls import mask_secrets_in_path
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, dial, keyed
@@ -200,13 +200,13 @@ async def test_no_log_and_no_error_contains_a_capability(gateway: TwoConnectionG
 def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
     token = "gw_cap_" + "A" * 49
     short = digest(token)[:8]
-    assert masked(f"/c/{token}/x") == f"/c/{short}/x"
-    assert masked(f"/host/c/{token}?x") == f"/host/c/{short}?x"
-    assert masked("/c/typo") != "/c/typo"
-    assert masked(f"/%63/%67{token[1:]}/a%2Fb?x=1") == f"/c/{short}/a/b?x=1"
-    assert masked(f"/C/{token}/%0a") == f"/C/{short}/%0A"
-    assert masked("/connections/a%2Fb") == "/connections/a%2Fb"
-    assert masked("/connections/a/c/b") == "/connections/a/c/b"
+    assert mask_secrets_in_path(f"/c/{token}/x") == f"/c/{short}/x"
+    assert mask_secrets_in_path(f"/host/c/{token}?x") == f"/host/c/{short}?x"
+    assert mask_secrets_in_path("/c/typo") != "/c/typo"
+    assert mask_secrets_in_path(f"/%63/%67{token[1:]}/a%2Fb?x=1") == f"/c/{short}/a/b?x=1"
+    assert mask_secrets_in_path(f"/C/{token}/%0a") == f"/C/{short}/%0A"
+    assert mask_secrets_in_path("/connections/a%2Fb") == "/connections/a%2Fb"
+    assert mask_secrets_in_path("/connections/a/c/b") == "/connections/a/c/b"
 
 
 @pytest.mark.parametrize("fast_path", [True, False])

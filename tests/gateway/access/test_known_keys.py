@@ -13,8 +13,8 @@ from gateway.access.key_forms import key_kind
 from gateway.access.key_policy import Policy, SentRequest
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
-from gateway.middleware.chain import CHAIN
-from gateway.middleware.key_limits import NEEDS, scope
+from gateway.middleware.chain import CHAIN_ATTRIBUTE
+from gateway.middleware.key_limits import NEEDS_ATTRIBUTE, scope
 from gateway.records.access import KeyLimits
 from gateway.secret import digest
 from gateway.store.minted_keys import NewMintedKey
@@ -581,6 +581,6 @@ async def test_unknown_key_is_looked_up_once(gateway: TwoConnectionGateway, monk
 
 
 def test_every_endpoint_behind_a_key_states_its_scope() -> None:
-    behind = [(m, p, h) for m, p, h in ROUTES if scope in getattr(h, CHAIN, ())]
+    behind = [(m, p, h) for m, p, h in ROUTES if scope in getattr(h, CHAIN_ATTRIBUTE, ())]
     assert len(behind) > 10
-    assert [(method, path) for method, path, handler in behind if not hasattr(handler, NEEDS)] == []
+    assert [(method, path) for method, path, handler in behind if not hasattr(handler, NEEDS_ATTRIBUTE)] == []

@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from gateway.cli import main
-from gateway.records.audit import AuditFilter, acting
+from gateway.records.audit import AuditFilter, current_actor
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.gateway.store.conftest import NOW, REF, new
@@ -130,7 +130,7 @@ def test_backup_and_restore_are_audited_with_actor_and_file(folder: Path) -> Non
     assert (record["action"], record["actor"]["kind"]) == ("store.restored", "operator")
     assert record["detail"]["file"] == copy
     assert (record["detail"]["at"], record["detail"]["credentials_taken_over"]) == (made["at"], 0)
-    assert acting.get().kind == "system"
+    assert current_actor.get().kind == "system"
 
 
 def test_a_database_that_takes_no_write_is_backed_up_all_the_same(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.console import incident_report
-from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, UseCount, UseKey
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, CredentialUseCount, CredentialUseRef
 from gateway.records.operation import Operation
 from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.console import at_console, form_in, operation
@@ -31,7 +31,10 @@ async def stolen(running: RunningGateway, tracker: Tracker) -> int:
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     uses = [(first["id"], "c1", 30, 2), (first["id"], "c2", 5, 0), (second["id"], "c3", 7, 0), (0, "c2", 90, 0)]
     await running.runtime.store.uses.add_many(
-        [UseCount(hour, UseKey("dev", "tracker", name, key), calls, bad) for key, name, calls, bad in uses]
+        [
+            CredentialUseCount(hour, CredentialUseRef("dev", "tracker", name, key), calls, bad)
+            for key, name, calls, bad in uses
+        ]
     )
     calls = [operation(n, key_id=first["id"], connection_id="c1") for n in range(3)]
     await running.runtime.store.call_log.add_many(calls)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.events.event_body import message, passes
-from gateway.records.event import FORWARD, PRIMARY, Content, Delivery, DeliveryState
+from gateway.records.event import FORWARD, PRIMARY, Delivery, DeliveryState, EventContent
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
@@ -225,7 +225,7 @@ def forwarded(body: bytes) -> bytes:
         give_up_at=now,
     )
     received = {"headers": [("content-type", "application/json")], "body": base64.b64encode(body).decode()}
-    return message(delivery, Content(now, "dev", "tracker", "tracker", FORWARD, {}, received), None)[0]
+    return message(delivery, EventContent(now, "dev", "tracker", "tracker", FORWARD, {}, received), None)[0]
 
 
 @pytest.mark.parametrize("body", ['{"a":NaN}', "[1e999]", "[-Infinity]"])

@@ -14,7 +14,7 @@ from gateway import clock
 from gateway.errors import Unavailable
 from gateway.observe import call_queue, logs
 from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, MULTIPLE, CallQueue, as_event, as_line
-from gateway.records.audit import UseCount
+from gateway.records.audit import CredentialUseCount
 from gateway.records.filters import single_or_any_set
 from gateway.records.operation import Operation, OperationFilter
 from gateway.records.proxied_call import ExchangeRecord
@@ -363,10 +363,10 @@ class Uses:
     """A store that accepts counts, unless it is `away`."""
 
     def __init__(self) -> None:
-        self.got: list[UseCount] = []
+        self.got: list[CredentialUseCount] = []
         self.away = False
 
-    async def add_many(self, counts: Sequence[UseCount]) -> None:
+    async def add_many(self, counts: Sequence[CredentialUseCount]) -> None:
         if self.away:
             raise Unavailable("store_unavailable", "away")
         self.got += counts

@@ -44,7 +44,7 @@ async def connections(running: RunningGateway) -> list[Any]:
 
 
 @pytest.mark.parametrize("headers", [BROWSER, CHROME, {"Sec-Fetch-Mode": "navigate"}])
-async def test_a_browser_is_shown_for_whom_before_it_leaves(
+async def test_a_browser_is_shown_who_connects_before_it_goes_to_the_provider(
     running: RunningGateway, tracker: Tracker, headers: dict[str, str]
 ) -> None:
     token = await running.session_token(end_user=ADA)
@@ -70,7 +70,7 @@ async def test_program_without_cookies_is_redirected(running: RunningGateway, tr
         assert response.headers["Location"].startswith(f"{tracker.url}/authorize?")
 
 
-async def test_options_of_the_url_are_kept_until_the_click(running: RunningGateway, tracker: Tracker) -> None:
+async def test_options_of_the_url_apply_after_the_confirmation(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token(end_user=ADA)
     said = (
         "&params[subdomain]=globex&authorization_params[prompt]=consent&user_scope=read:mail"
@@ -92,7 +92,7 @@ async def test_options_of_the_url_are_kept_until_the_click(running: RunningGatew
     assert shown["credentials"]["config_override"]["client_secret"] == "own-secret-01"
 
 
-async def test_what_cannot_begin_is_reported_before_anybody_confirms(running: RunningGateway) -> None:
+async def test_an_authorization_that_cannot_begin_is_refused_before_the_confirmation(running: RunningGateway) -> None:
     token = await running.session_token(allowed_integrations=["tracker"])
     url = f"{running.url}/oauth/connect/nothing?connect_session_token={token}"
     async with running.http.get(url, headers=BROWSER) as page:
@@ -113,7 +113,7 @@ async def test_form_not_shown_in_this_browser_is_refused(
     assert not tracker.calls
 
 
-async def test_a_confirmation_of_another_browser_is_none(
+async def test_a_confirmation_of_another_browser_is_refused(
     running: RunningGateway, tracker: Tracker, bob: aiohttp.ClientSession
 ) -> None:
     url, token = await link(running)
@@ -147,7 +147,7 @@ async def test_two_tabs_of_one_browser_can_both_be_confirmed(running: RunningGat
             assert (response.status, "/leave/" in response.headers["Location"]) == (303, True)
 
 
-async def test_a_link_for_one_use_serves_the_browser_that_began(
+async def test_a_single_use_link_serves_only_the_browser_that_began(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
     url, token = await link(running, single_use=True)
@@ -171,7 +171,7 @@ async def test_a_link_for_one_use_serves_the_browser_that_began(
     assert len(await connections(running)) == 1
 
 
-async def test_one_of_several_browsers_that_confirm_at_once_goes_on(
+async def test_only_one_of_several_browsers_that_confirm_together_continues(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
     url, token = await link(running, single_use=True)
@@ -201,7 +201,7 @@ async def test_unconfirmed_form_in_a_frame_is_accepted_only_from_its_own_origin(
         assert (response.status, "/leave/" in response.headers["Location"]) == (303, True)
 
 
-async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
+async def test_the_page_names_the_agent_that_requests_access(running: RunningGateway) -> None:
     wish = {
         "display_name": "invoice agent",
         "scopes": ["environment:connect_sessions:write", "environment:proxy"],

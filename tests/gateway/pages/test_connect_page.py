@@ -53,7 +53,7 @@ async def test_token_is_moved_from_the_url_into_a_cookie_that_scripts_do_not_see
     assert "SameSite=Lax" in cookie
 
 
-async def test_every_page_is_for_its_reader_alone(running: RunningGateway) -> None:
+async def test_every_page_has_the_security_headers(running: RunningGateway) -> None:
     url, _ = await opened(running)
     for path in (url, f"{running.url}/connect?session_token=x", f"{running.url}/oauth/callback?state=x"):
         async with running.http.get(path, headers=BROWSER) as response:
@@ -72,7 +72,7 @@ async def test_every_page_is_for_its_reader_alone(running: RunningGateway) -> No
             assert "Access-Control-Allow-Origin" not in response.headers
 
 
-async def test_two_links_in_one_browser_stay_apart(running: RunningGateway) -> None:
+async def test_two_links_in_one_browser_do_not_interfere(running: RunningGateway) -> None:
     ada, _ = await opened(running, end_user={"id": "a", "display_name": "Ada"})
     eve, _ = await opened(running, end_user={"id": "e", "display_name": "Eve"})
     for url, name in ((ada, "Ada"), (eve, "Eve")):
@@ -96,9 +96,7 @@ async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGatewa
         assert response.status == 401
 
 
-async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_the_form_leads_to_the_provider_without_unknown_fields(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await opened(running)
     consent = await to_consent(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
     assert consent.startswith(f"{tracker.url}/authorize?")
@@ -129,7 +127,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("headers", FOREIGN)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_form_from_another_site_is_not_taken(shared: RunningGateway, headers: dict[str, str]) -> None:
+async def test_a_form_from_another_site_is_refused(shared: RunningGateway, headers: dict[str, str]) -> None:
     url, _ = await opened(shared)
     async with shared.http.post(f"{url}/i/tracker", data={}, headers=headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
@@ -139,7 +137,7 @@ async def test_a_form_from_another_site_is_not_taken(shared: RunningGateway, hea
 @pytest.mark.parametrize(
     "headers", [{"Origin": "null", "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "same-origin"}]
 )
-async def test_our_own_form_is_taken_although_it_sends_no_referrer(
+async def test_the_gateways_own_form_is_accepted_without_a_referrer(
     running: RunningGateway, headers: dict[str, str]
 ) -> None:
     url, _ = await opened(running)
@@ -155,7 +153,7 @@ async def framed(running: RunningGateway, token: str, origin: str | None) -> aio
     return response
 
 
-async def test_registered_origins_alone_may_embed_it(running: RunningGateway) -> None:
+async def test_only_registered_origins_may_embed_the_page(running: RunningGateway) -> None:
     whole = running.document
     whole["environments"]["dev"]["connect_origins"] = ["https://app.example.com", "http://localhost:5173"]
     whole["environments"]["other"] = {"connect_origins": ["https://other.example.com"]}
@@ -186,14 +184,14 @@ async def test_registered_origins_alone_may_embed_it(running: RunningGateway) ->
         assert "Secure" in it.headers["Set-Cookie"]
 
 
-async def test_on_this_machine_alone_its_own_pages_may(running: RunningGateway) -> None:
+async def test_a_loopback_gateway_lets_local_pages_embed_the_page(running: RunningGateway) -> None:
     token = await running.session_token()
     assert (await framed(running, token, "http://localhost:5173")).status == 200
     for origin in ("http://localhost.evil.example", "http://127.0.0.1.evil.example:80", "https://app.example.com"):
         assert (await framed(running, token, origin)).status == 403
 
 
-async def test_a_provider_s_words_stay_text_wherever_they_stand(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_providers_words_are_shown_as_text_everywhere(running: RunningGateway, tracker: Tracker) -> None:
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
     async with running.http.get(begin, allow_redirects=False) as response:
         state = response.headers["Location"].partition("state=")[2].partition("&")[0]
@@ -210,7 +208,7 @@ async def test_a_provider_s_words_stay_text_wherever_they_stand(running: Running
     assert 'data-tells="error"' in html
 
 
-async def test_a_window_s_last_page_says_how_it_went(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_last_page_of_a_window_posts_the_result(running: RunningGateway, tracker: Tracker) -> None:
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
     async with running.http.get(begin) as response:
         assert (response.status, 'data-tells="success"' in await response.text()) == (200, True)
@@ -219,7 +217,7 @@ async def test_a_window_s_last_page_says_how_it_went(running: RunningGateway, tr
         assert (response.status, "unknown_config_key" in await response.text()) == (400, True)
 
 
-async def test_a_client_of_the_user_s_own_is_used_and_kept(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_end_users_own_client_is_used_and_stored(running: RunningGateway, tracker: Tracker) -> None:
     own = {"oauth_client_id_override": "own-client", "oauth_client_secret_override": "own-secret-0123"}
     query = "".join(f"&credentials[{name}]={text}" for name, text in own.items())
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}{query}"
@@ -242,7 +240,7 @@ async def test_files_come_from_a_fixed_table(shared: RunningGateway, name: str) 
         assert response.status in {400, 404}
 
 
-async def test_brand_and_logo_are_the_operator_s(running: RunningGateway, tmp_path: Path) -> None:
+async def test_the_page_shows_the_operators_name_and_logo(running: RunningGateway, tmp_path: Path) -> None:
     (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>')
     running.document["branding"] = {"name": "A <b>brand</b>", "logo": "logo.svg", "color": "#ffe08a"}
     await running.restart()
@@ -300,7 +298,7 @@ async def test_the_end_user_chooses_among_sites_before_anything_is_stored(choose
     assert tracker.calls["authorization_code"] == 1
 
 
-async def test_a_site_that_was_not_offered_is_no_choice(chooser: Chooser) -> None:
+async def test_a_site_that_was_not_offered_cannot_be_chosen(chooser: Chooser) -> None:
     _, html = await chooser.page()
     assert (await chooser.choose(html, "cloud-9"))[0] == 400
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
@@ -314,7 +312,7 @@ async def test_another_browser_cannot_choose(chooser: Chooser) -> None:
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
 
 
-async def test_a_choice_cannot_be_made_into_a_callback(chooser: Chooser, tracker: Tracker) -> None:
+async def test_the_token_of_a_choice_is_not_accepted_as_state(chooser: Chooser, tracker: Tracker) -> None:
     _, html = await chooser.page()
     token = html.partition('name="token" value="')[2].partition('"')[0]
     async with chooser.running.http.get(f"{chooser.running.url}/oauth/callback?state={token}&code=x") as response:
@@ -355,7 +353,7 @@ async def test_grant_is_sealed_while_the_user_chooses(chooser: Chooser, tracker:
         assert not [secret for secret in secrets if secret.encode() in path.read_bytes()], path
 
 
-def test_links_lead_nowhere_else() -> None:
+def test_templates_link_only_to_the_gateway_and_the_entry() -> None:
     """Templates contain only URLs of the gateway and of the entry."""
     folder = Path(__file__).parents[3] / "templates" / "connect"
     for path in folder.glob("*.html"):
@@ -364,7 +362,7 @@ def test_links_lead_nowhere_else() -> None:
     assert web.Response is not None
 
 
-async def test_an_integration_whose_entry_is_gone_does_not_take_the_others_along(
+async def test_an_integration_without_its_entry_does_not_break_the_page(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     write_entry(running.folder, "leaving", tracker_entry(tracker.url, display_name="Leaving"))
@@ -401,7 +399,7 @@ async def came_back(
     return response.status, html, {name: unescape(one[1]) for name, one in found.items() if one}
 
 
-async def test_the_words_of_a_query_that_is_not_a_provider_s_reach_no_page(running: RunningGateway) -> None:
+async def test_text_of_a_forged_callback_is_not_shown(running: RunningGateway) -> None:
     words = {"error": "SPOOFED-ERROR", "error_description": "call +1 555 SPOOFED-WORDS", "status_code": "SPOOFED"}
     state = await state_of(running, await running.session_token())
     async with aiohttp.ClientSession() as stranger:
@@ -412,7 +410,7 @@ async def test_the_words_of_a_query_that_is_not_a_provider_s_reach_no_page(runni
             assert "SPOOFED" not in response["payload"]
 
 
-async def test_a_parameter_that_comes_twice_is_refused_and_uses_nothing_up(
+async def test_a_duplicate_callback_parameter_is_refused_and_the_flow_stays_usable(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     state = await state_of(running, await running.session_token())
@@ -424,7 +422,7 @@ async def test_a_parameter_that_comes_twice_is_refused_and_uses_nothing_up(
     assert (status, "access_denied" in html) == (400, True), "it was still good"
 
 
-async def test_a_state_that_comes_back_without_a_code_is_spent(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_callback_without_a_code_uses_up_its_state(running: RunningGateway, tracker: Tracker) -> None:
     state = await state_of(running, await running.session_token())
     status, html, _ = await came_back(running, {"state": state})
     assert (status, "neither a code nor an error" in html) == (400, True)
@@ -432,7 +430,7 @@ async def test_a_state_that_comes_back_without_a_code_is_spent(running: RunningG
     assert (status, "was used already" in html) == (400, True)
 
 
-async def test_a_window_posts_its_result_to_registered_origins_and_to_our_own(
+async def test_a_window_posts_its_result_only_to_registered_origins_and_the_gateways(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     denied = {"error": "access_denied"}

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from gateway.errors import InvalidRequest
 from gateway.pages import form_fields
-from gateway.pages.form_fields import URLENCODED, posted
+from gateway.pages.form_fields import URLENCODED, read_form
 from gateway.server.runner import FIELD_BYTES
 from tests.fakes.scaling import linear_fault
 
@@ -31,12 +31,12 @@ def request(content_type: str, body: bytes) -> web.Request:
 
 
 @pytest.mark.parametrize("shape", CONTENT_TYPES)
-def test_a_long_content_type_holds_nothing_up(shape: str) -> None:
+def test_a_long_content_type_is_parsed_in_linear_time(shape: str) -> None:
     different = (f"x{number}" for number in count())  # aiohttp caches the last few
 
     async def read(content_type: str) -> None:
         try:
-            await posted(request(content_type, b"a=b"), 1000)
+            await read_form(request(content_type, b"a=b"), 1000)
         except InvalidRequest:
             return
 
@@ -55,12 +55,12 @@ def test_a_long_content_type_holds_nothing_up(shape: str) -> None:
         (b"", {}),
     ],
 )
-async def test_its_fields_are_read_as_browsers_write_them(body: bytes, fields: dict[str, str]) -> None:
-    assert await posted(request(f"{URLENCODED.title()} ; charset=UTF-8", body), 1000) == fields
+async def test_form_fields_are_read_as_browsers_send_them(body: bytes, fields: dict[str, str]) -> None:
+    assert await read_form(request(f"{URLENCODED.title()} ; charset=UTF-8", body), 1000) == fields
 
 
 @pytest.mark.parametrize("body", [b"token=%ff", b"token=\xc3\xa9", b"a&" * 400])
-async def test_what_no_browser_sends_is_refused(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(form_fields, "MOST_FIELDS", 300)
+async def test_a_body_that_no_browser_sends_is_refused(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(form_fields, "MAX_FORM_FIELDS", 300)
     with pytest.raises(InvalidRequest):
-        await posted(request(URLENCODED, body), 1000)
+        await read_form(request(URLENCODED, body), 1000)

@@ -10,7 +10,7 @@ from gateway import resources
 from gateway.catalog.provider_parts import Setting
 from gateway.pages.connect_offer import describe_scope, describe_scopes
 from gateway.pages.form_fields import browser_pattern
-from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted, logo_mark
+from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted_language, logo_hash
 
 
 def blanks(text: str) -> set[str]:
@@ -18,14 +18,14 @@ def blanks(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES[1:])
-def test_every_language_says_everything_with_the_same_blanks(lang: str) -> None:
+def test_every_language_has_all_texts_with_the_same_placeholders(lang: str) -> None:
     english, other = _read_words("en"), _read_words(lang)
     assert other.keys() == english.keys()
     # A language may omit a placeholder, but must not use an unknown one.
     assert {key: blanks(other[key]) - blanks(english[key]) for key in other} == {key: set() for key in other}
 
 
-def test_every_word_that_templates_and_code_ask_for_is_there() -> None:
+def test_every_text_that_templates_and_code_use_exists() -> None:
     sources = [*(resources.folder("templates") / "connect").glob("*.html"), *(resources.PACKAGE / "pages").glob("*.py")]
     asked = {
         name for path in sources for name in re.findall(r'\b(?:t|words)(?:\.plain)?\("([a-z_]+)"', path.read_text())
@@ -45,8 +45,8 @@ def test_every_word_that_templates_and_code_ask_for_is_there() -> None:
         ("de;q=x, fr", "fr"),
     ],
 )
-def test_the_language_is_the_one_that_the_browser_likes_best(field: str, lang: str) -> None:
-    assert accepted(field) == lang
+def test_the_language_is_the_preferred_one_of_the_browser(field: str, lang: str) -> None:
+    assert accepted_language(field) == lang
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_the_language_is_the_one_that_the_browser_likes_best(field: str, lang: s
         ("read", "Access: read"),
     ],
 )
-def test_a_scope_is_reported_in_plain_words(scope: str, said: str) -> None:
+def test_a_scope_is_described_in_plain_words(scope: str, said: str) -> None:
     assert describe_scope(scope, PageWords("en")) == said
 
 
-def test_scopes_that_say_the_same_are_reported_once() -> None:
+def test_scopes_with_the_same_description_are_listed_once() -> None:
     assert describe_scopes(["offline_access", "offline", "gist"], PageWords("en")) == [
         ("Keep this access while you are away", ("offline_access", "offline")),
         ("Access: gist", ("gist",)),
@@ -90,13 +90,13 @@ def test_a_pattern_is_written_as_browsers_read_it(pattern: str | None, in_browse
     assert browser_pattern(Setting(), pattern) == in_browser
 
 
-def test_a_pattern_is_left_to_the_server_where_people_type_more_than_the_value() -> None:
+def test_only_the_server_checks_the_pattern_of_a_field_with_a_prefix() -> None:
     assert browser_pattern(Setting(suffix=".example.com"), "[a-z]+") is None
 
 
 def test_logo_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     """Each page used to fail with 500, if the file was there but could not be read."""
     logo = tmp_path / "logo.svg"
-    assert logo_mark(logo) is None
+    assert logo_hash(logo) is None
     logo.mkdir()
-    assert logo_mark(logo) is None
+    assert logo_hash(logo) is None

@@ -20,8 +20,16 @@ from pytest_aiohttp.plugin import AiohttpServer
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from gateway.pages.guide import SnippetCall, behaviour, call_of, curl, filled_in, node, python
-from gateway.pages.guide_steps import asked, declaration, steps
+from gateway.pages.guide import (
+    SnippetCall,
+    behaviour,
+    curl_snippet,
+    example_call,
+    node_snippet,
+    placeholders_in,
+    python_snippet,
+)
+from gateway.pages.guide_steps import asked_settings, declaration, steps
 from tests.fakes.gateways import RunningGateway, document
 from tests.gateway.catalog.folders import SHIPPED
 
@@ -49,7 +57,7 @@ async def page(running: RunningGateway, name: str) -> tuple[int, str, Any]:
         return response.status, await response.text(), response.headers
 
 
-async def test_the_guide_is_open_and_loads_nothing_from_elsewhere(running: RunningGateway) -> None:
+async def test_the_guide_needs_no_key_and_loads_nothing_from_other_hosts(running: RunningGateway) -> None:
     status, text, headers = await page(running, "jira")
     assert status == 200
     assert headers["Content-Type"].startswith("text/html")
@@ -62,7 +70,7 @@ async def test_the_guide_is_open_and_loads_nothing_from_elsewhere(running: Runni
     assert loaded(text) == {f"{running.url}/images/template-logos/jira.svg", "../../connect/assets/icon.svg"}
 
 
-async def test_a_sunset_stands_before_the_steps_with_what_replaces_it(running: RunningGateway) -> None:
+async def test_the_end_of_an_api_is_shown_before_the_steps_with_its_replacement(running: RunningGateway) -> None:
     _, text, _ = await page(running, "greenhouse-harvest")
     assert text.index("Sunset on 2026-08-31.") < text.index("Set-up")
     assert '<a href="../greenhouse-harvest-partner/guide">' in text
@@ -70,7 +78,7 @@ async def test_a_sunset_stands_before_the_steps_with_what_replaces_it(running: R
     assert "Sunset" not in text
 
 
-async def test_an_unknown_provider_is_a_page_too(running: RunningGateway) -> None:
+async def test_an_unknown_provider_gets_a_404_page(running: RunningGateway) -> None:
     status, text, headers = await page(running, "<b>nobody")
     assert status == 404
     assert headers["Gateway-Error"] == "not_found"
@@ -84,7 +92,7 @@ async def test_every_provider_has_a_guide(running: RunningGateway) -> None:
         assert "A call" in text, name
 
 
-async def test_what_an_entry_says_is_text_and_never_markup(tmp_path: Path) -> None:
+async def test_texts_of_an_entry_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     entry = {
         "display_name": "<script>alert(1)</script>",
@@ -107,7 +115,7 @@ async def test_what_an_entry_says_is_text_and_never_markup(tmp_path: Path) -> No
     assert not set(names_of_tags(text)) & {"i", "u", "b", "svg"}
 
 
-def test_the_steps_are_those_of_the_requirement(providers: Any) -> None:
+def test_the_guide_has_the_required_steps(providers: Any) -> None:
     result = steps(providers["jira"], URL, None)
     assert [step.text.partition(" ")[0] for step in result] == [
         "Create",
@@ -127,7 +135,7 @@ def test_the_steps_are_those_of_the_requirement(providers: Any) -> None:
     assert f"{URL}/connect/sessions" in (result[5].code or "")
 
 
-def test_a_family_shares_its_app(providers: Any) -> None:
+def test_a_guide_suggests_the_app_of_the_family(providers: Any) -> None:
     assert (
         "If you have an app for Google, use it for this provider too"
         in steps(providers["google-calendar"], URL, "Google")[0].notes[0]
@@ -142,9 +150,9 @@ def test_a_key_needs_no_app(providers: Any) -> None:
     assert body["credentials"] == {"type": "API_KEY", "apiKey": "sk-proj-0123456789abcdef"}
 
 
-def test_what_is_hidden_is_filled_in_and_not_asked(providers: Any) -> None:
+def test_hidden_fields_are_filled_in_and_not_requested(providers: Any) -> None:
     freshdesk = providers["freshdesk"]
-    assert [name for name, _ in asked(freshdesk.credentials)] == ["username"]
+    assert [name for name, _ in asked_settings(freshdesk.credentials)] == ["username"]
     command = shlex.split((steps(freshdesk, URL, None)[2].code or "").replace("\\\n", " "))
     body = json.loads(command[command.index("-d") + 1])
     assert body["credentials"] == {"type": "BASIC", "username": "…", "password": "X"}
@@ -159,7 +167,7 @@ def test_provider_with_dynamic_registration_needs_no_client(providers: Any) -> N
         assert "client_id" not in declaration(providers[name], AUTH_MODES[providers[name].auth_mode])
 
 
-def test_declarations_are_yaml_that_a_gateway_takes(providers: Any) -> None:
+def test_the_declaration_in_a_guide_is_valid_configuration(providers: Any) -> None:
     from gateway.catalog.auth_modes import AUTH_MODES
 
     for name, provider in providers.items():
@@ -170,11 +178,11 @@ def test_declarations_are_yaml_that_a_gateway_takes(providers: Any) -> None:
 
 
 def test_example_call_is_the_verification_call_or_an_example_path(providers: Any) -> None:
-    assert call_of(providers["openai"]) == SnippetCall("GET", "/v1/models")
-    assert call_of(providers["plivo"]).path == "/Account/<username>/"
-    assert call_of(providers["linear"]) == SnippetCall("POST", "/graphql", {"query": "{ viewer { id } }"})
-    assert call_of(providers["google-calendar"]) == SnippetCall("GET", "/calendar/v3/<endpoint>")
-    assert call_of(providers["zoho-desk"]) == SnippetCall("GET", "/<endpoint>")
+    assert example_call(providers["openai"]) == SnippetCall("GET", "/v1/models")
+    assert example_call(providers["plivo"]).path == "/Account/<username>/"
+    assert example_call(providers["linear"]) == SnippetCall("POST", "/graphql", {"query": "{ viewer { id } }"})
+    assert example_call(providers["google-calendar"]) == SnippetCall("GET", "/calendar/v3/<endpoint>")
+    assert example_call(providers["zoho-desk"]) == SnippetCall("GET", "/<endpoint>")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +190,7 @@ def test_example_call_is_the_verification_call_or_an_example_path(providers: Any
 )
 async def test_the_python_snippet_makes_the_call(call: SnippetCall, aiohttp_server: AiohttpServer) -> None:
     seen, server = await recorder(aiohttp_server)
-    text = python(str(server.make_url("")).rstrip("/"), "key", call)
+    text = python_snippet(str(server.make_url("")).rstrip("/"), "key", call)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
     assert process.returncode == 0
@@ -194,7 +202,7 @@ async def test_the_python_snippet_makes_the_call(call: SnippetCall, aiohttp_serv
     "call", [SnippetCall("GET", "/v1/it's?a=1&b=2"), SnippetCall("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
 )
 def test_the_curl_snippet_is_the_call(call: SnippetCall) -> None:
-    words = shlex.split(curl("http://gw", "key", call).replace("\\\n", " "))
+    words = shlex.split(curl_snippet("http://gw", "key", call).replace("\\\n", " "))
     assert words[0] == "curl"
     assert words[-1] == f"http://gw/proxy{call.path}"
     fields = [words[index + 1] for index, word in enumerate(words) if word == "-H"]
@@ -210,14 +218,14 @@ def test_the_curl_snippet_is_the_call(call: SnippetCall) -> None:
 
 def test_the_node_snippet_holds_the_same_values() -> None:
     call = SnippetCall("POST", "/graphql", {"query": "{ a }"})
-    text = node("http://gw", "key", call)
+    text = node_snippet("http://gw", "key", call)
     assert 'await fetch("http://gw/proxy/graphql", {' in text
     assert '"method": "POST"' in text
     assert '"body": JSON.stringify({"query": "{ a }"})' in text
     assert text.count("{") == text.count("}")
 
 
-def test_behaviour_is_reported_in_sentences(providers: Any) -> None:
+def test_the_behaviour_of_a_provider_is_described_in_sentences(providers: Any) -> None:
     result = dict(behaviour(providers["jira"]))
     assert "365 days" in result["Tokens"]
     assert "90 days" in result["Tokens"]
@@ -281,14 +289,14 @@ def assert_is(call: SnippetCall, seen: dict[str, Any]) -> None:
     assert (json.loads(seen["body"]) if seen["body"] else None) == call.body
 
 
-def test_an_integration_to_begin_with_may_do_more_than_be_renewed(providers: Any) -> None:
+def test_starter_scopes_allow_more_than_a_refresh(providers: Any) -> None:
     (scopes,) = [
         line for line in declaration(providers["jira"], AUTH_MODES["OAUTH2"]).splitlines() if "scopes:" in line
     ]
     assert scopes.strip() == 'scopes: ["read:jira-user", "read:jira-work", offline_access]'
 
 
-def test_scopes_to_begin_with_let_a_token_read(providers: Any) -> None:
+def test_starter_scopes_allow_reading(providers: Any) -> None:
     def first(name: str) -> str:
         lines = declaration(providers[name], AUTH_MODES["OAUTH2"]).splitlines()
         return next(line.strip() for line in lines if "scopes:" in line)
@@ -298,9 +306,9 @@ def test_scopes_to_begin_with_let_a_token_read(providers: Any) -> None:
     assert first("linkedin") == "scopes: [openid, profile, email]"
 
 
-def test_what_a_reader_fills_in_is_named(providers: Any) -> None:
-    assert filled_in(call_of(providers["quickbooks"])) == ["realmId"]
-    assert filled_in(call_of(providers["openai"])) == []
+def test_placeholders_of_the_example_call_are_listed(providers: Any) -> None:
+    assert placeholders_in(example_call(providers["quickbooks"])) == ["realmId"]
+    assert placeholders_in(example_call(providers["openai"])) == []
 
 
 def test_an_app_of_another_kind_is_not_shared(providers: Any) -> None:
@@ -313,19 +321,19 @@ def test_an_app_of_another_kind_is_not_shared(providers: Any) -> None:
     ("name", "is_unchecked"),
     [("github-app", True), ("crisp-plugin-install", True), ("github-app-user", False), ("github", False)],
 )
-def test_the_guide_says_where_nothing_checks_the_installation(providers: Any, name: str, is_unchecked: bool) -> None:
+def test_the_guide_warns_if_the_installation_is_not_checked(providers: Any, name: str, is_unchecked: bool) -> None:
     notes = [note for step in steps(providers[name], URL, None) for note in step.notes]
     assert any("another customer's installation" in note for note in notes) is is_unchecked
 
 
-def test_an_entry_without_a_proof_shows_a_starter_that_reads() -> None:
+def test_an_entry_without_verification_shows_a_starter_operation_that_reads() -> None:
     """Its operations contain a call that can be sent; the page used to show a placeholder."""
     catalog = load_catalog([SHIPPED])
     calls = {}
     for name in catalog.providers:
         provider, known = catalog.providers[name], catalog.operations(name)
         if known is not None and not known.is_graphql:
-            calls[name] = call_of(provider, known)
+            calls[name] = example_call(provider, known)
             if provider.proxy.verification is None and any(
                 one.method == "GET" and not one.origin and not one.deprecated for one in known.operations
             ):
@@ -357,7 +365,7 @@ TEN = (
 
 
 @pytest.mark.parametrize("name", TEN)
-async def test_a_guide_leads_through_the_providers_console(running: RunningGateway, name: str) -> None:
+async def test_a_guide_has_the_steps_in_the_providers_console(running: RunningGateway, name: str) -> None:
     provider = running.runtime.generation.catalog.providers[name]
     assert provider.setup is not None
     status, text, headers = await page(running, name)

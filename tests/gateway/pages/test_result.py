@@ -62,7 +62,7 @@ async def test_result_has_its_own_url_without_ids(running: RunningGateway) -> No
     assert len(await connections(running)) == 1
 
 
-async def test_a_callback_loaded_again_shows_what_came_of_it(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_callback_that_is_loaded_again_shows_its_result(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await link(running)
     consent = await to_consent(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
@@ -76,7 +76,7 @@ async def test_a_callback_loaded_again_shows_what_came_of_it(running: RunningGat
     assert tracker.calls["authorization_code"] == 1
 
 
-async def test_opening_the_link_again_says_that_it_is_done(running: RunningGateway) -> None:
+async def test_a_link_that_is_opened_again_shows_already_connected(running: RunningGateway) -> None:
     url, token = await link(running)
     await walked(running, url)
     html = await text_of(running, f"{running.url}/connect?session_token={token}")
@@ -197,12 +197,12 @@ async def test_a_result_outlives_its_session(running: RunningGateway) -> None:
 
 
 @pytest.mark.parametrize("path", ["/i/tracker/result", "/i/tracker"])
-async def test_before_anything_came_of_it_the_form_is_shown(running: RunningGateway, path: str) -> None:
+async def test_the_result_page_shows_the_form_as_long_as_there_is_no_result(running: RunningGateway, path: str) -> None:
     url, _ = await link(running)
     assert 'name="confirmation"' in await text_of(running, url + path)
 
 
-async def test_what_failed_is_reported_with_another_try(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_failure_is_shown_with_a_link_to_try_again(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await link(running)
     consent = await to_consent(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
@@ -217,7 +217,7 @@ async def test_what_failed_is_reported_with_another_try(running: RunningGateway,
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
+async def test_a_failure_shows_first_the_advice_and_then_the_details_for_support(
     shared: RunningGateway, shared_tracker: Tracker, lang: str
 ) -> None:
     url, _ = await link(shared)
@@ -237,7 +237,7 @@ async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_form_that_must_be_confirmed_again_says_so_first(shared: RunningGateway, lang: str) -> None:
+async def test_a_form_that_needs_another_confirmation_shows_that_first(shared: RunningGateway, lang: str) -> None:
     url, _ = await link(shared)
     wish = {"confirmation": "0" * 64}
     async with shared.http.post(f"{url}/i/tracker?lang={lang}", data=wish) as response:
@@ -250,7 +250,7 @@ async def test_a_form_that_must_be_confirmed_again_says_so_first(shared: Running
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_an_advice_that_needs_the_provider_s_name_is_not_given_without_it(lang: str) -> None:
+def test_advice_with_the_providers_name_is_not_used_without_that_name(lang: str) -> None:
     words = PageWords(lang)
     said = {key: advice(InvalidRequest(key.removeprefix("advice_"), "x"), words, None) for key in words.keys("advice_")}  # type: ignore[arg-type]
     assert "None" not in " ".join(said.values())
@@ -258,7 +258,7 @@ def test_an_advice_that_needs_the_provider_s_name_is_not_given_without_it(lang: 
     assert said["advice_invalid_state"] == words("advice_invalid_state") != words("advice_other")
 
 
-async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page_is_loaded(
+async def test_reloading_the_page_after_a_form_creates_no_second_connection(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await declare_key_integration(running, tracker)
@@ -283,7 +283,7 @@ async def test_an_unknown_authorization_leads_to_the_first_page(running: Running
 
 
 @pytest.mark.parametrize("way", ["return?i=tracker", "i/tracker/result", "i/tracker", "leave/0"])
-async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
+async def test_a_browser_does_not_return_with_the_connection_of_another_browser(
     running: RunningGateway, way: str
 ) -> None:
     """Alice forwards her link. Bob authorizes his account, and Alice then goes to the application."""
@@ -305,7 +305,7 @@ async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
 
 
 @pytest.mark.parametrize("way", ["return?i=tracker", "i/tracker/result"])
-async def test_a_link_for_one_use_shows_its_result_in_its_browser_alone(running: RunningGateway, way: str) -> None:
+async def test_a_single_use_link_shows_its_result_only_in_its_own_browser(running: RunningGateway, way: str) -> None:
     token = await running.session_token(return_url=APP, single_use=True, allowed_integrations=["tracker"])
     async with browser() as first, browser() as other:
         url = await opened(running, first, token)
@@ -316,7 +316,9 @@ async def test_a_link_for_one_use_shows_its_result_in_its_browser_alone(running:
             assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
 
 
-async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_claimed_link_accepts_no_typed_credential_from_another_browser(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     await declare_key_integration(running, tracker)
     token = await running.session_token(single_use=True, max_connections=5)
     async with browser() as first:
@@ -338,7 +340,7 @@ async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: Run
     assert len(await connections(running)) == 1
 
 
-async def test_a_failure_leads_back_to_the_application_as_one(running: RunningGateway) -> None:
+async def test_a_failure_returns_to_the_application_as_a_failed_result(running: RunningGateway) -> None:
     url, _ = await link(running, return_url=APP)
     consent = await to_consent(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
@@ -349,7 +351,7 @@ async def test_a_failure_leads_back_to_the_application_as_one(running: RunningGa
     assert (result.outcome, result.error) == ("failed", "authorization_refused")
 
 
-async def test_one_connection_alone_can_be_completed(running: RunningGateway, tracker: Tracker) -> None:
+async def test_only_the_connection_of_the_result_can_be_completed(running: RunningGateway, tracker: Tracker) -> None:
     await declare_key_integration(running, tracker)
     verifier = new_code_verifier()
     wish = {"end_user": ADA, "code_challenge": code_challenge(verifier)}
@@ -364,7 +366,7 @@ async def test_one_connection_alone_can_be_completed(running: RunningGateway, tr
     await running.json("POST", path, json={**body, "connection_id": "another"}, expect=409)
 
 
-async def test_the_page_on_the_way_keeps_the_language(running: RunningGateway) -> None:
+async def test_the_page_that_leads_to_the_provider_keeps_the_language(running: RunningGateway) -> None:
     url, _ = await link(running)
     response = await submit(running.http, f"{url}/i/tracker?lang=de&theme=dark")
     assert '<html lang="de" data-theme="dark">' in await response.text()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gateway.process.handshake import framed, receive_now, send_now
+from gateway.process.handshake import frame_message, receive_now, send_now
 
 
 def test_messages_arrive_completely_and_in_order() -> None:
@@ -36,7 +36,7 @@ def test_open_files_come_with_their_message() -> None:
 def test_end_within_a_message_raises_eof_error(sent: int) -> None:
     one, other = socket.socketpair()
     with other:
-        one.sendall(framed({"n": 1})[:sent])
+        one.sendall(frame_message({"n": 1})[:sent])
         one.close()
         with pytest.raises(EOFError, match="the other end of the channel is gone"):
             receive_now(other)

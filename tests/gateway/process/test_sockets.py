@@ -36,7 +36,7 @@ def hand_over(monkeypatch: pytest.MonkeyPatch, descriptor: int, *, count: str = 
 
 def test_passed_socket_is_used(monkeypatch: pytest.MonkeyPatch, listener: socket.socket) -> None:
     hand_over(monkeypatch, os.dup(listener.fileno()))
-    with sockets.listening(server(port=1)) as (public, admin, _):
+    with sockets.listening_sockets(server(port=1)) as (public, admin, _):
         assert admin is None
         assert public.getsockname() == listener.getsockname()
         assert not public.get_inheritable()
@@ -47,7 +47,7 @@ def test_passed_socket_is_used(monkeypatch: pytest.MonkeyPatch, listener: socket
 
 def test_socket_for_another_process_is_ignored(monkeypatch: pytest.MonkeyPatch, listener: socket.socket) -> None:
     hand_over(monkeypatch, listener.fileno(), pid=os.getpid() + 1)
-    with sockets.listening(server()) as (public, _, _):
+    with sockets.listening_sockets(server()) as (public, _, _):
         assert public.getsockname() != listener.getsockname()
 
 
@@ -60,7 +60,7 @@ def test_descriptor_that_is_no_listening_socket_is_refused(
         hand_over(monkeypatch, descriptor)
         with (
             pytest.raises(StartRefused, match=f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"),
-            sockets.listening(server()),
+            sockets.listening_sockets(server()),
         ):
             pass
 
@@ -78,7 +78,7 @@ def test_admin_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, two:
     other, first = two
     hand_over(monkeypatch, first, count="2")
     monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:admin")
-    with sockets.listening(server()) as (public, admin, _):
+    with sockets.listening_sockets(server()) as (public, admin, _):
         assert admin is not None
         assert admin.getsockname() == other.getsockname() != public.getsockname()
 
@@ -96,13 +96,13 @@ def test_a_socket_that_a_supervisor_keeps_open_goes_on_listening(
 def test_too_many_passed_sockets_are_refused(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
     _, first = two
     hand_over(monkeypatch, first, count="2")
-    with pytest.raises(StartRefused, match="LISTEN_FDS passes 2 sockets"), sockets.listening(server()):
+    with pytest.raises(StartRefused, match="LISTEN_FDS passes 2 sockets"), sockets.listening_sockets(server()):
         pass
     os.close(first + 1)
 
 
 async def test_the_admin_port_is_opened_beside_the_public_one() -> None:
-    with sockets.listening(server(admin_port=0)) as (public, admin, _):
+    with sockets.listening_sockets(server(admin_port=0)) as (public, admin, _):
         assert admin is not None
         assert admin.getsockname() != public.getsockname()
     assert public.fileno() == admin.fileno() == -1
@@ -112,19 +112,19 @@ def test_console_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tw
     other, first = two
     hand_over(monkeypatch, first, count="2")
     monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:console")
-    with sockets.listening(server()) as (public, admin, console):
+    with sockets.listening_sockets(server()) as (public, admin, console):
         assert (admin, console is None) == (None, False)
         assert console is not None
         assert console.getsockname() == other.getsockname() != public.getsockname()
 
 
 def test_the_consoles_own_port_is_opened_if_one_is_named(listener: socket.socket) -> None:
-    with sockets.listening(server(console_port=0)) as found:
+    with sockets.listening_sockets(server(console_port=0)) as found:
         assert found.console is not None
         assert found.console.getsockname() != found.public.getsockname()
         found.close_to_clients()
         assert found.public.fileno() == found.console.fileno() == -1
     port = listener.getsockname()[1]
     refused = pytest.raises(StartRefused, match=r"Change console\.port or console\.host")
-    with refused, sockets.listening(server(console_port=port)):
+    with refused, sockets.listening_sockets(server(console_port=port)):
         pass

@@ -23,10 +23,10 @@ import os, sys
 from pathlib import Path
 from gateway.startup import imports as lean
 from gateway.process import start, workers
-start.WORKER = ("-c", sys.argv[1])
+start.WORKER_ARGUMENTS = ("-c", sys.argv[1])
 if {signalled}:
-    stay_small = lean.stay_small
-    lean.stay_small = lambda: (os.kill(os.getpid(), {signalled}), stay_small())
+    skip_client_modules = lean.skip_client_modules
+    lean.skip_client_modules = lambda: (os.kill(os.getpid(), {signalled}), skip_client_modules())
 workers.FIRST_PAUSE_S, workers.LONGEST_PAUSE_S = {first_pause_s}, {longest_pause_s}
 sys.exit(start.serve(Path("unused.yaml"), as_json=False))
 """

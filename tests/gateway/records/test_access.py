@@ -20,14 +20,14 @@ def test_limits_are_shown_with_the_size_of_snapshots() -> None:
     assert KeyLimits().as_json() == {}
 
 
-def test_limits_are_of_resources_or_of_requests() -> None:
-    assert KeyLimits(tags={"team": "a"}).of_resources
-    assert not KeyLimits(tags={"team": "a"}).of_requests
-    assert KeyLimits(hosts=("api.example.com",)).of_requests
-    assert not KeyLimits().of_resources
+def test_limits_restrict_resources_or_requests() -> None:
+    assert KeyLimits(tags={"team": "a"}).limits_resources
+    assert not KeyLimits(tags={"team": "a"}).limits_requests
+    assert KeyLimits(hosts=("api.example.com",)).limits_requests
+    assert not KeyLimits().limits_resources
 
 
-def test_a_key_lives_until_it_is_revoked_or_ends() -> None:
+def test_a_key_is_alive_until_it_is_revoked_or_expires() -> None:
     key = MintedKey(
         digest="d",
         environment="dev",

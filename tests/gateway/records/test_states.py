@@ -1,28 +1,28 @@
-"""The state machine: the next state for each state and happening."""
+"""The state machine: the next state for each state and trigger."""
 
 import pytest
 
-from gateway.records.states import Happening, State, happening_for_failure, next_state
+from gateway.records.states import State, StateTrigger, next_state, trigger_for_failure
 
 
 @pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("happening", [Happening.AUTHORIZED, Happening.RENEWED])
-def test_a_new_token_makes_any_connection_active(state: State, happening: Happening) -> None:
-    assert next_state(state, happening) is State.ACTIVE
+@pytest.mark.parametrize("trigger", [StateTrigger.AUTHORIZED, StateTrigger.RENEWED])
+def test_a_new_token_makes_any_connection_active(state: State, trigger: StateTrigger) -> None:
+    assert next_state(state, trigger) is State.ACTIVE
 
 
 @pytest.mark.parametrize("state", State)
 def test_a_credential_that_is_accepted_makes_it_active_and_one_that_is_only_replaced_changes_nothing(
     state: State,
 ) -> None:
-    assert next_state(state, Happening.ACCEPTED) is State.ACTIVE
-    assert next_state(state, Happening.REPLACED) is state
+    assert next_state(state, StateTrigger.ACCEPTED) is State.ACTIVE
+    assert next_state(state, StateTrigger.REPLACED) is state
 
 
-def test_an_outage_degrades_what_was_well_and_excuses_nothing_that_is_gone() -> None:
-    assert next_state(State.ACTIVE, Happening.UNAVAILABLE) is State.DEGRADED
+def test_an_outage_degrades_an_active_connection_and_changes_no_ended_one() -> None:
+    assert next_state(State.ACTIVE, StateTrigger.UNAVAILABLE) is State.DEGRADED
     for state in set(State) - {State.ACTIVE}:
-        assert next_state(state, Happening.UNAVAILABLE) is state
+        assert next_state(state, StateTrigger.UNAVAILABLE) is state
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_an_outage_degrades_what_was_well_and_excuses_nothing_that_is_gone() -> 
         ("token_revoked", True, State.REVOKED),
     ],
 )
-def test_a_failed_renewal_leads_to_the_state_its_code_stands_for(code: str, final: bool, state: State) -> None:
-    assert next_state(State.ACTIVE, happening_for_failure(code, final=final)) is state
+def test_a_failed_refresh_leads_to_the_state_of_its_code(code: str, final: bool, state: State) -> None:
+    assert next_state(State.ACTIVE, trigger_for_failure(code, final=final)) is state
 
 
 def test_a_missing_setting_makes_it_incomplete_and_a_later_refusal_still_counts() -> None:
-    assert next_state(State.DEGRADED, Happening.UNFINISHED) is State.INCOMPLETE
-    assert next_state(State.INCOMPLETE, Happening.REFUSED) is State.NEEDS_REAUTH
-    assert next_state(State.REVOKED, Happening.REFUSED) is State.REVOKED
+    assert next_state(State.DEGRADED, StateTrigger.UNFINISHED) is State.INCOMPLETE
+    assert next_state(State.INCOMPLETE, StateTrigger.REFUSED) is State.NEEDS_REAUTH
+    assert next_state(State.REVOKED, StateTrigger.REFUSED) is State.REVOKED

@@ -2,7 +2,15 @@
 
 import pytest
 
-from gateway.records.trace import CallTrace, RefreshTrace, TraceParent, cause, current_refresh, current_trace, parent_in
+from gateway.records.trace import (
+    CallTrace,
+    RefreshTrace,
+    TraceParent,
+    current_refresh,
+    current_trace,
+    current_traceparent,
+    parent_in,
+)
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -38,25 +46,25 @@ def call_of(n: int) -> CallTrace:
 def test_the_first_sampled_call_that_waits_has_the_refresh_and_the_others_link_to_it() -> None:
     refresh, first, second = RefreshTrace(None, 0.0), call_of(1), call_of(2)
     for waiting in (None, first, first, second):
-        refresh.joined(waiting)
+        refresh.add_waiter(waiting)
     assert refresh.under is first
     assert (first.waited_for, second.waited_for) == ([], [refresh])
 
 
-def test_what_a_refresh_leads_to_is_caused_by_its_span_not_by_the_call() -> None:
+def test_the_cause_of_a_write_during_a_refresh_is_the_span_of_the_refresh() -> None:
     call = call_of(1)
     refresh = RefreshTrace(call, 0.0)
     outer, inner = current_trace.set(call), current_refresh.set(None)
     try:
-        assert cause() == f"00-{call.trace_id}-{call.span_id}-01"
+        assert current_traceparent() == f"00-{call.trace_id}-{call.span_id}-01"
         current_refresh.set(refresh)
-        assert cause() == f"00-{call.trace_id}-{refresh.span_id}-01"
+        assert current_traceparent() == f"00-{call.trace_id}-{refresh.span_id}-01"
         current_refresh.set(RefreshTrace(None, 0.0))
-        assert cause() is None
+        assert current_traceparent() is None
     finally:
         current_refresh.reset(inner)
         current_trace.reset(outer)
-    assert cause() is None
+    assert current_traceparent() is None
 
 
 def test_a_second_outcome_is_another_span() -> None:

@@ -23,5 +23,5 @@ def counts(**classes: int) -> list[int]:
         (counts(c0=1, c11=9), 0.95, None),  # above the last class
     ],
 )
-def test_a_quantile_is_the_end_of_its_class(times: list[int], share: float, ms: int | None) -> None:
+def test_a_quantile_is_the_upper_bound_of_its_class(times: list[int], share: float, ms: int | None) -> None:
     assert quantile_ms(times, share) == ms

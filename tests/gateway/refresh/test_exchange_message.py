@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, new_key
 from gateway.process.channel import Channel
-from gateway.process.handshake import framed, receive_now, send_now
+from gateway.process.handshake import frame_message, receive_now, send_now
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json, reply_of_json
 from gateway.secret import Secret
@@ -55,7 +55,7 @@ async def test_truncated_message_ends_the_channel() -> None:
     received, lost = list[dict[str, Any]](), asyncio.Event()
     channel = Channel(received.append, lost.set)
     await channel.open(ours)
-    its.sendall(framed({"id": 1}) + framed({"id": 2})[:-1])
+    its.sendall(frame_message({"id": 1}) + frame_message({"id": 2})[:-1])
     its.close()
     await lost.wait()
     assert (received, channel.up) == ([{"id": 1}], False)

@@ -5,7 +5,7 @@ from tests.gateway.sandbox.conftest import Application
 SITES = "/oauth/token/accessible-resources"
 
 
-async def test_ending_all_grants_stops_their_tokens_and_leaves_later_ones_alone(application: Application) -> None:
+async def test_revoking_all_grants_ends_their_tokens_and_no_later_ones(application: Application) -> None:
     tokens = await application.connect()
     async with application.browser.delete(f"{application.base}/sandbox/grants") as response:
         assert (response.status, await response.json()) == (200, {"ended": 1})

@@ -15,7 +15,7 @@ from tests.gateway.sandbox.conftest import Application
 SEARCH = f"/ex/sandbox/{ACME}/rest/api/3/search"
 
 
-async def test_a_truncated_body_declares_all_and_hangs_up_in_the_middle(application: Application) -> None:
+async def test_a_truncated_body_declares_the_whole_length_and_breaks_off(application: Application) -> None:
     token = (await application.connect())["access_token"]
     await _arm(application, {"name": "truncated-body"})
     headers = {"Authorization": f"Bearer {token}"}
@@ -27,14 +27,14 @@ async def test_a_truncated_body_declares_all_and_hangs_up_in_the_middle(applicat
     assert (await application.get(SEARCH, token))[0] == 200
 
 
-async def test_one_header_does_it_for_one_request(application: Application) -> None:
+async def test_one_header_causes_a_fault_for_one_request(application: Application) -> None:
     token = (await application.connect())["access_token"]
     with pytest.raises(aiohttp.ClientPayloadError):
         await application.get(SEARCH, token, **{"Sandbox-Fault": "truncated-body; share=0.1"})
     assert (await application.get(SEARCH, token))[0] == 200
 
 
-async def test_a_slow_token_is_issued_all_the_same(application: Application) -> None:
+async def test_a_slow_token_response_still_rotates_the_token(application: Application) -> None:
     tokens = await application.connect()
     await _arm(application, {"name": "slow-token", "seconds": 0.2})
     began = time.monotonic()
@@ -43,7 +43,7 @@ async def test_a_slow_token_is_issued_all_the_same(application: Application) -> 
     assert time.monotonic() - began >= 0.9 * 0.2  # a timer may fire early by its resolution
 
 
-async def test_a_burst_of_429_lasts_three_requests_and_says_when_to_come_again(application: Application) -> None:
+async def test_a_burst_of_429_lasts_three_requests_and_has_retry_after(application: Application) -> None:
     token = (await application.connect())["access_token"]
     await _arm(application, {"name": "429-burst", "retry_after": 7})
     for _ in range(3):
@@ -61,7 +61,7 @@ async def test_retry_after_can_be_a_date(application: Application) -> None:
     assert timedelta(seconds=50) < due - datetime.now(UTC) <= timedelta(seconds=61)
 
 
-async def test_a_reset_comes_before_the_head_or_after_it(application: Application) -> None:
+async def test_a_reset_happens_before_or_after_the_head(application: Application) -> None:
     token = (await application.connect())["access_token"]
     assert await _raw(application, token, "reset") == (b"", True)
     received, was_reset = await _raw(application, token, "reset; head=1; share=0")
@@ -70,7 +70,7 @@ async def test_a_reset_comes_before_the_head_or_after_it(application: Applicatio
     assert received.endswith(b"\r\n\r\n")
 
 
-async def test_a_slow_body_comes_whole_and_in_pieces(application: Application) -> None:
+async def test_a_slow_body_arrives_complete_and_in_pieces(application: Application) -> None:
     token = (await application.connect())["access_token"]
     expected = (await application.get(SEARCH, token))[1]
     began = time.monotonic()
@@ -82,7 +82,7 @@ async def test_a_slow_body_comes_whole_and_in_pieces(application: Application) -
     assert time.monotonic() - began >= 0.9 * 0.2  # a timer may fire early by its resolution
 
 
-async def test_an_error_is_the_status_requested_and_nothing_is_done(application: Application) -> None:
+async def test_the_error_fault_returns_its_status_without_handling_the_request(application: Application) -> None:
     token = (await application.connect())["access_token"]
     assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "error"}))[0] == 503
     assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "error; status=401"}))[0] == 401
@@ -91,14 +91,14 @@ async def test_an_error_is_the_status_requested_and_nothing_is_done(application:
     assert (await application.get("/sandbox/stats", token))[1].get("api_requests", 0) == 0
 
 
-async def test_a_slow_head_keeps_the_response_back(application: Application) -> None:
+async def test_a_slow_head_delays_the_response(application: Application) -> None:
     token = (await application.connect())["access_token"]
     began = time.monotonic()
     assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "slow-head; seconds=0.2"}))[0] == 200
     assert time.monotonic() - began >= 0.9 * 0.2  # a timer may fire early by its resolution
 
 
-async def test_a_fault_counts_down_and_leaves_other_paths_alone(application: Application) -> None:
+async def test_a_fault_counts_down_and_affects_no_other_path(application: Application) -> None:
     token = (await application.connect())["access_token"]
     await _arm(application, {"name": "truncated-body", "times": 2, "path": SEARCH})
     assert (await application.get("/oauth/token/accessible-resources", token))[0] == 200
@@ -132,7 +132,7 @@ async def test_a_fault_counts_down_and_leaves_other_paths_alone(application: App
         [],
     ],
 )
-async def test_a_fault_that_makes_no_sense_is_refused(application: Application, wish: object) -> None:
+async def test_an_invalid_fault_is_refused(application: Application, wish: object) -> None:
     async with application.browser.post(f"{application.base}/sandbox/faults", json=wish) as response:
         assert response.status == 400
         assert (await response.json())["error"]
@@ -205,7 +205,7 @@ async def _listed(application: Application) -> list[dict[str, object]]:
     return listed
 
 
-async def test_a_fault_can_let_others_pass_first(application: Application) -> None:
+async def test_a_fault_can_let_requests_pass_first(application: Application) -> None:
     token = (await application.connect())["access_token"]
     await _arm(application, {"name": "error", "after": 2, "path": "/lists/"})
     assert (await _listed(application))[0]["after"] == 2

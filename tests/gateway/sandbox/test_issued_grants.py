@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from gateway import clock
-from gateway.sandbox.accounts import OFFLINE
-from gateway.sandbox.issued_grants import CODE_TTL_S, GrantRefused, Issued, IssuedGrants, s256
+from gateway.sandbox.accounts import OFFLINE_SCOPE
+from gateway.sandbox.issued_grants import CODE_TTL_S, GrantRefused, IssuedGrants, IssuedTokens, s256
 
 VERIFIER = "v" * 43
 BACK = "https://app.example.com/back"
@@ -19,8 +19,8 @@ def code_of(memory: IssuedGrants, *scopes: str) -> str:
     )
 
 
-def redeem(memory: IssuedGrants, code: str, **changes: str) -> Issued:
-    return memory.redeem(code, **{"client_id": "app", "redirect_uri": BACK, "verifier": VERIFIER, **changes})
+def exchange_code(memory: IssuedGrants, code: str, **changes: str) -> IssuedTokens:
+    return memory.exchange_code(code, **{"client_id": "app", "redirect_uri": BACK, "verifier": VERIFIER, **changes})
 
 
 def refused(error: str, memory: IssuedGrants, token: str, scopes: list[str] | None = None) -> None:
@@ -39,8 +39,8 @@ def test_a_code_is_bound_to_client_redirect_uri_and_verifier(changes: dict[str, 
     memory = IssuedGrants()
     code = code_of(memory)
     with pytest.raises(GrantRefused):
-        redeem(memory, code, **changes)
-    assert redeem(memory, code).refresh_token is None  # without offline_access
+        exchange_code(memory, code, **changes)
+    assert exchange_code(memory, code).refresh_token is None  # without offline_access
 
 
 def test_an_old_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,17 +48,17 @@ def test_an_old_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     code = code_of(memory)
     later(monkeypatch, CODE_TTL_S)
     with pytest.raises(GrantRefused, match="older than 60 s"):
-        redeem(memory, code)
+        exchange_code(memory, code)
 
 
-def test_a_code_used_twice_ends_what_the_first_use_gave() -> None:
+def test_a_second_use_of_a_code_revokes_the_tokens_of_the_first() -> None:
     memory = IssuedGrants()
-    code = code_of(memory, OFFLINE)
-    first = redeem(memory, code)
-    assert memory.bearer(first.access_token) is not None
+    code = code_of(memory, OFFLINE_SCOPE)
+    first = exchange_code(memory, code)
+    assert memory.grant_and_scopes(first.access_token) is not None
     with pytest.raises(GrantRefused, match="already used"):
-        redeem(memory, code)
-    assert memory.bearer(first.access_token) is None
+        exchange_code(memory, code)
+    assert memory.grant_and_scopes(first.access_token) is None
     assert first.refresh_token is not None
     refused("invalid_grant", memory, first.refresh_token)
     assert memory.replays == 1
@@ -66,7 +66,7 @@ def test_a_code_used_twice_ends_what_the_first_use_gave() -> None:
 
 def test_a_refresh_token_works_once_and_its_replay_revokes_the_grant() -> None:
     memory = IssuedGrants()
-    first = redeem(memory, code_of(memory, OFFLINE, "read:sandbox-work"))
+    first = exchange_code(memory, code_of(memory, OFFLINE_SCOPE, "read:sandbox-work"))
     assert first.refresh_token is not None
     second = memory.refresh(first.refresh_token, client_id="app", scopes=["read:sandbox-work"])
     assert second.refresh_token not in (None, first.refresh_token)
@@ -75,9 +75,9 @@ def test_a_refresh_token_works_once_and_its_replay_revokes_the_grant() -> None:
     refused("invalid_grant", memory, second.refresh_token)
 
 
-def test_a_refresh_asks_for_no_more_than_was_granted() -> None:
+def test_a_refresh_cannot_widen_the_granted_scopes() -> None:
     memory = IssuedGrants()
-    first = redeem(memory, code_of(memory, OFFLINE))
+    first = exchange_code(memory, code_of(memory, OFFLINE_SCOPE))
     assert first.refresh_token is not None
     refused("invalid_scope", memory, first.refresh_token, ["write:sandbox-work"])
     refused("invalid_grant", memory, "sbx_rt_unknown_x")
@@ -86,27 +86,27 @@ def test_a_refresh_asks_for_no_more_than_was_granted() -> None:
 
 def test_one_access_token_or_the_whole_grant_is_revoked() -> None:
     memory = IssuedGrants()
-    first = redeem(memory, code_of(memory, OFFLINE))
+    first = exchange_code(memory, code_of(memory, OFFLINE_SCOPE))
     assert first.refresh_token is not None
     memory.revoke(first.access_token, client_id="other")
-    assert memory.bearer(first.access_token) is not None
+    assert memory.grant_and_scopes(first.access_token) is not None
     memory.revoke(first.access_token, client_id="app")
-    assert memory.bearer(first.access_token) is None
+    assert memory.grant_and_scopes(first.access_token) is None
     second = memory.refresh(first.refresh_token, client_id="app", scopes=None)
     assert memory.revoke_all() == 1
-    assert memory.bearer(second.access_token) is None
+    assert memory.grant_and_scopes(second.access_token) is None
     assert memory.revoke_all() == 0
 
 
-def test_the_memory_outlives_a_restart_without_what_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_keeps_the_state_without_expired_items(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = IssuedGrants(token_ttl_s=60)
-    issued, cookie = redeem(memory, code_of(memory, OFFLINE)), memory.log_in("dana")
+    issued, cookie = exchange_code(memory, code_of(memory, OFFLINE_SCOPE)), memory.log_in("dana")
     again = IssuedGrants.from_json(json.loads(json.dumps(memory.as_json())), token_ttl_s=60)
-    assert again.bearer(issued.access_token) is not None
+    assert again.grant_and_scopes(issued.access_token) is not None
     assert again.logged_in(cookie) == "dana"
     again.log_out(cookie)
     assert again.logged_in(cookie) is None
     later(monkeypatch, 61)
-    assert memory.bearer(issued.access_token) is None
+    assert memory.grant_and_scopes(issued.access_token) is None
     assert memory.as_json()["access"] == {}
     assert issued.access_token not in json.dumps(memory.as_json())

@@ -64,7 +64,7 @@ async def test_each_pagination_type_returns_all_records(
     assert seen == list(range(1, count + 1))
 
 
-def test_a_record_has_numbers_that_not_every_library_keeps() -> None:
+def test_a_record_has_numbers_that_some_json_libraries_change() -> None:
     text = record(10)
     assert '"amount":1.00,' in text
     assert '"serial":100000000000000000010,' in text
@@ -78,7 +78,7 @@ async def test_what_makes_no_sense_is_refused(application: Application, query: s
     assert (status, list(response)) == (400, ["errorMessages", "errors"])
 
 
-async def test_a_cursor_must_be_one_of_its_own(application: Application) -> None:
+async def test_a_foreign_cursor_is_refused(application: Application) -> None:
     token = (await application.connect())["access_token"]
     assert (await application.get("/lists/cursor?cursor=abc", token))[0] == 400
 

@@ -14,7 +14,7 @@ from tests.gateway.sandbox.conftest import CLIENT, Application
 SITES = "/oauth/token/accessible-resources"
 
 
-async def test_tokens_codes_and_logins_outlive_a_restart(tmp_path: Path) -> None:
+async def test_tokens_codes_and_logins_stay_valid_after_a_restart(tmp_path: Path) -> None:
     state = tmp_path / "sandbox.json"
     async with browser() as session:
         async with running([CLIENT], state=state) as sandbox:
@@ -46,7 +46,7 @@ async def test_the_file_is_private_and_holds_no_token(tmp_path: Path) -> None:
         assert secret[-24:] not in text  # the random part of the secret; its prefix may occur
 
 
-async def test_what_has_expired_is_not_kept(tmp_path: Path) -> None:
+async def test_expired_items_are_not_stored(tmp_path: Path) -> None:
     state = tmp_path / "sandbox.json"
     async with running([CLIENT], state=state, token_ttl_s=0) as sandbox, browser() as session:
         await Application(sandbox.issuer, session).connect()

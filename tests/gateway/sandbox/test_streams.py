@@ -54,7 +54,7 @@ async def test_events_come_one_by_one(caller: Caller) -> None:
             assert await response.content.readline() == b"\n"
 
 
-async def test_events_go_on_behind_the_last_one_seen(caller: Caller) -> None:
+async def test_events_continue_after_the_last_event_id(caller: Caller) -> None:
     _, body = await caller.body("events?count=4&interval_ms=0", **{"Last-Event-ID": "1"})
     assert [line for line in body.splitlines() if line.startswith(b"id:")] == [b"id: 2", b"id: 3"]
 
@@ -74,7 +74,7 @@ async def test_socket_echoes_messages(caller: Caller) -> None:
         assert await socket.receive_bytes() == b"\x00\xff"
 
 
-async def test_a_socket_wants_an_upgrade(caller: Caller) -> None:
+async def test_a_websocket_needs_an_upgrade(caller: Caller) -> None:
     assert (await caller.body("socket"))[0].status == 426
 
 
@@ -95,7 +95,7 @@ async def test_an_upload_is_counted_and_digested(caller: Caller, method: str, fr
     assert body["content_length"] == (len(sent) if framing == "length" else None)
 
 
-async def test_a_coded_upload_is_taken_as_it_is(caller: Caller) -> None:
+async def test_a_compressed_upload_is_not_decoded(caller: Caller) -> None:
     coded = gzip.compress(b"x" * 1000)
     headers = {"Content-Encoding": "gzip", "Content-Type": "text/plain"}
     async with caller.session.post(f"{caller.base}/upload", data=coded, headers=headers) as response:
@@ -104,7 +104,7 @@ async def test_a_coded_upload_is_taken_as_it_is(caller: Caller) -> None:
     assert (body["content_encoding"], body["content_type"]) == ("gzip", "text/plain")
 
 
-@pytest.mark.parametrize("size", [0, 1, noise.BLOCK, 3 * noise.BLOCK + 17])
+@pytest.mark.parametrize("size", [0, 1, noise.BLOCK_BYTES, 3 * noise.BLOCK_BYTES + 17])
 async def test_a_download_is_the_same_each_time(caller: Caller, size: int) -> None:
     response, body = await caller.body(f"download?bytes={size}")
     assert response.headers["Content-Length"] == str(size)
@@ -128,7 +128,7 @@ async def test_head_returns_the_length_of_a_download(caller: Caller) -> None:
         ("bytes=-5", 99995, 100000),
     ],
 )
-async def test_a_range_is_that_part_of_it(caller: Caller, asked: str, first: int, end: int) -> None:
+async def test_a_range_returns_that_part_of_the_download(caller: Caller, asked: str, first: int, end: int) -> None:
     _, whole = await caller.body("download?bytes=100000")
     response, part = await caller.body("download?bytes=100000", Range=asked)
     assert response.status == 206
@@ -136,19 +136,19 @@ async def test_a_range_is_that_part_of_it(caller: Caller, asked: str, first: int
     assert part == whole[first:end]
 
 
-async def test_a_range_behind_the_end_is_416(caller: Caller) -> None:
+async def test_a_range_after_the_end_is_416(caller: Caller) -> None:
     assert (await caller.body("download?bytes=10", Range="bytes=10-20"))[0].status == 416
 
 
 @pytest.mark.parametrize("coding", noise.CODINGS)
-async def test_a_coded_download_is_the_same_below(caller: Caller, coding: str) -> None:
+async def test_a_compressed_download_decodes_to_the_same_bytes(caller: Caller, coding: str) -> None:
     response, coded = await caller.body(f"download?bytes=200000&coding={coding}")
     assert response.headers["Content-Encoding"] == coding
     assert hashlib.sha256(UNDO[coding](coded)).hexdigest() == noise.digest(200000)
 
 
 @pytest.mark.parametrize("coding", noise.CODINGS)
-async def test_zeros_make_a_bomb(caller: Caller, coding: str) -> None:
+async def test_compressed_zeros_are_a_decompression_bomb(caller: Caller, coding: str) -> None:
     _, coded = await caller.body(f"download?bytes=5000000&zeros=1&coding={coding}")
     assert len(coded) * 100 < 5_000_000
     assert UNDO[coding](coded) == bytes(5_000_000)
@@ -163,7 +163,7 @@ async def test_what_makes_no_sense_is_refused(caller: Caller, path: str) -> None
 
 
 @pytest.mark.parametrize("path", ["events", "records", "socket", "download", "upload"])
-async def test_without_a_token_nothing_streams(application: Application, path: str) -> None:
+async def test_streams_need_a_token(application: Application, path: str) -> None:
     method = "POST" if path == "upload" else "GET"
     async with application.browser.request(method, f"{application.base}/streams/{path}") as response:
         assert response.status == 401

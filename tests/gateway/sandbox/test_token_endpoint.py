@@ -11,7 +11,7 @@ from tests.gateway.sandbox.conftest import CLIENT, SECRET, Application
 MYSELF = "/oauth/token/accessible-resources"
 
 
-async def test_a_code_gives_a_short_lived_pair_that_works(application: Application) -> None:
+async def test_a_code_returns_a_working_pair_of_tokens(application: Application) -> None:
     tokens = await application.connect()
     assert tokens["token_type"] == "Bearer"
     assert tokens["expires_in"] == 60
@@ -23,7 +23,7 @@ async def test_without_offline_access_there_is_no_refresh_token(application: App
     assert "refresh_token" not in await application.connect(scope="read:sandbox-work")
 
 
-async def test_a_code_used_twice_revokes_what_it_gave(application: Application) -> None:
+async def test_a_code_that_is_used_twice_revokes_its_tokens(application: Application) -> None:
     code = (await application.walk())["code"]
     _, tokens = await application.redeem(code)
     status, refusal = await application.redeem(code)
@@ -43,7 +43,7 @@ async def test_a_code_used_twice_revokes_what_it_gave(application: Application) 
         ({"grant_type": "password"}, "unsupported_grant_type"),
     ],
 )
-async def test_an_exchange_that_does_not_fit_its_request_is_refused(
+async def test_an_exchange_that_contradicts_its_authorization_request_is_refused(
     application: Application, changes: dict[str, str], error: str
 ) -> None:
     code = (await application.walk())["code"]
@@ -51,7 +51,7 @@ async def test_an_exchange_that_does_not_fit_its_request_is_refused(
     assert (status, refusal["error"]) == (400, error)
 
 
-async def test_a_code_lives_for_a_minute(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_code_expires_after_a_minute(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (await application.walk())["code"]
     _later(monkeypatch, seconds=61)
     assert (await application.redeem(code))[1]["error"] == "invalid_grant"
@@ -79,7 +79,7 @@ async def test_a_refresh_may_narrow_the_scopes_but_not_widen_them(application: A
     assert (status, again["scope"]) == (200, "read:sandbox-work offline_access")
 
 
-async def test_an_access_token_dies_on_time(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_access_token_expires_on_time(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = await application.connect()
     _later(monkeypatch, seconds=60)
     assert (await application.get(MYSELF, tokens["access_token"]))[0] == 401
@@ -129,7 +129,7 @@ async def test_a_json_body_is_taken_too_but_nothing_else(application: Applicatio
 
 
 @pytest.mark.parametrize("kind", ["refresh_token", "access_token"])
-async def test_revocation_ends_what_the_token_stands_for(application: Application, kind: str) -> None:
+async def test_revocation_ends_the_token_or_its_grant(application: Application, kind: str) -> None:
     tokens = await application.connect()
     form = {"token": tokens[kind], "client_id": CLIENT.client_id, "client_secret": SECRET}
     async with application.browser.post(f"{application.base}/oauth/revoke", data=form) as response:

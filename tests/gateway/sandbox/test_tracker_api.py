@@ -10,7 +10,7 @@ from tests.gateway.sandbox.conftest import Application
 API = f"/ex/sandbox/{ACME}/rest/api/3"
 
 
-async def test_a_token_reaches_the_sites_of_its_user_and_no_other(application: Application) -> None:
+async def test_a_token_can_access_only_the_sites_of_its_user(application: Application) -> None:
     token = (await application.connect(email="viewer@example.com"))["access_token"]
     _, sites = await application.get("/oauth/token/accessible-resources", token)
     assert [site["id"] for site in sites] == [GLOBEX]
@@ -83,7 +83,7 @@ async def test_an_issue_is_found_by_key_and_by_id_and_its_url_responds(applicati
     assert (await application.get(f"{API}/issue/ACME-999", token))[0] == 404
 
 
-async def test_a_created_issue_heads_the_list(application: Application) -> None:
+async def test_a_created_issue_is_first_in_the_list(application: Application) -> None:
     token = (await application.connect())["access_token"]
     status, made = await _create(
         application, token, {"summary": "Neu: Prüfen", "project": {"key": "ACME"}, "issuetype": {"name": "Bug"}}
@@ -108,7 +108,7 @@ async def test_a_missing_scope_is_403_and_names_it(application: Application) -> 
 
 
 @pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer nonsense", "Basic eDp5", "Bearer sbx_at_x"])
-async def test_a_dead_token_is_401_with_a_challenge(application: Application, authorization: str | None) -> None:
+async def test_an_invalid_token_is_401_with_a_challenge(application: Application, authorization: str | None) -> None:
     headers = {"Authorization": authorization} if authorization else {}
     async with application.browser.get(f"{application.base}{API}/myself", headers=headers) as response:
         assert response.status == 401

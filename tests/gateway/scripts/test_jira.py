@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.scripts.jira import SITES, jira_post_connection
-from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteOpen
+from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteChoiceNeeded
 from tests.fakes.providers import provider
 
 ACME = {"id": "id-acme", "url": "https://acme.atlassian.net", "name": "Acme", "scopes": ["read:jira-work"]}
@@ -49,7 +49,7 @@ async def test_without_a_subdomain_the_first_site_is_used() -> None:
 @pytest.mark.parametrize(
     "given", ["acme", "ACME", " acme ", "acme.atlassian.net", "Acme.Atlassian.NET", "acme.atlassian.net."]
 )
-async def test_a_subdomain_picks_the_site_with_that_host_label(given: str) -> None:
+async def test_a_subdomain_selects_the_site_with_that_host_label(given: str) -> None:
     context = FakeContext([XACME, ACME], {"subdomain": given})
     await jira_post_connection(context)
     assert (context.config["cloudId"], context.config["subdomain"]) == ("id-acme", "acme")
@@ -70,7 +70,7 @@ LOOKALIKE = {"id": "id-evil", "url": "https://acme.evil.test", "name": "Acme", "
 SUFFIX: dict[str, Any] = {"subdomain": {"suffix": ".atlassian.net", "optional": True}}
 
 
-async def test_a_subdomain_is_no_host_of_another_domain_than_the_entry_s() -> None:
+async def test_a_subdomain_does_not_match_a_host_of_another_domain() -> None:
     context = FakeContext([LOOKALIKE, ACME], {"subdomain": "acme"}, connection_config=SUFFIX)
     await jira_post_connection(context)
     assert context.config["cloudId"] == "id-acme"
@@ -78,7 +78,7 @@ async def test_a_subdomain_is_no_host_of_another_domain_than_the_entry_s() -> No
         await jira_post_connection(FakeContext([LOOKALIKE], {"subdomain": "acme"}, connection_config=SUFFIX))
 
 
-async def test_a_subdomain_that_fits_hosts_of_two_domains_is_refused_where_the_entry_names_none() -> None:
+async def test_a_subdomain_that_matches_hosts_of_two_domains_is_refused() -> None:
     with pytest.raises(Refused, match=r"Enter the whole host: acme\.atlassian\.net, acme\.evil\.test\."):
         await jira_post_connection(FakeContext([LOOKALIKE, ACME], {"subdomain": "acme"}))
     context = FakeContext([LOOKALIKE, ACME], {"subdomain": "acme.atlassian.net"})
@@ -108,7 +108,7 @@ async def test_a_given_cloud_id_must_be_among_the_sites() -> None:
         await jira_post_connection(FakeContext([ACME], {"cloudId": "elsewhere"}))
 
 
-async def test_a_cloud_id_and_a_subdomain_must_mean_the_same_site() -> None:
+async def test_a_cloud_id_and_a_subdomain_must_select_the_same_site() -> None:
     with pytest.raises(Refused):
         await jira_post_connection(FakeContext([XACME, ACME], {"cloudId": "id-xacme", "subdomain": "acme"}))
 
@@ -147,7 +147,7 @@ async def test_path_of_the_account_follows_the_entrys_path_form() -> None:
 async def test_a_session_that_asks_for_the_site_gets_the_matching_sites() -> None:
     context = FakeContext([ACME, XACME])
     context.ask = True
-    with pytest.raises(SiteOpen) as open_:
+    with pytest.raises(SiteChoiceNeeded) as open_:
         await jira_post_connection(context)
     first = open_.value.sites[0]
     assert [site.name for site in open_.value.sites] == ["Acme", "acme"]

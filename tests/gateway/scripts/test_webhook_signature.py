@@ -15,7 +15,7 @@ from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider_parts import WebhookSignature
 from gateway.integrations.declared import catalog_of
 from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
-from gateway.scripts.webhook_signature import checkable, signing_secrets, verified
+from gateway.scripts.webhook_signature import is_checkable, signing_secrets, verify_signature
 from gateway.secret import Secret
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -116,8 +116,8 @@ def incoming(headers: dict[str, str], body: bytes = BODY) -> IncomingWebhook:
 @pytest.mark.parametrize("name", SIGNERS)
 def test_valid_signature_is_accepted_also_during_a_rotation(name: str) -> None:
     message = incoming(SIGNERS[name](AT, BODY))
-    assert verified(message, described(name), [secret_of(name)])
-    assert verified(message, described(name), [Secret("the-new-secret-of-all"), secret_of(name)])
+    assert verify_signature(message, described(name), [secret_of(name)])
+    assert verify_signature(message, described(name), [Secret("the-new-secret-of-all"), secret_of(name)])
 
 
 @pytest.mark.parametrize("name", SIGNERS)
@@ -134,11 +134,11 @@ def test_wrong_signature_is_refused(name: str) -> None:
     ]
     for message in wrong:
         with pytest.raises(SignatureRefused):
-            verified(message, how, [secret])
+            verify_signature(message, how, [secret])
     with pytest.raises(SignatureRefused):
-        verified(incoming(right), how, [Secret("another-secret-entirely")])
+        verify_signature(incoming(right), how, [Secret("another-secret-entirely")])
     with pytest.raises(SignatureRefused) as refusal:
-        verified(incoming({}), how, [secret])
+        verify_signature(incoming({}), how, [secret])
     assert refusal.value.missing
 
 
@@ -147,7 +147,7 @@ def test_wrong_signature_is_refused(name: str) -> None:
 def test_timestamp_too_old_or_in_the_future_is_refused(name: str, off_s: int) -> None:
     late = replace(incoming(SIGNERS[name](AT, BODY)), received_at=NOW + timedelta(seconds=off_s))
     with pytest.raises(SignatureRefused):
-        verified(late, described(name), [secret_of(name)])
+        verify_signature(late, described(name), [secret_of(name)])
 
 
 @pytest.mark.parametrize("field", ["x-sent-at", "X-Sent", "x-hub-ts"])
@@ -160,25 +160,25 @@ def test_timestamp_header_of_the_entry_is_checked(field: str) -> None:
     def sent(at: str) -> IncomingWebhook:
         return incoming({field.lower(): at, "x-hub": mac(f"v0:{at}:".encode() + BODY).hex()})
 
-    assert verified(sent(AT), how, [Secret(KEY)])
+    assert verify_signature(sent(AT), how, [Secret(KEY)])
     for wrong in (str(int(AT) - 61), str(int(AT) + 61), "nan"):
         with pytest.raises(SignatureRefused):
-            verified(sent(wrong), how, [Secret(KEY)])
+            verify_signature(sent(wrong), how, [Secret(KEY)])
 
 
 def test_different_messages_have_different_ids_and_a_repeated_one_the_same() -> None:
     how, secret = described("github"), [secret_of("github")]
-    first, again = (verified(incoming(SIGNERS["github"](AT, BODY)), how, secret) for _ in range(2))
-    other = verified(incoming(SIGNERS["github"](AT, b"{}"), b"{}"), how, secret)
+    first, again = (verify_signature(incoming(SIGNERS["github"](AT, BODY)), how, secret) for _ in range(2))
+    other = verify_signature(incoming(SIGNERS["github"](AT, b"{}"), b"{}"), how, secret)
     assert first == again != other
 
 
 def test_repeated_body_is_no_replay_if_bodies_may_repeat() -> None:
     headers = {"x-dropbox-signature": mac(BODY).hex()}
-    assert verified(incoming(headers), described("dropbox"), [Secret(KEY)]) is None
+    assert verify_signature(incoming(headers), described("dropbox"), [Secret(KEY)]) is None
 
 
-def test_a_public_key_checks_what_a_private_one_signed() -> None:
+def test_a_signature_by_a_private_key_is_verified_with_its_public_key() -> None:
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -187,34 +187,34 @@ def test_a_public_key_checks_what_a_private_one_signed() -> None:
     discord = ed25519.Ed25519PrivateKey.generate()
     public = Secret(discord.public_key().public_bytes_raw().hex())
     headers = {"x-signature-timestamp": AT, "x-signature-ed25519": discord.sign(said).hex()}
-    assert verified(incoming(headers), described("discord"), [public])
+    assert verify_signature(incoming(headers), described("discord"), [public])
     grid = ec.generate_private_key(ec.SECP256R1())
     spki = grid.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     field = "x-twilio-email-event-webhook"
     signed: dict[str, Any] = {f"{field}-timestamp": AT, f"{field}-signature": b64(grid.sign(said, ec.ECDSA(SHA256())))}
-    assert verified(incoming(signed), described("sendgrid"), [Secret(b64(spki))])
+    assert verify_signature(incoming(signed), described("sendgrid"), [Secret(b64(spki))])
     for how, key, right in (
         (described("discord"), public, headers),
         (described("sendgrid"), Secret(b64(spki)), signed),
     ):
         with pytest.raises(SignatureRefused):
-            verified(incoming(right, b"other"), how, [key])
+            verify_signature(incoming(right, b"other"), how, [key])
         with pytest.raises(SignatureRefused):
-            verified(incoming(right), how, [Secret("no key at all")])
+            verify_signature(incoming(right), how, [Secret("no key at all")])
 
 
 def test_shared_token_must_be_equal() -> None:
     how = described("gitlab")
-    assert verified(incoming({"x-gitlab-token": KEY}), how, [Secret("new-one"), Secret(KEY)])
+    assert verify_signature(incoming({"x-gitlab-token": KEY}), how, [Secret("new-one"), Secret(KEY)])
     with pytest.raises(SignatureRefused):
-        verified(incoming({"x-gitlab-token": KEY[:-1]}), how, [Secret(KEY)])
+        verify_signature(incoming({"x-gitlab-token": KEY[:-1]}), how, [Secret(KEY)])
 
 
 def test_form_is_signed_after_the_webhook_url() -> None:
     body = b"To=%2B15550001&From=%2B15550002&Body=hi"
     said = f"{URL}BodyhiFrom+15550002To+15550001".encode()
     headers = {"x-twilio-signature": b64(mac(said, "sha1"))}
-    assert verified(incoming(headers, body), described("twilio"), [Secret(KEY)])
+    assert verify_signature(incoming(headers, body), described("twilio"), [Secret(KEY)])
 
 
 def test_some_providers_sign_with_the_client_secret() -> None:
@@ -226,10 +226,10 @@ def test_some_providers_sign_with_the_client_secret() -> None:
 
 def test_unknown_scheme_is_never_accepted() -> None:
     unknown = WebhookSignature(scheme="rot13", header="x-signature")
-    assert not checkable(unknown)
-    assert not checkable(described("mailgun"))
+    assert not is_checkable(unknown)
+    assert not is_checkable(described("mailgun"))
     with pytest.raises(SignatureRefused):
-        verified(incoming({"x-signature": hashlib.sha256(BODY).hexdigest()}), unknown, [Secret(KEY)])
+        verify_signature(incoming({"x-signature": hashlib.sha256(BODY).hexdigest()}), unknown, [Secret(KEY)])
 
 
 def test_nearly_all_signatures_of_the_catalog_are_supported() -> None:
@@ -237,7 +237,7 @@ def test_nearly_all_signatures_of_the_catalog_are_supported() -> None:
     result = {
         one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None
     }
-    assert {name for name, how in result.items() if not checkable(how)} <= {"mailgun"}
+    assert {name for name, how in result.items() if not is_checkable(how)} <= {"mailgun"}
 
 
 def test_number_of_checked_signatures_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,10 +251,10 @@ def test_number_of_checked_signatures_is_limited(monkeypatch: pytest.MonkeyPatch
     def sent(*signatures: str) -> IncomingWebhook:
         return IncomingWebhook("POST", URL, {"x-hub-signature-256": " ".join(signatures)}, BODY, NOW)
 
-    verified(sent(*["sha256=00"] * 7, right), how, secrets)
+    verify_signature(sent(*["sha256=00"] * 7, right), how, secrets)
     assert len(made) == len(secrets)
     with pytest.raises(SignatureRefused):
-        verified(sent(*["sha256=00"] * 1000, right), how, secrets)
+        verify_signature(sent(*["sha256=00"] * 1000, right), how, secrets)
     assert len(made) == 2 * len(secrets)
 
 
@@ -264,7 +264,7 @@ def test_secret_that_is_no_base64_is_used_as_text(secret: str) -> None:
     key = secret.removeprefix("whsec_").encode()
     signature = f"v1,{b64(mac(f'msg_1.{AT}.'.encode() + BODY, key=key))}"
     headers = {"webhook-id": "msg_1", "webhook-timestamp": AT, "webhook-signature": signature}
-    assert verified(incoming(headers), how, [Secret(secret)])
+    assert verify_signature(incoming(headers), how, [Secret(secret)])
 
 
 def test_public_key_on_an_unknown_curve_is_refused() -> None:
@@ -272,4 +272,4 @@ def test_public_key_on_an_unknown_curve_is_refused() -> None:
     spki = bytes.fromhex("3018301006072a8648ce3d020106052b81040063030400040102")
     how = WebhookSignature(scheme="ecdsa-p256-sha256", header="x-signature", encoding="base64")
     with pytest.raises(SignatureRefused):
-        verified(incoming({"x-signature": b64(b"signature")}), how, [Secret(b64(spki))])
+        verify_signature(incoming({"x-signature": b64(b"signature")}), how, [Secret(b64(spki))])

@@ -13,7 +13,7 @@ from tests.fakes.raw import dial
 from tests.gateway.server.conftest import Shown, served
 
 MOST = 3
-ASKED = b"GET /x HTTP/1.1\r\nHost: gw\r\n\r\n"
+PROXY_OPTIONS = b"GET /x HTTP/1.1\r\nHost: gw\r\n\r\n"
 
 
 async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown: Shown) -> None:
@@ -22,9 +22,9 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
         around.push_async_callback(server.runner.cleanup)
         clients = [await around.enter_async_context(dial(server.port)) for _ in range(MOST)]
         for client in clients:
-            client.send(ASKED)
+            client.send(PROXY_OPTIONS)
             assert (await client.response()).status == 200
-        for asked in (b"", ASKED, b"POST /x HTTP/1.1\r\nHost: gw\r\nContent-Length: 9\r\n\r\nab"):
+        for asked in (b"", PROXY_OPTIONS, b"POST /x HTTP/1.1\r\nHost: gw\r\nContent-Length: 9\r\n\r\nab"):
             async with dial(server.port) as late:
                 late.send(asked)
                 response = await late.response()
@@ -32,14 +32,14 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
                 assert (response.headers["gateway-error"], response.headers["connection"]) == ("busy", "close")
                 assert await late.until_closed() == b""
         for client in clients:
-            client.send(ASKED)
+            client.send(PROXY_OPTIONS)
             assert (await client.response()).status == 200
         clients[0].writer.close()
         async with asyncio.timeout(PATIENCE_S):
             while server.runner.client_connections > MOST - 1:
                 await asyncio.sleep(0.01)
         async with dial(server.port) as next_one:
-            next_one.send(ASKED)
+            next_one.send(PROXY_OPTIONS)
             assert (await next_one.response()).status == 200
 
 
@@ -50,7 +50,7 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
         around.push_async_callback(server.runner.cleanup)
         for _ in range(MOST):
             client = await around.enter_async_context(dial(server.port))
-            client.send(ASKED)
+            client.send(PROXY_OPTIONS)
             assert (await client.response()).status == 200
         late = [await around.enter_async_context(dial(server.port)) for _ in range(100)]
         first = []

@@ -11,5 +11,5 @@ def test_collector_runs_rarely_during_the_start_and_as_usual_afterwards(monkeypa
     collector.collect_rarely()
     collector.collect_as_usual()
     (rare, *_), usual = thresholds
-    assert usual == collector.USUAL
+    assert usual == collector.USUAL_THRESHOLDS
     assert rare > 50 * usual[0]

@@ -10,8 +10,10 @@ import gateway
 from tests.fakes.gateways import ENCRYPTION_KEY
 from tests.fakes.migrated import lay
 
-START = "from gateway.startup.imports import leave_out_the_unused; leave_out_the_unused(); "
-WEB = "from gateway.startup.imports import small_web, stay_small; stay_small(); small_web(); "
+START = "from gateway.startup.imports import skip_unused_modules; skip_unused_modules(); "
+WEB = (
+    "from gateway.startup.imports import load_small_web, skip_client_modules; skip_client_modules(); load_small_web(); "
+)
 
 
 def printed_by(code: str) -> str:
@@ -45,9 +47,9 @@ UNUSED = [
 SERVING = """
 import sys
 started_with = set(sys.modules)  # a site's start-up files, coverage's for example, may load some
-from gateway.startup.imports import leave_out_the_unused
+from gateway.startup.imports import skip_unused_modules
 import gateway.config
-if len(sys.argv) > 2: leave_out_the_unused()
+if len(sys.argv) > 2: skip_unused_modules()
 import asyncio, gateway.server
 from gateway.app.compose import create_app
 from aiohttp import web
@@ -182,5 +184,5 @@ def test_rich_can_be_loaded_afterwards() -> None:
 
 def test_only_workers_skip_unused_modules() -> None:
     ours = Path(gateway.__file__).parent
-    callers = [path for path in ours.rglob("*.py") if "leave_out_the_unused()" in path.read_text()]
+    callers = [path for path in ours.rglob("*.py") if "skip_unused_modules()" in path.read_text()]
     assert {path.relative_to(ours).as_posix() for path in callers} == {"startup/imports.py", "cli/worker.py"}

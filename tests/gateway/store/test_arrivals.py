@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from gateway.records.connection import MOVED, ImportedHistory, Lifespan, RefreshFailure
+from gateway.records.connection import MOVED_IN, ImportedHistory, Lifespan, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, new
@@ -29,14 +29,14 @@ async def test_dates_state_and_failure_are_as_they_were_and_the_history_begins_w
     assert (row.created_at, row.granted_at, row.state_since) == (EARLIER, EARLIER, EARLIER)
     assert (row.state, row.state_reason, row.failure, row.life) == (State.NEEDS_REAUTH, "invalid_grant", failure, life)
     assert [(one.at, one.state, one.reason) for one in await store.history.of(row.id)] == [
-        (NOW, State.NEEDS_REAUTH, MOVED)
+        (NOW, State.NEEDS_REAUTH, MOVED_IN)
     ]
 
 
 async def test_without_a_past_it_is_active_as_of_now(store: Store) -> None:
     arrived = await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW)
     assert arrived is not None
-    assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED, NOW)
+    assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED_IN, NOW)
 
 
 async def test_existing_connection_is_kept_unless_replacement_is_requested(store: Store) -> None:

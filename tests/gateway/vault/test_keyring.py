@@ -45,7 +45,7 @@ def test_the_first_key_wraps_and_every_key_unwraps() -> None:
         Keyring([OLD]).unwrap(again)
 
 
-def test_a_wrapped_key_opens_under_its_own_name_only() -> None:
+def test_a_wrapped_key_can_be_unwrapped_only_under_its_own_id() -> None:
     keyring = Keyring([OLD])
     wrapped, _ = keyring.new_data_key("dev")
     for changed in (

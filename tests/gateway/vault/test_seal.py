@@ -28,7 +28,7 @@ def vault() -> Vault:
     return vault
 
 
-def test_what_was_sealed_opens_as_it_was(vault: Vault) -> None:
+def test_an_opened_value_equals_the_sealed_value(vault: Vault) -> None:
     sealed = vault.seal_json(VALUE, **ADDRESS)
     assert vault.open_json(sealed) == VALUE
     assert b"tok-" not in sealed.ciphertext
@@ -103,7 +103,7 @@ def test_a_newer_key_seals_and_the_older_still_opens(vault: Vault) -> None:
         "the older one has leave, the newer has none"
     )
     newer.allowance = 1
-    vault.seal_with(newer)
+    vault.use_sealing_key(newer)
     after = vault.seal_json(VALUE, **ADDRESS)
     assert after.ciphertext[1:9] == b"\xff" * 8
     assert vault.open_json(before) == vault.open_json(after) == VALUE
@@ -113,7 +113,7 @@ def test_unknown_key_differs_from_damage(vault: Vault) -> None:
     foreign = Vault()
     foreign.add_data_key(os.urandom(8).hex(), "dev", os.urandom(32)).allowance = 1
     sealed = foreign.seal_json(VALUE, **ADDRESS)
-    assert not vault.knows(sealed)
+    assert not vault.has_key_of(sealed)
     with pytest.raises(UnknownKey):
         vault.open_json(sealed)
     with pytest.raises(UnknownKey, match="no data key"):
@@ -151,7 +151,7 @@ def test_value_sealed_again_keeps_its_place(vault: Vault) -> None:
     before = vault.seal_json(VALUE, **ADDRESS)
     newer = vault.add_data_key("ff" * 8, "dev", os.urandom(32))
     newer.allowance = 1
-    vault.seal_with(newer)
+    vault.use_sealing_key(newer)
     after = vault.seal_again(before)
     assert after.ciphertext[1:9] == b"\xff" * 8
     assert vault.open_json(after) == VALUE

@@ -5,13 +5,13 @@ import base64
 import pytest
 
 from gateway.secret import Secret
-from gateway.vault import Tokens, VaultError
+from gateway.vault import SealedTokens, VaultError
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 
 
 def test_sealed_token_is_unreadable_and_opens_again() -> None:
-    tokens = Tokens([OLD], "page cursor")
+    tokens = SealedTokens([OLD], "page cursor")
     for text in ("", "a", "https://api.example.com/?q=é", "x" * 5000):
         token = tokens.seal(text)
         assert tokens.open(token) == text
@@ -21,7 +21,7 @@ def test_sealed_token_is_unreadable_and_opens_again() -> None:
 
 
 def test_changed_token_does_not_open() -> None:
-    tokens = Tokens([OLD], "page cursor")
+    tokens = SealedTokens([OLD], "page cursor")
     token = tokens.seal("position")
     for at in range(len(token) - 1):  # the last character may contain unused bits
         changed = token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :]
@@ -30,18 +30,18 @@ def test_changed_token_does_not_open() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "gAAAA", "é", "\udcff", "a b", "=" * 50])
-def test_what_was_never_sealed_does_not_open(token: str) -> None:
+def test_a_token_that_was_never_sealed_does_not_open(token: str) -> None:
     with pytest.raises(VaultError):
-        Tokens([OLD], "page cursor").open(token)
+        SealedTokens([OLD], "page cursor").open(token)
 
 
 def test_token_opens_only_for_its_purpose() -> None:
     with pytest.raises(VaultError):
-        Tokens([OLD], "another").open(Tokens([OLD], "page cursor").seal("x"))
+        SealedTokens([OLD], "another").open(SealedTokens([OLD], "page cursor").seal("x"))
 
 
 def test_a_replaced_key_still_opens_while_it_is_listed() -> None:
-    token = Tokens([OLD], "p").seal("x")
-    assert Tokens([Secret(base64.b64encode(NEW).decode()), OLD], "p").open(token) == "x"
+    token = SealedTokens([OLD], "p").seal("x")
+    assert SealedTokens([Secret(base64.b64encode(NEW).decode()), OLD], "p").open(token) == "x"
     with pytest.raises(VaultError):
-        Tokens([NEW], "p").open(token)
+        SealedTokens([NEW], "p").open(token)

@@ -26,7 +26,7 @@ async def connect_by_key(page: Any) -> None:
     await page.wait_for_selector(".status")
 
 
-async def test_the_endpoint_for_programs_asks_a_browser_to_confirm(page: Any, site: ConnectSite) -> None:
+async def test_oauth_connect_shows_a_browser_the_confirmation(page: Any, site: ConnectSite) -> None:
     wish = {
         "display_name": "invoice agent",
         "scopes": ["environment:connect_sessions:write", "environment:proxy"],
@@ -78,7 +78,7 @@ async def test_done_leads_back_to_the_application(page: Any, site: ConnectSite, 
     await page.wait_for_url(f"{embedding}?tab=2&state=s1&result=*")
 
 
-async def test_what_the_application_completes_leaves_one_more_step(page: Any, site: ConnectSite) -> None:
+async def test_a_pending_connection_says_that_one_step_is_left(page: Any, site: ConnectSite) -> None:
     before = len(await site.connections())
     await page.goto(await site.link(**KEY, code_challenge=code_challenge(new_code_verifier())))
     await connect_by_key(page)
@@ -157,7 +157,9 @@ async def test_cancel_closes_the_window_that_the_application_opened(
     assert await page.evaluate("window.events[0].type") == "nango_oauth_callback_error"
 
 
-async def test_cancel_in_a_frame_is_the_application_s_to_close(page: Any, site: ConnectSite, embedding: str) -> None:
+async def test_cancel_in_a_frame_leaves_closing_to_the_application(
+    page: Any, site: ConnectSite, embedding: str
+) -> None:
     await page.goto(embedding)
     url = f"{site.gateway.url}/connect?apiURL={site.gateway.url}"
     token = await site.token(**{**OAUTH, "return_url": "http://127.0.0.1:9/back"})

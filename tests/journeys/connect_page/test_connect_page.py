@@ -84,7 +84,7 @@ async def test_a_form_without_its_cookie_asks_to_confirm_again(page: Any, site: 
     await page.wait_for_url("**/oauth/authorize**")
 
 
-async def test_a_failure_in_a_frame_s_window_is_advice_in_the_frame(
+async def test_a_failure_in_the_window_of_a_frame_is_shown_in_the_frame(
     page: Any, site: ConnectSite, embedding: str
 ) -> None:
     await page.goto(embedding)
@@ -131,7 +131,7 @@ async def test_a_wrong_key_is_reported_in_the_provider_s_words_and_nothing_typed
     assert shown["connection_config"] == {"region": "eu", "account": "acme"}
 
 
-async def test_a_field_s_own_fault_stands_beside_it(page: Any, site: ConnectSite) -> None:
+async def test_the_fault_of_a_field_is_shown_beside_it(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(allowed_integrations=["northwind"]))
     await page.evaluate("document.querySelector('form.entry').noValidate = true")
     await page.select_option("select", "us")
@@ -146,7 +146,7 @@ async def test_a_field_s_own_fault_stands_beside_it(page: Any, site: ConnectSite
     await assert_page_accessible(page, "wrong-field")
 
 
-async def test_two_steps_are_one_form(page: Any, site: ConnectSite) -> None:
+async def test_a_two_step_sign_in_is_one_form(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(allowed_integrations=["vault"]))
     await assert_page_accessible(page, "two-step")
     await page.fill('[name="credentials[user]"]', "ada")
@@ -199,7 +199,7 @@ async def test_the_page_speaks_the_browser_s_language(browser: Any, site: Connec
     await context.close()
 
 
-async def test_without_scripts_all_of_it_works(browser: Any, site: ConnectSite) -> None:
+async def test_everything_works_without_scripts(browser: Any, site: ConnectSite) -> None:
     context = await browser.new_context(java_script_enabled=False, locale="en-US")
     page = await context.new_page()
     await page.goto(await site.link())

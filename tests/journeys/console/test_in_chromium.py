@@ -134,7 +134,7 @@ async def shot(page: Any, file: Path) -> None:
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
-async def test_every_view_is_whole_and_axe_finds_nothing(busy: RunningGateway, browser: Any, look: str) -> None:
+async def test_every_view_is_complete_and_axe_finds_nothing(busy: RunningGateway, browser: Any, look: str) -> None:
     size = {"width": 390, "height": 844} if look == "phone" else {"width": 1280, "height": 860}
     context = await browser.new_context(viewport=size, color_scheme="dark" if look == "dark" else "light")
     page = await signed_in(context, busy)
@@ -177,7 +177,7 @@ async def test_everything_is_done_without_javascript(busy: RunningGateway, brows
     assert "gateway console" in await page.locator("main").inner_text()
 
 
-async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_respond(
+async def test_a_live_page_warns_while_the_gateway_does_not_respond(
     running: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)

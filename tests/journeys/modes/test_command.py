@@ -135,7 +135,7 @@ async def test_single_connections_are_deleted_and_the_missing_are_reported(
     assert (code, "Name connections or give --all" in err) == (2, True)
 
 
-async def test_an_integration_that_is_none_is_reported_with_the_nearest(gateway: RunningGateway) -> None:
+async def test_an_unknown_integration_is_reported_with_the_closest_name(gateway: RunningGateway) -> None:
     for words in (("list",), ("delete", "--all", "--yes"), ("delete", "c1"), ("refresh", "--all")):
         code, out, err = await command(gateway, words[0], "--integration", "trackr", *words[1:])
         assert (code, out) == (1, ""), words

@@ -132,7 +132,7 @@ def json_of(value: Any) -> str:
     return json.dumps(value)
 
 
-async def test_a_key_may_need_a_certificate_too(far: FakeProvider, start: Any, bank: Any) -> None:
+async def test_an_api_key_may_need_a_certificate_too(far: FakeProvider, start: Any, bank: Any) -> None:
     url, identity, seen = bank
     far.url = url
     gateway = await start(

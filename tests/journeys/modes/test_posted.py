@@ -135,7 +135,7 @@ async def test_an_endpoint_is_for_one_mode(far: FakeProvider, start: Any, path: 
     assert (responded, response["error"]["code"]) == (status, code)
 
 
-async def test_without_a_session_nobody_connects(far: FakeProvider, start: Any) -> None:
+async def test_connecting_needs_a_session(far: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
     assert (status, response["error"]["code"]) == (401, "invalid_connect_session_token_format")

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from gateway import clock
-from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, acting
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, current_actor
 from gateway.records.connection import EndUser
 from gateway.records.operation import current_request_id
 from gateway.store import Edit, Store
@@ -101,7 +101,7 @@ async def test_a_change_and_its_record_are_committed_together(store: Store) -> N
 
 
 async def test_record_has_actor_address_and_id_of_the_current_request(store: Store) -> None:
-    acting.set(AuditActor("key", key_id=4, name="ci", address="198.51.100.3"))
+    current_actor.set(AuditActor("key", key_id=4, name="ci", address="198.51.100.3"))
     current_request_id.set("abc")
     await store.connections.put(new(), now=NOW)
     await store.audit.seal()

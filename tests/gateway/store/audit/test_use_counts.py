@@ -2,19 +2,21 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gateway.records.audit import UseCount, UseFilter, UseKey
+from gateway.records.audit import CredentialUseCount, CredentialUseFilter, CredentialUseRef
 from gateway.records.filters import single_or_any_set
 from gateway.store import Store
 
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
-def count(hour: int, connection: str, key: int, calls: int, failed: int = 0) -> UseCount:
-    return UseCount(HOUR + timedelta(hours=hour), UseKey("dev", "jira", connection, key), calls, failed)
+def count(hour: int, connection: str, key: int, calls: int, failed: int = 0) -> CredentialUseCount:
+    return CredentialUseCount(
+        HOUR + timedelta(hours=hour), CredentialUseRef("dev", "jira", connection, key), calls, failed
+    )
 
 
-def wanted(since: int, until: int, **more: object) -> UseFilter:
-    return UseFilter("dev", HOUR + timedelta(hours=since), HOUR + timedelta(hours=until), **more)  # type: ignore[arg-type]
+def wanted(since: int, until: int, **more: object) -> CredentialUseFilter:
+    return CredentialUseFilter("dev", HOUR + timedelta(hours=since), HOUR + timedelta(hours=until), **more)  # type: ignore[arg-type]
 
 
 async def test_uses_of_a_key_in_a_period(store: Store) -> None:

@@ -13,11 +13,11 @@ from gateway.middleware.response_shape import MARK
 from gateway.pages.templates import page
 from gateway.runtime import RUNTIME, generation_of
 
-ROWS: Final = 60
-LONGEST: Final = 100  # characters of a search
+ROWS_PER_PAGE: Final = 60
+MAX_SEARCH_CHARS: Final = 100  # characters of a search
 
 # Members of `/ready` and their values ▸ text for people.
-STATES: Final = {
+STATE_TEXTS: Final = {
     ("store", "away"): "Its database cannot be reached; it serves from memory.",
     ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
     ("store", "full"): "The disk of its database is full; it does not refresh tokens.",
@@ -39,14 +39,14 @@ async def start_page(request: web.Request) -> web.Response:
         name=generation.config.branding.name,
         public_url=generation.public_url,
         serves=status == 200,
-        states=[text for place, text in STATES.items() if body.get(place[0]) == place[1]],
+        states=[text for place, text in STATE_TEXTS.items() if body.get(place[0]) == place[1]],
         console=f"{generation.config.console_url}/console" if generation.config.console.enabled else None,
         oidc=generation.config.console.oidc.issuer is not None,
         providers=len(generation.catalog.providers),
     )
 
 
-def missing(request: web.Request, fault: GatewayError) -> web.Response:
+def missing_page(request: web.Request, fault: GatewayError) -> web.Response:
     """Return `fault` as a page: unknown URL, or method not allowed."""
     titles = {404: "Page not found", 405: "Method not allowed"}
     response = page(
@@ -69,23 +69,23 @@ def missing(request: web.Request, fault: GatewayError) -> web.Response:
 def guides(request: web.Request) -> web.Response:
     """Serve ``GET /guides``: the catalog for people, with each provider's guide. It is public, as the guides are."""
     generation = generation_of(request)
-    search = " ".join(request.query.get("search", "")[:LONGEST].split())
-    category = request.query.get("category", "")[:LONGEST] or None
+    search = " ".join(request.query.get("search", "")[:MAX_SEARCH_CHARS].split())
+    category = request.query.get("category", "")[:MAX_SEARCH_CHARS] or None
     after = ""
     if cursor := request.query.get("cursor", ""):
         try:
             after = name_in(cursor)
         except ValueError:
             cursor = ""
-    there = listing_of(generation.catalog, generation.public_url)
-    found = json.loads(there.page(Query(search, category, limit=ROWS, after=after)).content)
+    listing = listing_of(generation.catalog, generation.public_url)
+    found = json.loads(listing.page(Query(search, category, limit=ROWS_PER_PAGE, after=after)).content)
     return page(
         request,
         "guides.html",
         public_url=generation.public_url,
         search=search,
         category=category or "",
-        categories=sorted(there.categories),
+        categories=sorted(listing.categories),
         providers=found["data"],
         following=found.get("next_cursor"),
         whole=len(generation.catalog.providers),

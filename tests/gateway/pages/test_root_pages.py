@@ -8,7 +8,7 @@ from tests.fakes.gateways import RunningGateway
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
 
-async def test_a_browser_gets_a_start_page_that_leads_on(running: RunningGateway) -> None:
+async def test_a_browser_gets_a_start_page_with_links(running: RunningGateway) -> None:
     async with running.http.get(running.url + "/", headers=BROWSER) as response:
         text = await response.text()
         assert (response.status, response.content_type) == (200, "text/html")
@@ -44,7 +44,7 @@ async def test_program_gets_the_api_error(shared: RunningGateway, accept: str | 
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_browser_gets_a_page_where_there_is_nothing(
+async def test_a_browser_gets_a_page_for_an_unknown_url(
     shared: RunningGateway, method: str, path: str, status: int, code: str
 ) -> None:
     body = b"x" if method == "POST" else None
