@@ -509,8 +509,11 @@ class ClientProtocol(RequestHandler):
     ) -> web.StreamResponse:
         """Return the response in our format for a refusal or for an exception that escaped the chain.
 
-        If part of a response has been sent, close the connection instead, and raise ConnectionError.
+        Raises ConnectionError if the client has disconnected; also if part of a response has been sent, and then closes
+        the connection.
         """
+        if isinstance(exc, ConnectionError) and (self.transport is None or self.transport.is_closing()):
+            raise exc
         if REQUEST_ID not in request:
             request[REQUEST_ID] = new_id()
         fault = exc if isinstance(exc, GatewayError) else unhandled_error(request[REQUEST_ID])

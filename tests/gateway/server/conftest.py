@@ -38,6 +38,7 @@ class Shown:
             ("/stream", self.stream),
             ("/crash", self.crash),
             ("/torn", self.torn),
+            ("/left", self.left),
             ("/echo", self.echo),
             ("/refuse", self.refuse),
             ("/{path:.*}", self.show),
@@ -82,6 +83,13 @@ class Shown:
 
     async def crash(self, request: web.Request) -> web.Response:
         raise RuntimeError("Bearer very-secret-token")
+
+    async def left(self, request: web.Request) -> web.StreamResponse:
+        """Write to a client that has disconnected."""
+        assert request.transport is not None
+        request.transport.close()
+        await send_continue(request)
+        raise AssertionError("the write succeeded")
 
     async def torn(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

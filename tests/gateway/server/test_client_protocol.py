@@ -164,6 +164,16 @@ async def test_a_websocket_is_served() -> None:
     await run.cleanup()
 
 
+async def test_a_client_that_disconnects_before_100_continue_is_no_error(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each such request of a stranger put a traceback of 5 KB into the log."""
+    request = b"POST /left HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+    assert await exchange(server.port, request) == b""
+    await server.runner.cleanup()
+    assert "unhandled" not in capsys.readouterr().out
+
+
 async def test_a_response_torn_by_a_crash_does_not_end_cleanly(server: Served) -> None:
     raw = await exchange(server.port, get(b"/torn"))
     assert b"0\r\n\r\n" not in raw
