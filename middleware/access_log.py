@@ -28,7 +28,7 @@ from gateway.middleware.facts import (
     trace_id_of,
 )
 from gateway.middleware.response_shape import MARK, error_shape
-from gateway.middleware.who_calls import mask_secrets_in_path
+from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import ExchangeRecord, Timing
@@ -98,11 +98,12 @@ def _server_stopped(request: web.Request) -> bool:
 
 
 def logged_path(base_path: str, target: str) -> str:
-    """Return the requested path as it is logged.
+    """Return the requested path as it is logged: a key or capability that a client put into it by mistake is masked.
 
     The base path is removed: it comes from the catalog entry, and may hold a secret setting.
     """
-    return target.removeprefix(base_path).partition("?")[0][:PATH_LIMIT]
+    path = target.removeprefix(base_path).partition("?")[0]
+    return mask_keys(path)[:PATH_LIMIT]
 
 
 def _refused_path(request: web.Request, timing: Timing) -> str:
@@ -126,7 +127,8 @@ def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | N
             options = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
     if options is None:
         return None
-    return ConnectionRef(request[ENVIRONMENT].name, options.integration_id, options.connection_id)
+    integration_id, connection_id = mask_keys(options.integration_id), mask_keys(options.connection_id)
+    return ConnectionRef(request[ENVIRONMENT].name, integration_id, connection_id)
 
 
 def _split_ms(timing: Timing, now: float) -> tuple[float, float, float]:

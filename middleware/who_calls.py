@@ -144,10 +144,21 @@ def mask_secrets_in_path(path: str) -> str:
     the secret too.
     """
     decoded = unquote(path) if "%" in path else path
-    if decoded != path and (_CAPABILITY_IN_PATH.search(decoded) or _MINTED_KEY.search(decoded)):
+    if decoded != path and _CAPABILITY_IN_PATH.search(decoded):
         path = quote(decoded, safe=_UNQUOTED)
-    path = _CAPABILITY_IN_PATH.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1)
-    return _MINTED_KEY.sub(lambda found: digest(found[0])[:8], path)
+    return mask_keys(_CAPABILITY_IN_PATH.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1))
+
+
+def mask_keys(text: str) -> str:
+    """Return `text`, part of a URL or a header's value, with each key or capability replaced as above, in every
+    spelling."""
+    if "%" in text:
+        decoded = unquote(text)
+        if _MINTED_KEY.search(decoded):
+            text = quote(decoded, safe=_UNQUOTED)
+    elif "gw_" not in text:  # nearly every text
+        return text
+    return _MINTED_KEY.sub(lambda found: digest(found[0])[:8], text)
 
 
 # ── The actor for the audit trail: the key, the connect session or the browser, and its network address.

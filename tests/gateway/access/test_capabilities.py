@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.middleware.who_calls import mask_secrets_in_path
+from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, dial, keyed
@@ -185,6 +185,10 @@ async def test_no_log_and_no_error_contains_a_capability(gateway: TwoConnectionG
         await gateway.raw(get(token, more=b"Host: gw\r\n")),
         await gateway.raw(get(token, more=b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n")),
         await gateway.raw(get(token, more=b"X: " + b"x" * 40_000 + b"\r\n")),
+        *[await gateway.raw(get(token, f"/{token}/x")) for _ in range(3)],
+        await gateway.raw(get(token, f"/{token.replace('w', '%77')}")),
+        await gateway.raw(get(token, more=b"Connection-Id: %b\r\n" % token.encode())),
+        await gateway.raw(get(token, more=b"Provider-Config-Key: %b\r\n" % token.encode())),
     ]
     seen = [*(repr(note) for note in notes), *(str(response.head.raw + response.body.data) for response in responses)]
     assert len(notes) == len(responses)
@@ -207,6 +211,8 @@ def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
     assert mask_secrets_in_path(f"/C/{token}/%0a") == f"/C/{short}/%0A"
     assert mask_secrets_in_path("/connections/a%2Fb") == "/connections/a%2Fb"
     assert mask_secrets_in_path("/connections/a/c/b") == "/connections/a/c/b"
+    assert mask_keys(f"/c/typo/{token}") == f"/c/typo/{short}"
+    assert mask_keys("/c/caf%C3%A9/gw_x") == "/c/caf%C3%A9/gw_x"
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
