@@ -22,6 +22,7 @@ MOST_LISTED: Final = 12
 MOST_PINNED: Final = 9  # named rules that stay in the list if it is too long
 MOST_CHARS: Final = 3900  # maximum size of a list with starters: all of it goes into a model's context
 MOST_FOUND: Final = 10
+MOST_WORDS: Final = 16
 LONGEST_QUERY: Final = 512  # maximum length of a query for find_tools: each word is searched in each tool
 MOST_CONNECTIONS: Final = 20  # a key with more connections: `tools/list` names none of them
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
@@ -485,8 +486,11 @@ def listed(
 
 
 def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
-    """Return up to `MOST_FOUND` tools that contain words of the query, those with the most of them first."""
-    words = {word.lower() for word in _WORD.findall(query)}
+    """Return up to `MOST_FOUND` tools that contain words of the query, those with the most of them first.
+
+    Of many words, the first `MOST_WORDS` count: each is searched in every tool, on the event loop.
+    """
+    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:MOST_WORDS]
 
     def score(tool: RuleTool) -> int:
         text = f"{tool.name} {tool.shown_path} {' '.join(tool.methods)} {tool.summary}".lower()

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from gateway.access.key_policy import KeyRule, parse_rule
 from gateway.mcp.path_overlap import overlap
-from gateway.mcp.tool_list import IDEMPOTENT, SAFE, annotations, below_base, listed, matching_tools, tools_of
+from gateway.mcp.tool_list import (
+    IDEMPOTENT,
+    MOST_WORDS,
+    SAFE,
+    annotations,
+    below_base,
+    listed,
+    matching_tools,
+    tools_of,
+)
 from tests.fakes.scaling import cpu_s, linear_fault
 
 JIRA = "ex/jira/${connectionConfig.cloudId}"
@@ -114,6 +123,12 @@ def test_a_search_gives_the_best_first() -> None:
     tools = tools_of([rules], {"a": ""})
     assert [tool.name for tool in matching_tools(tools, "comment on issue")] == ["add_comment", "get_issue"]
     assert matching_tools(tools, "nothing") == []
+
+
+def test_a_search_counts_the_first_words() -> None:
+    tools = tools_of([[parse_rule("GET /issue/*"), parse_rule("GET /user")]], {"a": ""})
+    others = " ".join(f"w{number}" for number in range(MOST_WORDS - 1))
+    assert [tool.name for tool in matching_tools(tools, f"{others} issue user")] == ["get_issue"]
 
 
 def test_a_base_that_is_longer_than_the_rule_is_none_of_its_own() -> None:
