@@ -64,8 +64,8 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """The body, read as an MCP message and as a GraphQL request. A text in place of either says why the body is not
-    such a message, or is ambiguous."""
+    """The body, read as an MCP message and as a GraphQL request. If the body is not such a message, or is ambiguous, a
+    text says why."""
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str
@@ -326,5 +326,5 @@ def _graphql_operation(request: Mapping[str, Any], query: str) -> GraphqlOperati
         return f"has a GraphQL document that {wrong}"
     named = request.get("operationName")
     if named is not None and (not isinstance(named, str) or named != operation.name or not named):
-        return "has an operationName that is not that of the one operation in its document"
+        return "has an operationName that differs from the name of the only operation in its document"
     return operation

@@ -147,7 +147,7 @@ class Meter:
     async def return_unspent(self, idle_s: float = 0.0) -> None:
         """Return unspent calls to the store, unless a call was spent within the last `idle_s` seconds.
 
-        If the store fails, the calls count as used: it may have taken them back before it failed."""
+        If the store fails, the calls count as used, since the store may have accepted them before it failed."""
         if self._refilling is not None:
             await asyncio.wait([self._refilling])
         if self._reserved and clock.monotonic() - self._spent_at >= idle_s:

@@ -148,7 +148,7 @@ def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
 def _pack_operations(
     provider: Provider, operations: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
 ) -> str:
-    """Return the snapshot. `checked`: ids of operations whose paths need no check."""
+    """Return the snapshot. `checked`: the ids of operations that were checked already."""
     host, base = host_and_path(provider)
     before = base + operations.prefix
     base_path = _SETTING.sub("*", before)

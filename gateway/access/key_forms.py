@@ -35,7 +35,7 @@ def mint(kind: KeyKind = "key") -> Secret:
 
 
 def key_kind(text: str) -> KeyKind | None:
-    """Return the kind of key whose form, checksum included, `text` has; None if it is no key of a gateway."""
+    """Return the kind of key that `text` is by its form and checksum; None if it is not a key of a gateway."""
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
             body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
@@ -102,7 +102,7 @@ def check_request(requested: RequestedKey, now: datetime) -> None:
 
 
 def default_scopes(requested: RequestedKey) -> tuple[str, ...]:
-    """Return the scopes of a key whose request names none."""
+    """Return the scopes of a key if its request names no scopes."""
     limited = requested.kind == "capability" or requested.limits != KeyLimits()
     return (PROXY,) if limited else (EVERYTHING,)
 

@@ -432,7 +432,7 @@ def _matches_host(pattern: str, host: str) -> bool:
 
 
 def _method_override_in(query: str) -> str | None:
-    """Return the query parameter with which some provider or framework would replace the method; None if there is
+    """Return the query parameter that makes some provider or framework replace the method; None if the query has
     none."""
     for pair in re.split("[&;?]", query):
         name, _, value = pair.partition("=")

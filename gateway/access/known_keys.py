@@ -300,8 +300,7 @@ def wrong_kind_error(text: str, kind: KeyKind) -> Unauthorized | None:
 
 
 def invalid_key_error(kind: KeyKind) -> Unauthorized:
-    """Return the error for an invalid key; it is the same for a key that was never minted, was revoked or has
-    expired."""
+    """Return the error for an invalid key. Unknown, revoked and expired keys get the same error."""
     if kind == "capability":
         message = "Invalid capability URL: unknown, expired or revoked."
         fix = f"Ask the person who gave you the URL for a new one: {CREATE_KEY}."

@@ -17,7 +17,7 @@ def rule_and_fix(rule: str, fix: str, changed_by: str = KEY_CREATORS) -> dict[st
 
 
 def missing_scope_error(*scopes: str) -> Forbidden:
-    """Return the error for a key that has none of `scopes`, of which one is enough."""
+    """Return the error for a key that needs one of `scopes` and has none of them."""
     return Forbidden(
         "forbidden",
         f"Insufficient scope. Required: {scopes[0]}",
@@ -90,8 +90,8 @@ def unread_body_error(reason: str = "The body of this kind of call cannot be rea
 
 
 def no_integration_error(environment: str, integration_id: str) -> NotFound:
-    """Return the error of a limited key for an integration that does not exist or that it may not use; the error does
-    not say which."""
+    """Return the error for an integration that does not exist, or that the limited key may not use; both get the same
+    error."""
     return NotFound(
         "unknown_provider_config",
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
@@ -105,8 +105,8 @@ def no_integration_error(environment: str, integration_id: str) -> NotFound:
 
 
 def no_connection_error(integration_id: str, connection_id: str) -> NotFound:
-    """Return the error of a limited key for a connection that does not exist or that it may not use; the error does not
-    say which."""
+    """Return the error for a connection that does not exist, or that the limited key may not use; both get the same
+    error."""
     return NotFound(
         "unknown_connection",
         f"Integration '{integration_id}' has no connection '{connection_id}' that this key may use.",

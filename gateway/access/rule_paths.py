@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-MAX_LAZY_LENGTH: Final = 8  # maximum length of a text between two wildcards for which `re` may try each place in turn
+MAX_LAZY_LENGTH: Final = 8  # maximum length of a text between two wildcards for which `re` may try each position
 
 
 def path_matcher(path_pattern: str) -> Callable[[str], object]:

@@ -64,7 +64,7 @@ def is_scope(text: str) -> bool:
 
 
 def nearest_scope(text: str) -> str | None:
-    """Return the scope of which `text` is a typo; None if none is close."""
+    """Return the scope that `text` is probably a typo of; None if no scope is similar."""
     by_rest = {scope.removeprefix(PREFIX): scope for scope in sorted(SCOPES | WILDCARDS)}
     near = nearest(text.removeprefix(PREFIX), by_rest)  # the common prefix would make all scopes similar
     return by_rest[near] if near is not None else None

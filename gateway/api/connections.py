@@ -192,7 +192,7 @@ async def get_connection(request: web.Request) -> web.Response:
     headers = {NOT_REFRESHED_HEADER: not_refreshed.code} if not_refreshed else {}
     if not readable:  # a key that may only create sessions sees their results
         return web.json_response(connection_state_json(connection), headers=headers)
-    if revealed:  # recorded first: a credential whose read cannot be recorded is not returned
+    if revealed:  # the read is recorded first; if that fails, the credential is not returned
         what = {"refresh_token": True} if with_refresh_token else {}
         await runtime.store.connections.record_read([connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **what)
     shown = full_connection_json(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)

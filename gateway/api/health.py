@@ -36,9 +36,9 @@ async def ready(request: web.Request) -> web.Response:
         "journal": "unwritable"      token endpoints' replies cannot be journaled
         "failover": "reconciling"    after a failover of the database, tokens are not refreshed (ADR 64)
 
-    ``clock_offset_seconds`` is how far the database's clock is ahead. A node that serves has status 200 with all of
-    these. The query ``store=required`` changes the status to 503 for each problem of the store and for a refused clock.
-    ``Gateway-Error`` distinguishes this 503 from the 503 of a proxy in front of the gateway.
+    ``clock_offset_seconds`` is how far the database's clock is ahead. A node that serves returns 200 with any of these
+    members. The query ``store=required`` changes the status to 503 for each problem of the store and for a refused
+    clock. ``Gateway-Error`` distinguishes this 503 from the 503 of a proxy in front of the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:

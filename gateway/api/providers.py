@@ -66,7 +66,8 @@ def initials(display_name: str) -> str:
 
 
 def colour(name: str) -> str:
-    """Return ``#rrggbb``, always the same for a name, and dark enough for white letters."""
+    """Return a colour as ``#rrggbb``. A name always has the same colour; all colours are dark enough for white
+    letters."""
     digest = hashlib.sha256(name.encode()).digest()
     hue, saturation = digest[0] / 256, 0.45 + digest[1] / 256 * 0.25
     lightness = 0.5

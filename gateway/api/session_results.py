@@ -220,7 +220,7 @@ def _connection_json(integration_id: str, connection_id: str, *, is_pending: boo
 
 def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return the outcomes of created connections. A later outcome of a pending connection replaces its first one; a
-    pending connection whose completion failed for good is left out."""
+    pending connection that can no longer be completed is left out."""
     connected: list[Outcome | None] = []
     pending_at: dict[tuple[str, str | None], int] = {}
     for one in outcomes:

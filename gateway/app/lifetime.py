@@ -180,7 +180,7 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open the store and yield the runtime; with `background` also run the tasks of a serving gateway.
 
-    `parent` sends the token exchanges, if given. `page`: memory for the counters, if not that of this process.
+    `parent` sends the token exchanges, if given. `page`: shared memory for the counters; None: memory of this process.
     """
     config = configuration.config
     store = await open_store(

@@ -186,7 +186,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 )
 
 
-# A GET with effects: a link scanner's HEAD would use up an authorization, and nobody would see its result.
+# These GETs have effects: the HEAD request of a link scanner would use up an authorization, and no browser would see
+# the result.
 WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect", "/console/callback"})
 
 

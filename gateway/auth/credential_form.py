@@ -84,7 +84,7 @@ class CredentialForm:
             self._fault(name, "too_small", f"'{name}' must not be empty.")
         value = value.strip()
         if value and not (value.isascii() and value.isprintable()):
-            self._fault(name, "invalid_format", f"'{name}' holds characters that cannot stand in a header.")
+            self._fault(name, "invalid_format", f"'{name}' has characters that are not allowed in a header.")
         return value
 
     def given(self, name: str, setting: Setting, *, limit: int = TYPED_LIMIT) -> Any:
@@ -147,7 +147,7 @@ class CredentialForm:
             self._fault(name, "invalid_type", f"'{name}' must be an object of texts.")
             return {}
         if unknown := set(value) - set(keys):
-            self._fault(name, "unrecognized_keys", f"'{name}' does not know {', '.join(sorted(unknown))}.")
+            self._fault(name, "unrecognized_keys", f"'{name}' has unknown members: {', '.join(sorted(unknown))}.")
         return {key: value[key] for key in keys if value.get(key)}
 
     def finish(self, *ignored: str) -> None:

@@ -101,7 +101,7 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
             continue
         resource = _checked_url(found.get("resource"))
         if resource is None or not _covers(resource, url):
-            raise TokenRefused("invalid_request", f"the metadata at {place} is not that of {url}")
+            raise TokenRefused("invalid_request", f"the metadata at {place} belongs to another resource than {url}")
         return found
     return {}
 

@@ -30,8 +30,8 @@ TOKEN_MEMBERS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 
 class TwoStep(TokenExchangeMode):
     """Stored as ``{"type": "TWO_STEP", <fields of the entry>, "assertionOption"?, "token", "refresh_token"?,
-    "expires_at"?, "raw", "steps"?}``; `raw` is the response that had the token. `steps` has the responses of several
-    steps, and after a refresh also that of a single step, updated by the response to the refresh.
+    "expires_at"?, "raw", "steps"?}``; `raw` is the response that had the token. `steps` has the responses if there are
+    several steps. After a refresh, it also has the response of a single step, updated by the response to the refresh.
     """
 
     name = "TWO_STEP"

@@ -189,8 +189,8 @@ class Flows:
         return kept if isinstance(kept, FlowOptions) else None
 
     async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return the integration, and the URL at the provider, of an authorization that this browser has started but
-        not finished; None if there is none."""
+        """Return integration and provider URL of the authorization that this browser started and has not finished; None
+        if there is no such authorization."""
         flow = await self._store.flows.get(flow_digest, now=clock.now())
         if flow is None:
             return None

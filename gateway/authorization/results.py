@@ -56,7 +56,7 @@ class ConnectedResult:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedFlow:
-    """A flow whose own browser has returned; the flow is now used up."""
+    """A flow that its own browser has returned to. The flow is now used up."""
 
     flow: Flow
     mode: GrantingMode

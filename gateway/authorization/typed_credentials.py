@@ -114,7 +114,8 @@ def external_id(session: ConnectSession, integration: Integration) -> str:
     """Return the external ID for assuming a role. It is always the same for one end user, who cannot choose it:
     otherwise anyone who names another customer's role could use that role through the gateway (the confused deputy).
 
-    A session without end user and tags, such as that of a reconnect link, has the ID of its connection, else its own.
+    A session without end user and tags, for example of a reconnect link, has the external ID of its connection; without
+    a connection, of the session.
     """
     if session.end_user is not None:
         person = session.end_user.id

@@ -61,7 +61,8 @@ class ApiOperation:
 
 @dataclass(frozen=True, slots=True)
 class ProviderOperations:
-    """The operations of `provider`. `listed_for`: the entry whose file has them; another one if ``same_as`` names it.
+    """The operations of `provider`. `listed_for`: the entry that the file belongs to: `provider`, or the entry that
+    ``same_as`` names.
 
     The URL of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the header lines of the file,
     with the keys in `HEADER_KEYS`: source, version, date, licence, notes. `every_scope`: an operation needs all of its
@@ -247,7 +248,7 @@ class ScopesNeeded:
     unstated: tuple[str, ...]
 
     def missing(self, granted: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return the groups of scopes of which `granted` has none; one scope of each group must be added."""
+        """Return the groups that have no scope in `granted`. One scope of each of these groups must be added."""
         held = set(granted)
         groups = (*((scope,) for scope in self.all_of), *self.any_of)
         return tuple(group for group in groups if not held.intersection(group))
@@ -261,9 +262,9 @@ class ScopesNeeded:
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
     """Return the scopes that these operations of `provider` need, as stated in the operations' sources.
 
-    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses which one to
-    request: only for Microsoft is the first one in the file the least privileged. `missing` and `unneeded` compare the
-    result with granted scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as
+    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses which scope to
+    request. Only for Microsoft, the first scope in the file is the least privileged. `missing` and `unneeded` compare
+    the result with granted scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as
     unneeded. Scopes are compared as text: that ``repo`` or ``Mail.ReadWrite`` includes other scopes is not known.
     """
     all_of: dict[str, None] = {}

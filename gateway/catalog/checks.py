@@ -83,7 +83,8 @@ def _url_faults(provider: Provider) -> Iterator[Finding]:
 
 
 def _path_faults(place: Place, path: str) -> Iterator[Finding]:
-    """Yield the faults of the template of a path below the base URL, without those of its placeholders."""
+    """Yield the faults of the template of a path below the base URL. Faults of its placeholders are not checked
+    here."""
     try:
         parse_url_template(f"https://host{path}")
     except TemplateError as wrong:

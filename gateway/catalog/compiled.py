@@ -1,6 +1,6 @@
 """A cache file with the checked entries of a large folder: it loads in milliseconds, a thousand YAML files in a second.
 
-The first line holds a digest of the sources: every YAML file, the folders before, and the code that checks entries. If
+The first line holds a digest of the sources: every YAML file, the earlier folders, and the code that checks entries. If
 one of them changes, the digest differs and the file is rebuilt. The file's age does not matter. The first line also
 names the auth modes and scripts that the entries use, and the reading process must have them. The file holds only JSON,
 nothing executable.

@@ -22,7 +22,8 @@ from gateway.catalog.value import compile_pattern
 from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
-# Modes that sign proxied requests with a secret of the integration, or whose base URL's server names the token URL.
+# Modes that sign proxied requests with a secret of the integration, or in which the server at the base URL names the
+# token URL.
 _MODES_WITH_SECRET_IN_CALLS: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
 _MAX_ENDINGS: Final = 512  # maximum number of endings of one pattern; a pattern with more counts as open
 

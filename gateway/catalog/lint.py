@@ -13,7 +13,7 @@ from gateway.catalog.checks import FORM_FIELDS, Finding
 from gateway.catalog.evidence import GROUPS, is_old
 from gateway.catalog.load_catalog import read_folders
 from gateway.catalog.operation_checks import operation_faults
-from gateway.catalog.pagination import in_body, misplaced_fields
+from gateway.catalog.pagination import is_requested_by_post, misplaced_fields
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import CATEGORIES, Paginate, Setting, title_from
 from gateway.catalog.render import Unresolved, carries_credential, render_url
@@ -111,7 +111,7 @@ def _vocabulary_warnings(provider: Provider) -> Iterator[Finding]:
     if needed and needed not in (provider.default_scopes or ()):
         yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
     if not provider.sources and provider.evidence is None:
-        yield (), "names no sources, so nobody knows how far to trust it"
+        yield (), "names no sources, so its reliability is unknown"
 
 
 def _evidence_warnings(provider: Provider, today: dt.date) -> Iterator[Finding]:
@@ -254,7 +254,7 @@ def _paging_warnings(provider: Provider) -> Iterator[Finding]:
             yield place, "pagination of type link needs link_rel_in_response_header or link_path_in_response_body"
         if (fault := misplaced_fields(scheme)) is not None:
             yield place, f"has {fault}"
-        if in_body(scheme.type, scheme.in_body) and not (scheme.applies_to or "").startswith("/"):
+        if is_requested_by_post(scheme.type, scheme.in_body) and not (scheme.applies_to or "").startswith("/"):
             yield place, "is requested by POST, so applies_to must be the path of these lists"
 
 

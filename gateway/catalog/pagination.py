@@ -66,7 +66,7 @@ def paging_schemes(
     """
     fields = _full_names(options.fields)
     kind = fields.get("type")
-    by_post = in_body(kind, fields.get("in_body"))
+    by_post = is_requested_by_post(kind, fields.get("in_body"))
     if by_post and not options.posted:
         raise InvalidPagination("says that the list is requested by POST, but this request has another method")
     known = [
@@ -105,17 +105,17 @@ def paging_schemes(
     )
 
 
-def in_body(kind: str | None, declared: str | bool | None) -> bool:
+def is_requested_by_post(kind: str | None, declared: str | bool | None) -> bool:
     """Return whether lists of this kind are requested by POST; GraphQL lists always are.
 
-    `declared`: the field `in_body`, of an entry or as text from the header.
+    `declared`: the field `is_requested_by_post`, of an entry or as text from the header.
     """
     return kind == "graphql" or declared in (True, "true")
 
 
 def _may_apply(scheme: Paginate, options: PaginationOptions, *, by_post: bool) -> bool:
     """Return whether `scheme` paginates requests of this method and, for a POST, is known to paginate this list."""
-    if in_body(scheme.type, scheme.in_body) != options.posted:
+    if is_requested_by_post(scheme.type, scheme.in_body) != options.posted:
         return False
     if not options.posted or by_post:
         return True

@@ -312,23 +312,23 @@ def _parse_placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
     return _parse_value(text[at:end]), end + 1
 
 
-def _parse_value(inside: str) -> Part:
-    if inside == "random":
+def _parse_value(content: str) -> Part:
+    if content == "random":
         return Random()
-    if moment := _NOW.fullmatch(inside):
+    if moment := _NOW.fullmatch(content):
         unit = str(moment["unit"] or "second")
         if unit not in UNITS:
-            raise TemplateError(f"'${{{inside}}}': {unit!r} is not a unit; there are {', '.join(UNITS)}")
+            raise TemplateError(f"'${{{content}}}': {unit!r} is not a unit; there are {', '.join(UNITS)}")
         shift_s = int(moment["shift"] or 0) * UNITS[unit]
         if abs(shift_s) > MAX_SHIFT_S:
-            raise TemplateError(f"'${{{inside}}}' shifts the time by more than 100 years")
+            raise TemplateError(f"'${{{content}}}' shifts the time by more than 100 years")
         return Now(shift_s, moment["format"])
-    if not _NAME.fullmatch(inside):
-        raise TemplateError(f"'${{{inside}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")
-    namespace, dot, _ = inside.partition(".")
+    if not _NAME.fullmatch(content):
+        raise TemplateError(f"'${{{content}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")
+    namespace, dot, _ = content.partition(".")
     if dot and namespace not in NAMESPACES and not _STEP.fullmatch(namespace):
-        raise TemplateError(f"'${{{inside}}}': there is no {namespace!r}; there are {', '.join(NAMESPACES)}")
-    return Name(inside)
+        raise TemplateError(f"'${{{content}}}': there is no {namespace!r}; there are {', '.join(NAMESPACES)}")
+    return Name(content)
 
 
 def _arguments(function: str, parts: tuple[Part, ...]) -> tuple[Template, ...]:

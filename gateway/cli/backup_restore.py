@@ -25,7 +25,7 @@ def sqlite_file(file: Path, instead: str) -> "tuple[Path, Keyring]":
     """Return the SQLite file of the store that the configuration in `file` names, and its encryption keys.
 
     The SQLite file may not exist. Raises what `config.load` raises. If the store is PostgreSQL, exits with code 1 and
-    prints the command to run `instead`, whose ``{url}`` is filled in without the password.
+    prints the command to run `instead`; its ``{url}`` is filled in without the password.
     """
     from gateway.config import load
     from gateway.vault import Keyring

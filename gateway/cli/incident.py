@@ -105,7 +105,7 @@ def incident(
 
 
 def _print_report(found: Mapping[str, Any], done: Sequence[str]) -> None:
-    """Print the report. `done`: the lines of `revoke_all`."""
+    """Print the report. `done`: the lines that `revoke_all` returned."""
     uses = found["uses"]
     print(f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}")
     if found["refused_calls"]:

@@ -1,4 +1,5 @@
-"""A command group with the names and one-line helps of its commands; it imports a command only when it is called."""
+"""A command group that knows the name and one line of help of each command. It imports a command only when it is
+called."""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -50,8 +50,8 @@ class RowId(click.ParamType[int]):
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:
-    """Print a hint if `gateway demo` has run here and the user names no file: the default file is not that of the
-    demo."""
+    """Print a hint if `gateway demo` has run here and the user names no file: the demo has another file than the
+    default."""
     chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
         state = "is the reference of all settings" if file.exists() else "does not exist"

@@ -15,7 +15,7 @@ from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.evidence import evidence_sentences
 from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.load_catalog import Catalog
-from gateway.catalog.pagination import in_body
+from gateway.catalog.pagination import is_requested_by_post
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate, RefreshPolicy, Setting, title_from
 from gateway.catalog.yaml_file import UnreadableFile
@@ -180,7 +180,7 @@ def _on_paging(paginate: Paginate) -> str:
     parts = (paginate.cursor_name_in_request, paginate.offset_name_in_request, paginate.limit_name_in_request)
     named = ", ".join(part for part in parts if part)
     how = f"are paged by {paginate.type}" + (
-        " in the body of a POST" if in_body(paginate.type, paginate.in_body) else ""
+        " in the body of a POST" if is_requested_by_post(paginate.type, paginate.in_body) else ""
     )
     return how + (f": {named}." if named else ".")
 

@@ -37,7 +37,7 @@ from gateway.authoring.rehearsal.request_checks import KnownValues, RehearsalChe
 from gateway.authoring.rehearsal.samples import Samples, samples_for
 from gateway.authoring.rehearsal.stage import Stage
 from gateway.authoring.rehearsal.token_checks import access_checks, refresh_checks, token_checks
-from gateway.catalog.pagination import in_body
+from gateway.catalog.pagination import is_requested_by_post
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.catalog.template import placeholders
@@ -123,7 +123,7 @@ class RehearsalState:
         self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
 
     def token_requests(self, mark: int) -> list[ReceivedRequest]:
-        """Return the requests to token URLs, and those of additional steps, since number `mark`."""
+        """Return the requests to token URLs and for additional steps, from number `mark` on."""
         arrivals = self.actor.since(mark)
         return [arrival for arrival in arrivals if arrival.role in TOKEN_ROLES or arrival.role.startswith("step")]
 
@@ -412,7 +412,7 @@ class _Rehearsal(RehearsalState):
         if way is None:
             step.skipped = "the entry has no proxy.paginate"
             return
-        if in_body(way.type, way.in_body):
+        if is_requested_by_post(way.type, way.in_body):
             step.skipped = "the lists are requested by POST, which a rehearsal does not support"
             return
         limit = f"; limit={PAGE_SIZE}" if way.limit_name_in_request else ""

@@ -74,7 +74,7 @@ def _lines(name: str, mode: str, found: "RehearsalReport", catalog: "Catalog") -
     yield from (f"not shown: {one}" for one in found.unproved)
     failed = sum(not check.ok for step in found.steps for check in step.checks)
     total = sum(len(step.checks) for step in found.steps)
-    yield f"{name}: {total - failed} of {total} checks hold" + (f", {failed} FAIL" if failed else "")
+    yield f"{name}: {total - failed} of {total} checks passed" + (f", {failed} FAIL" if failed else "")
 
 
 def _outcome(step: "RehearsedStep") -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option("--expires-in", type=Span(), metavar="3d", help="How long the link is valid: 1m to 7d.  [default: 30m]")
 @click.option(
-    "--single-use", is_flag=True, help="The link works only in the first browser in which somebody continues."
+    "--single-use", is_flag=True, help="The link works only in the first browser in which a person continues."
 )
 @click.option("--max-connections", type=int, metavar="N", help="Maximum number of connections.")
 @click.option("--return-url", metavar="URL", help="The page of your application to which the end user returns.")

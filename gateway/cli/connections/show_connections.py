@@ -28,7 +28,8 @@ MAX_COMPARED: Final = 500
 async def find_connection(
     runtime: "Runtime", environment: str, integration: str | None, connection_id: str
 ) -> "Connection | None":
-    """Return the only connection of that id; None, with an error printed, if there is none or several."""
+    """Return the connection with that id. If there is no such connection, or several, print an error and return
+    None."""
     from gateway.store import ListFilter
 
     if integration is not None:

@@ -19,7 +19,8 @@ _FORM_INPUTS: Final = {"email": "demo@example.com", "password": "demo", "decisio
 _SITE: Final = "acme"
 AGENT_KEY_NAME: Final = "demo agent"
 AGENT_KEY_LIFETIME_S: Final = 30 * 86_400
-# Statuses of the proxy for which only a new connection helps: no such connection, access denied, token or site gone.
+# Statuses of the proxy that mean that a new connection is needed: no such connection, access denied, token or site
+# gone.
 _UNUSABLE_STATUSES: Final = frozenset({401, 403, 404, 424})
 
 
@@ -67,7 +68,7 @@ class Customer:
 
     async def agent_key(self, connected: DemoConnection, kept: Secret) -> Secret:
         """Return a key for the demo user's issues: the key `kept` from an earlier start if it is for this connection,
-        else a new one that replaces it."""
+        else a new key that replaces it."""
         site = connected.path.partition("/search")[0]
         rules = [
             f"GET {site}/search as search_issues",

@@ -293,7 +293,7 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
                 return HealthResponse(is_gateway=True, is_another_gateway=shown is not None and shown not in known)
             return HealthResponse(problem=f"responds to GET /health with {response.status}, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
-        return HealthResponse(problem="has a host name that DNS does not know")
+        return HealthResponse(problem="has a host name that DNS cannot resolve")
     except aiohttp.ClientConnectorCertificateError as fault:
         return HealthResponse(
             problem=f"has a certificate that is not trusted: {_certificate_text(fault.certificate_error)}"

@@ -246,7 +246,7 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
         else:
             table(COLUMNS, [_row(key, now) for key in found[:limit]])
         if len(found) > limit:
-            print(f"Only the newest {counted(limit, 'key')} of more: raise --limit.", file=sys.stderr)
+            print(f"There are more than {counted(limit, 'key')}: raise --limit to see the others.", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)

@@ -21,7 +21,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         ),
         (SOURCED.replace("${apiKey}", "${apiKey}${now:QQ}"), "7: 'QQ' in ${now:…} is not a token of a time format;"),
         (SOURCED.replace("${apiKey}", "${base64(${apiKey}${now:YYYYTHH})}"), "7: 'T' in ${now:…} is not a token"),
-        (dedent(MAIL), "1: names no sources, so nobody knows how far to trust it"),
+        (dedent(MAIL), "1: names no sources, so its reliability is unknown"),
         (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is not a category of the vocabulary in docs/catalog.md"),
         (SOURCED.replace("https://api", "http://api"), "6: is plain http, which only networks in egress.allow may use"),
         (SOURCED.replace("https://docs", "http://docs"), "3: is plain http; use the page's https URL"),

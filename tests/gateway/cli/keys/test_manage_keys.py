@@ -160,5 +160,5 @@ def test_a_list_that_is_cut_says_so(file: Path) -> None:
     for name in ("a", "b"):
         keys(file, "create", name)
     cut = keys(file, "list", "--limit", "1")
-    assert "Only the newest 1 key of more: raise --limit." in cut.stderr
+    assert "There are more than 1 key: raise --limit to see the others." in cut.stderr
     assert "raise --limit" not in keys(file, "list", "--limit", "2").stderr
