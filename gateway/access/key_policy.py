@@ -346,7 +346,7 @@ class Policy:
             return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
         allowing = ""
         for rules in self._rules:
-            fitting = rules.matching(request) or rules.matching_body_rule(request)
+            fitting = rules.matching_rule(request) or rules.matching_body_rule(request)
             if isinstance(fitting, Breach):
                 return fitting
             allowing = fitting
@@ -379,14 +379,14 @@ class _Rules:
         self.references = [text for text in limits.rules if is_reference(text)]
         self.sets = [operation_set(text, limits.operations.get(text, "")) for text in self.references]
 
-    def matching(self, request: SentRequest) -> str:
+    def matching_rule(self, request: SentRequest) -> str:
         """Return the text of the first rule that allows the request, with the operation's id if the rule names
         operations; "" if no rule allows it."""
         for rule in self.plain_rules:
             if rule.fits(request.method, request.path):
                 return rule.text
         for found in self.sets:
-            if (operation := found.matching(request.method, request.host, request.path)) is not None:
+            if (operation := found.matching_operation(request.method, request.host, request.path)) is not None:
                 return f"{operation.text}: {operation.name}"
         return ""
 

@@ -248,7 +248,7 @@ class KeyLookup:
         self._minted = minted
 
     @classmethod
-    def declared(cls, config: Config, minted: MintedKeyCache) -> "KeyLookup":
+    def from_config(cls, config: Config, minted: MintedKeyCache) -> "KeyLookup":
         return cls(
             {
                 digest(key.reveal()): Caller(Environment(environment.name))
@@ -259,7 +259,7 @@ class KeyLookup:
             config.environments,
         )
 
-    def known(self, key_digest: str) -> Caller | None:
+    def find_known(self, key_digest: str) -> Caller | None:
         """Return the caller with this key digest (`secret.digest`), if it is known without reading the store."""
         declared = self._by_digest.get(key_digest)
         return declared if declared is not None else self._if_declared(self._minted.peek(key_digest))
@@ -268,7 +268,7 @@ class KeyLookup:
         """Return the caller whose key or capability is `text`. Raises Unauthorized, and Unavailable if the store cannot
         be read."""
         key_digest = digest(text)
-        found = self.known(key_digest)
+        found = self.find_known(key_digest)
         if found is None and key_kind(text) == kind:
             found = self._if_declared(await self._minted.caller(key_digest))
         if found is None or (found.key.kind if found.key is not None else "key") != kind:

@@ -97,7 +97,7 @@ class OperationSet:
             if (method, shape) not in taken:
                 _add_path(self._left_out, method, shape, None)
 
-    def matching(self, method: str, host: str, path: str) -> OperationRule | None:
+    def matching_operation(self, method: str, host: str, path: str) -> OperationRule | None:
         """Return the operation that this request calls; None if it calls none of them. `path` includes the path of the
         base URL."""
         host = host.lower()

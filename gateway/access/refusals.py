@@ -147,7 +147,7 @@ CONNECT_STEP: Final = "create a link with POST /connect/sessions and let the end
 
 
 def sentence(step: str) -> str:
-    return f"{_capitalized(step)}."
+    return f"{_capitalize(step)}."
 
 
 def with_link(message: str, url: str) -> str:
@@ -184,10 +184,10 @@ def with_scope(step: str) -> str:
 
 
 def _replace_step(message: str, step: str, other: str) -> str:
-    for spelled in (str, _capitalized):
+    for spelled in (str, _capitalize):
         message = message.replace(spelled(step), spelled(other))
     return message
 
 
-def _capitalized(step: str) -> str:
+def _capitalize(step: str) -> str:
     return f"{step[:1].upper()}{step[1:]}"

@@ -19,7 +19,7 @@ from gateway.access.operation_rules import PREFIX, RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
 from gateway.api import responses
 from gateway.api.keys import describe_requester
-from gateway.api.request_body import Strict, query_of, read_json
+from gateway.api.request_body import Strict, read_json, read_query
 from gateway.api.shapes import MAX_NAMES, ConnectionId, ProviderConfigKey, Tags
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.yaml_file import UnreadableFile
@@ -114,7 +114,7 @@ class SessionTools:
 async def create_agent_session(request: web.Request) -> web.Response:
     """Respond with 200 and the session's token, which is shown only once. Raises InvalidRequest, Forbidden, NotFound,
     NotImplementedHere."""
-    query_of(request, ())
+    read_query(request, ())
     body = await read_json(request, NewAgentSession)
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     environment, now = request[ENVIRONMENT].name, clock.now()
@@ -133,7 +133,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
     rules = tuple(dict.fromkeys(rule for one in connected if one.ids for rule in one.rules()))
     if not rules:
         raise _not_offered_error(
-            f"The catalog has no operations that the toolset allows for {_in_quotes(connections)}, so the session would have "
+            f"The catalog has no operations that the toolset allows for {_quoted(connections)}, so the session would have "
             "no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
         )
     count = sum(len(one.ids) for one in connected)
@@ -163,7 +163,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
 @needs(AGENT_SESSIONS, limits=True)
 async def end_agent_session(request: web.Request) -> web.Response:
     """Respond with 200, the time and the reason of the end, also if the session had already ended. Raises NotFound."""
-    query_of(request, ())
+    read_query(request, ())
     session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
     environment, now = request[ENVIRONMENT].name, clock.now()
     key = await request.app[RUNTIME].store.keys.find(environment, _key_id(session_id))
@@ -234,7 +234,7 @@ def _tools_by_integration(
     if unknown:
         raise _refusal(
             "unknown_integration",
-            f"The environment has no integration {_in_quotes(unknown)}. GET /integrations lists them.",
+            f"The environment has no integration {_quoted(unknown)}. GET /integrations lists them.",
             {"integrations": unknown},
         )
     tools: dict[str, SessionTools] = {}
@@ -258,7 +258,7 @@ def _tools_by_integration(
         providers = sorted({integrations[one["integration_id"]].provider for one in wrong})
         raise _refusal(
             "unknown_tool",
-            f"{_in_quotes([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
+            f"{_quoted([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
             f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
             {"tools": wrong},
         )
@@ -291,7 +291,7 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
     if outside:
         raise _refusal(
             "tool_not_in_toolset",
-            f"pinned_tools names {_in_quotes([one['tool'] for one in outside])}, which the toolset does not "
+            f"pinned_tools names {_quoted([one['tool'] for one in outside])}, which the toolset does not "
             "allow. Allow it there too.",
             {"pinned": outside},
         )
@@ -302,7 +302,7 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
     if unknown:
         raise _refusal(
             "unknown_meta_tool",
-            f"There is no meta tool {_in_quotes(unknown)}, only {', '.join(META_TOOLS)}.",
+            f"There is no meta tool {_quoted(unknown)}, only {', '.join(META_TOOLS)}.",
             {"meta_tools": unknown},
         )
     if meta_tools.get("nango_proxy"):
@@ -313,7 +313,7 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
     off = [name for name, wanted in meta_tools.items() if not wanted and name != "nango_proxy"]
     if off:
         raise _not_offered_error(
-            f"{_in_quotes(off)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with find_tools and "
+            f"{_quoted(off)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with find_tools and "
             "call them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
@@ -359,8 +359,8 @@ async def _tenant_connections(
     if several:
         raise _refusal(
             "ambiguous_connections",
-            f"More than one connection matches for {_in_quotes(several)}: "
-            f"{'; '.join(f'{name}: {_in_quotes(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
+            f"More than one connection matches for {_quoted(several)}: "
+            f"{'; '.join(f'{name}: {_quoted(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
                     name: {"match_count": len(ids), "candidates": _candidates_json(ids)}
@@ -416,14 +416,14 @@ async def _check_pinned_connections(
     if unknown:
         raise _refusal(
             "unknown_pinned_connection",
-            f"There is no connection {_in_quotes([one['connection_id'] for one in unknown])} for an integration of the toolset. "
+            f"There is no connection {_quoted([one['connection_id'] for one in unknown])} for an integration of the toolset. "
             "GET /connections lists them.",
             {"pinned": unknown},
         )
     if unmatched:
         raise _refusal(
             "pinned_connection_not_matched",
-            f"The tags do not match {_in_quotes([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the "
+            f"The tags do not match {_quoted([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the "
             "tags out.",
             {"pinned": unmatched},
         )
@@ -433,7 +433,7 @@ def _candidates_json(ids: Sequence[str]) -> list[dict[str, str]]:
     return [{"connection_id": one} for one in ids[:MAX_NAMES]]
 
 
-def _in_quotes(names: Collection[str]) -> str:
+def _quoted(names: Collection[str]) -> str:
     shown = ", ".join(f"'{one[:64]}'" for one in list(names)[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api import responses
-from gateway.api.request_body import query_number, query_of, query_time, require_empty_body, wrong_query
+from gateway.api.request_body import query_number, query_time, read_query, require_empty_body, wrong_query
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
 from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter, CredentialUsePage, SealedRecord
@@ -42,7 +42,7 @@ NUMBERS: Final = {"limit": (1, MAX_LIMIT), "keyId": (0, 10**11), "cursor": (1, 2
 async def list_records(request: web.Request) -> web.Response:
     """List records, the newest first. A record appears once it is in the chain, about a second after it was written."""
     require_empty_body(request)
-    query = query_of(request, FILTERS, numbers=NUMBERS)
+    query = read_query(request, FILTERS, numbers=NUMBERS)
     limit, now = query_number(query, "limit") or DEFAULT_LIMIT, clock.now()
     action = query.get("action")
     if action is not None and action not in list(AuditAction):
@@ -71,7 +71,7 @@ async def list_records(request: web.Request) -> web.Response:
 async def list_uses(request: web.Request) -> web.Response:
     """List totals over whole hours, the most used first. Without ``from``: the last day."""
     require_empty_body(request)
-    query = query_of(request, USE_FILTERS, numbers={name: NUMBERS[name] for name in ("limit", "keyId")})
+    query = read_query(request, USE_FILTERS, numbers={name: NUMBERS[name] for name in ("limit", "keyId")})
     now = clock.now()
     until = query_time(query, "to", now) or now
     since = query_time(query, "from", now) or max(until, EARLIEST) - DEFAULT_SPAN

@@ -14,7 +14,7 @@ from gateway.access.caller import Caller
 from gateway.access.refusals import beyond_limits_error, no_integration_error
 from gateway.api import responses
 from gateway.api.minted_key_limits import check_fixed_values
-from gateway.api.request_body import Strict, query_of, read_json
+from gateway.api.request_body import Strict, read_json, read_query
 from gateway.api.shapes import (
     MAX_NAMES,
     ConnectionId,
@@ -211,7 +211,7 @@ class Reconnect(SessionOptions):
 @needs("environment:connect_sessions:write", limits=True)
 async def create_session(request: web.Request) -> web.Response:
     """Respond with 201 and the token, the link for the end user, and their expiry."""
-    query_of(request, ())
+    read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
     return web.json_response(responses.ConnectSessionResponse(data=connect_session_json(generation, *made)), status=201)
@@ -223,7 +223,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
 
     An unknown connection gets 400, or 404 if the key is limited. The connection keeps its end user unless the body has
     another end user."""
-    query_of(request, ())
+    read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
     return web.json_response(responses.ConnectSessionResponse(data=connect_session_json(generation, *made)), status=201)

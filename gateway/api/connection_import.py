@@ -13,7 +13,7 @@ from gateway.access.refusals import no_connection_error
 from gateway.api.connect_endpoints import check_required_tags
 from gateway.api.connection_json import full_connection_json
 from gateway.api.minted_key_limits import check_webhook
-from gateway.api.request_body import Strict, check_fault_count, issues_of, query_of, read_any_json
+from gateway.api.request_body import Strict, check_fault_count, pydantic_issues, read_any_json, read_query
 from gateway.api.shapes import (
     ConnectionId,
     EndUserBody,
@@ -62,7 +62,7 @@ class Import(Strict):
 async def import_connection(request: web.Request) -> web.Response:
     """Respond with 201 and the connection. Importing the same id again replaces its credential. A key that may not read
     credentials gets the connection without its credential."""
-    query_of(request, ())
+    read_query(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     connection, warnings = await store_connection(runtime, generation, caller, await read_any_json(request))
     revealed = caller.policy.allows(READ_CREDENTIALS)
@@ -77,7 +77,7 @@ async def import_connection(request: web.Request) -> web.Response:
 @needs("environment:connections:create", limits=True)
 async def import_flat(request: web.Request) -> web.Response:
     """Import in the former flat form: respond with 201, the body that was sent, and the connection's id."""
-    query_of(request, ())
+    read_query(request, ())
     sent = await read_any_json(request)
     connection, _ = await store_connection(
         request.app[RUNTIME], generation_of(request), request[CALLER], _nest_flat_form(sent)
@@ -161,7 +161,7 @@ def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent
         body = Import.model_validate(sent)
     except ValidationError as fault:
         check_fault_count(fault, "invalid_body")
-        faults = issues_of(fault, sent, Import)
+        faults = pydantic_issues(fault, sent, Import)
     credential: dict[str, Any] = {}
     key = sent.get("provider_config_key") if isinstance(sent, dict) else None
     if isinstance(key, str):

@@ -20,9 +20,9 @@ from gateway.api.request_body import (
     check_levels,
     query_boolean,
     query_number,
-    query_of,
     read_any_json,
     read_json,
+    read_query,
     require_empty_body,
     wrong_query,
 )
@@ -81,7 +81,7 @@ NOT_REFRESHED_HEADER: Final = "Gateway-Refresh-Failed"  # the status is still 20
 async def list_connections(request: web.Request) -> web.Response:
     require_empty_body(request)
     numbers = {"limit": (1, MAX_LIMIT), "page": (0, 10**9)}
-    query = query_of(request, FILTERS, nested=("tags",), numbers=numbers, booleans=("missingScopes",))
+    query = read_query(request, FILTERS, nested=("tags",), numbers=numbers, booleans=("missingScopes",))
     limit, page = query_number(query, "limit"), query_number(query, "page")
     if page is not None and "cursor" in query:
         raise wrong_query("page", "Send either 'page' or 'cursor'.")
@@ -164,7 +164,7 @@ class _ConnectionPage:
 async def get_connection(request: web.Request) -> web.Response:
     """Return one connection and its credential, refreshed if needed (docs/connections.md#refresh)."""
     require_empty_body(request)
-    query = query_of(request, ("provider_config_key", "include", *BOOLEANS), booleans=BOOLEANS)
+    query = read_query(request, ("provider_config_key", "include", *BOOLEANS), booleans=BOOLEANS)
     with_history = _includes_history(query)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     ref = await connection_in_path(request, runtime, generation, query)
@@ -206,7 +206,7 @@ async def delete_connection(request: web.Request) -> web.Response:
     """Delete the connection immediately and revoke its tokens at the provider; respond with the result for each
     token."""
     require_empty_body(request)
-    query = query_of(request, ("provider_config_key", "revoke"), booleans=("revoke",))
+    query = read_query(request, ("provider_config_key", "revoke"), booleans=("revoke",))
     runtime, generation = request.app[RUNTIME], generation_of(request)
     ref = await connection_in_path(request, runtime, generation, query)
     at_provider = "revoke" not in query or query_boolean(query, "revoke")
@@ -283,7 +283,7 @@ class NewMetadata(Strict):
 
 @needs("environment:connections:update", limits=True)
 async def patch_connection(request: web.Request) -> web.Response:
-    query = query_of(request, ("provider_config_key",))
+    query = read_query(request, ("provider_config_key",))
     body = await read_json(request, ConnectionChanges)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     ref = await connection_in_path(request, runtime, generation, query)
@@ -325,7 +325,7 @@ async def merge_metadata_of_one(request: web.Request) -> web.Response:
 
 
 async def _change_metadata(request: web.Request, *, merge: bool) -> web.Response:
-    query_of(request, ())
+    read_query(request, ())
     body = await read_json(request, NewMetadata)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     ids = [body.connection_id] if isinstance(body.connection_id, str) else body.connection_id
@@ -341,7 +341,7 @@ async def _change_metadata(request: web.Request, *, merge: bool) -> web.Response
 
 
 async def _change_bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
-    query_of(request, ())
+    read_query(request, ())
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     key = request.headers.get("Provider-Config-Key")
     if not key:

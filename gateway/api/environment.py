@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from gateway.api import responses
-from gateway.api.request_body import query_of, require_empty_body
+from gateway.api.request_body import read_query, require_empty_body
 from gateway.events.signatures import rotate
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
@@ -16,7 +16,7 @@ from gateway.timestamps import iso
 @needs("environment:webhook_signing_key:rotate")
 async def rotate_signing_key(request: web.Request) -> web.Response:
     """Respond with 200 and the new key; the previous key also signs until `previous_key_retires_at`."""
-    query_of(request, ())
+    read_query(request, ())
     require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     key, retires_at = await rotate(generation.config, runtime.store, request[ENVIRONMENT].name)
@@ -32,7 +32,7 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
 @needs("environment:variables:read")
 async def list_variables(request: web.Request) -> web.Response:
     """Return a bare array, in the order of the file, from the current configuration: a reload changes it."""
-    query_of(request, ())
+    read_query(request, ())
     require_empty_body(request)
     declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables
     shown: responses.Variables = [

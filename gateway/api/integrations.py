@@ -22,7 +22,7 @@ from gateway.api.integration_shapes import (
     webhook_url,
 )
 from gateway.api.path_ids import unique_key
-from gateway.api.request_body import query_of, read_json, require_empty_body
+from gateway.api.request_body import read_json, read_query, require_empty_body
 from gateway.auth import modes
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
@@ -40,7 +40,7 @@ INCLUDABLE: Final = ("webhook", "credentials")
 
 @needs("environment:integrations:list", limits=True)
 async def list_integrations(request: web.Request) -> web.Response:
-    query_of(request, ())
+    read_query(request, ())
     require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integrations = generation.integrations.of(request[ENVIRONMENT].name)
@@ -56,7 +56,7 @@ async def list_integrations(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:read", limits=True)
 async def get_integration(request: web.Request) -> web.Response:
-    query = query_of(request, ("include",), repeatable={"include": INCLUDABLE})
+    query = read_query(request, ("include",), repeatable={"include": INCLUDABLE})
     require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     found = _integration_in_path(request, generation)
@@ -78,7 +78,7 @@ async def get_integration(request: web.Request) -> web.Response:
 async def create_integration(request: web.Request) -> web.Response:
     """Respond with 200 and the new integration. Raises InvalidRequest with all faults of the body's form, or all faults
     against the provider's entry."""
-    query_of(request, ())
+    read_query(request, ())
     body = await read_json(request, NewIntegration)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     _check_reach(request[CALLER].policy, body.unique_key)
@@ -111,7 +111,7 @@ async def create_integration(request: web.Request) -> web.Response:
 async def patch_integration(request: web.Request) -> web.Response:
     """Respond with 200 and the changed integration. The change is effective in this process immediately, and in other
     processes within `live.trust_s`."""
-    query_of(request, ())
+    read_query(request, ())
     body = await read_json(request, IntegrationChanges)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     policy = request[CALLER].policy
@@ -151,7 +151,7 @@ async def patch_integration(request: web.Request) -> web.Response:
 @needs("environment:integrations:delete", limits=True)
 async def delete_integration(request: web.Request) -> web.Response:
     """Delete the integration with its connections, and revoke their tokens; then respond with the number of each."""
-    query_of(request, ())
+    read_query(request, ())
     require_empty_body(request)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     key = unique_key(request)

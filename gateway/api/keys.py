@@ -10,7 +10,7 @@ from gateway import clock
 from gateway.access.key_forms import MAX_ITEMS as MOST_VALUES
 from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey
 from gateway.api import responses
-from gateway.api.request_body import Strict, query_number, query_of, read_json, wrong_query
+from gateway.api.request_body import Strict, query_number, read_json, read_query, wrong_query
 from gateway.api.shapes import MAX_NAMES
 from gateway.errors import InvalidRequest, Issue
 from gateway.middleware.facts import CALLER, ENVIRONMENT
@@ -38,7 +38,7 @@ class LimitsBody(Strict):
     budget: int | None = None
 
 
-def _in_utc(when: datetime) -> datetime:
+def _checked_utc_time(when: datetime) -> datetime:
     try:
         return when.astimezone(UTC)
     except OverflowError:
@@ -54,7 +54,7 @@ class NewKeyBody(Strict):
     kind: KeyKind = "key"
     scopes: list[str] | None = Field(default=None, max_length=MOST_VALUES)
     limits: LimitsBody = Field(default_factory=LimitsBody)
-    expires_at: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = Field(default=None, strict=False)
+    expires_at: Annotated[AwareDatetime, AfterValidator(_checked_utc_time)] | None = Field(default=None, strict=False)
     expires_in_s: int | None = Field(default=None, ge=1, le=MAX_LIFETIME_S)
     replaces: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     overlap_s: int | None = Field(default=None, ge=0, le=MAX_LIFETIME_S)
@@ -68,7 +68,7 @@ class GoneKeyBody(Strict):
 @needs("environment:api_keys:create", limits=True)
 async def create_key(request: web.Request) -> web.Response:
     """Respond with 200 and the key itself, which is shown only once."""
-    query_of(request, ())
+    read_query(request, ())
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -82,7 +82,7 @@ async def create_key(request: web.Request) -> web.Response:
 @needs("environment:api_keys:list", limits=True)
 async def list_keys(request: web.Request) -> web.Response:
     """List keys, the newest first; revoked and expired ones only with ``include=ended``."""
-    query = query_of(request, ("limit", "cursor", "include"), numbers={"limit": (1, MAX_LIMIT), "cursor": (1, 2**62)})
+    query = read_query(request, ("limit", "cursor", "include"), numbers={"limit": (1, MAX_LIMIT), "cursor": (1, 2**62)})
     if query.get("include", "ended") != "ended":
         raise wrong_query("include", "'include' may be 'ended'.")
     limit = query_number(query, "limit") or DEFAULT_LIMIT
@@ -103,7 +103,7 @@ async def list_keys(request: web.Request) -> web.Response:
 @needs("environment:api_keys:delete", limits=True)
 async def revoke_key(request: web.Request) -> web.Response:
     """Revoke the key in the path or, as Nango's clients send it, in the body."""
-    query_of(request, ())
+    read_query(request, ())
     named = request.match_info.get("key_id")
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _key_id(named)
     caller = request[CALLER]

@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.api import responses
 from gateway.api.connections import tags_in_query
-from gateway.api.request_body import query_number, query_of, query_time, require_empty_body, wrong_query
+from gateway.api.request_body import query_number, query_time, read_query, require_empty_body, wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
@@ -46,7 +46,7 @@ async def list_operations(request: web.Request) -> web.Response:
     """List operations, the newest first. ``searched_to`` is present if the search timed out; ``next_cursor`` continues
     the search from there."""
     require_empty_body(request)
-    query = query_of(request, FILTERS, nested=("tags",), numbers={"limit": (1, MAX_LIMIT), "keyId": (1, 10**11)})
+    query = read_query(request, FILTERS, nested=("tags",), numbers={"limit": (1, MAX_LIMIT), "keyId": (1, 10**11)})
     operation_filter = _filter_in_query(query, request[ENVIRONMENT].name)
     runtime, policy = request.app[RUNTIME], request[CALLER].policy
     tags = tags_in_query(request)

@@ -9,8 +9,8 @@ from typing import Final, cast
 from aiohttp import web
 
 from gateway.api import responses
-from gateway.api.providers import listing_response, named_provider
-from gateway.api.request_body import query_number, query_of, wrong_query
+from gateway.api.providers import listing_response, provider_in_path
+from gateway.api.request_body import query_number, read_query, wrong_query
 from gateway.catalog.api_operations import RISKS, ApiOperation, api_operation_json, provenance, scopes_json
 from gateway.catalog.listing import ListingBody, cursor_after, name_in
 from gateway.catalog.yaml_file import UnreadableFile
@@ -26,9 +26,9 @@ DEFAULT_LIMIT: Final = 100
 async def list_operations(request: web.Request) -> web.Response:
     """List the operations of a provider's API, in the order of the catalog's file. Raises NotFound, InvalidRequest."""
     allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
-    query = query_of(request, allowed, numbers={"limit": (1, MAX_LIMIT)})
+    query = read_query(request, allowed, numbers={"limit": (1, MAX_LIMIT)})
     name = request.match_info["provider"]
-    named_provider(request)
+    provider_in_path(request)
     if (risk := query.get("risk")) is not None and risk not in RISKS:
         raise wrong_query("risk", f"'risk' may be {', '.join(RISKS)}.")
     if query.get("starter", "true") != "true":

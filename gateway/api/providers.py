@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from gateway.catalog.brand_icons import BrandIcon, brand_icon, own_logo
-from gateway.catalog.listing import Listing, ListingBody, Query, listing_of, name_in
+from gateway.catalog.listing import Listing, ListingBody, Query, get_listing, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
@@ -131,7 +131,7 @@ async def list_providers(request: web.Request) -> web.Response:
     ``limit``: from 1. ``cursor``: the previous response's ``next_cursor``. Raises InvalidRequest.
     """
     provider_listing = listing(request)
-    query = read_query(request.query)
+    query = read_list_query(request.query)
     _check_filters(provider_listing, query)
     return listing_response(request, provider_listing.page(query))
 
@@ -143,10 +143,10 @@ async def get_provider(request: web.Request) -> web.Response:
         raise _invalid_query(
             [Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query]
         )
-    return listing_response(request, named_provider(request))
+    return listing_response(request, provider_in_path(request))
 
 
-def named_provider(request: web.Request) -> ListingBody:
+def provider_in_path(request: web.Request) -> ListingBody:
     """Return the provider that the path names. Raises NotFound, InvalidRequest."""
     name = request.match_info["provider"]
     if not _NAME_FORM.fullmatch(name):
@@ -161,10 +161,10 @@ def named_provider(request: web.Request) -> ListingBody:
 def listing(request: web.Request) -> Listing:
     """Return the listing of the catalog in use."""
     generation = generation_of(request)
-    return listing_of(generation.catalog, generation.public_url)
+    return get_listing(generation.catalog, generation.public_url)
 
 
-def read_query(parameters: MultiMapping[str]) -> Query:
+def read_list_query(parameters: MultiMapping[str]) -> Query:
     """Return the parsed query parameters of the list. Raises InvalidRequest with all faults."""
     issues = list(_query_issues(parameters))
     if issues:

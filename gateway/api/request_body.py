@@ -37,7 +37,7 @@ CODES: Final = {
 }
 
 
-def issues_of(fault: ValidationError, value: Any, model: type[BaseModel]) -> list[Issue]:
+def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) -> list[Issue]:
     """Return an issue for each error. The issue of the first unknown field suggests the closest field of `model`."""
     errors = fault.errors(include_url=False, include_input=False)
     issues = [pydantic_issue(error, value) for error in errors]
@@ -161,7 +161,7 @@ def validated(value: Any, model: type[Model], code: Code) -> Model:
         return model.model_validate(value)
     except ValidationError as fault:
         check_fault_count(fault, code)
-        issues = issues_of(fault, value, model)
+        issues = pydantic_issues(fault, value, model)
         raise InvalidRequest(code, joined_issues(issues), errors=issues) from None
 
 
@@ -172,7 +172,7 @@ def check_fault_count(fault: ValidationError, code: Code) -> None:
         raise InvalidRequest(code, message, errors=[Issue("custom", message)]) from None
 
 
-def query_of(
+def read_query(
     request: web.Request,
     allowed: Collection[str],
     *,

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from gateway import clock
 from gateway.api import responses
 from gateway.api.connection_json import end_user_json
-from gateway.api.request_body import Strict, query_number, query_of, read_json
+from gateway.api.request_body import Strict, query_number, read_json, read_query
 from gateway.api.shapes import (
     ConnectionId,
 )
@@ -62,7 +62,7 @@ class Completion(Strict):
 async def show_session(request: web.Request) -> web.Response:
     """Handle ``GET /connect/session``: return the session for its connect page
     (docs/compatibility.md#connect-sessions)."""
-    query_of(request, ())
+    read_query(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
     body: responses.Session = {
         "endUser": end_user_json(session.end_user),
@@ -84,7 +84,7 @@ async def show_session(request: web.Request) -> web.Response:
 
 async def end_session(request: web.Request) -> web.Response:
     """Handle ``DELETE /connect/session``: end the session and respond with 204. Its token is then invalid."""
-    query_of(request, ())
+    read_query(request, ())
     await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
 
@@ -95,7 +95,7 @@ async def read_result(request: web.Request) -> web.Response:
     ``client``: only results of the window with this `ws_client_id`. ``wait_s``: wait up to this long for a first
     result.
     """
-    query = query_of(request, ("client", "wait_s"), numbers={"wait_s": (0, MAX_WAIT_S)})
+    query = read_query(request, ("client", "wait_s"), numbers={"wait_s": (0, MAX_WAIT_S)})
     session = request[CONNECT_SESSION]
     client = client_digest(query.get("client"))
     outcomes = await _wait_for_outcomes(request, session.digest, client, query_number(query, "wait_s") or 0)
@@ -107,7 +107,7 @@ async def poll_session(request: web.Request) -> web.Response:
     """Handle ``GET /connect/sessions/{id}``, the session's `poll_url`: return the results for the back end's key.
 
     ``wait_s``: wait up to this long for a first result. Raises NotFound."""
-    query = query_of(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
+    query = read_query(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
     runtime, name = request.app[RUNTIME], request.match_info["session_id"]
     session = await runtime.sessions.find_by_digest(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
@@ -128,7 +128,7 @@ async def complete_session(request: web.Request) -> web.Response:
     A repeated call returns the same response. Raises NotFound as `poll_session` does, and the errors of
     `SessionConnections.complete`.
     """
-    query_of(request, ())
+    read_query(request, ())
     body = await read_json(request, Completion)
     runtime, environment, name = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
     session = await runtime.sessions.find_by_digest(name)
@@ -177,14 +177,14 @@ async def _wait_for_outcomes(
     """Return the known outcomes; if there are none, wait up to `wait_s` for the first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
-        found = await _outcomes_of(runtime, session_digest, client)
+        found = await _read_outcomes(runtime, session_digest, client)
         if not found and wait_s and not runtime.outcomes.is_full(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
-            found = await _outcomes_of(runtime, session_digest, client)
+            found = await _read_outcomes(runtime, session_digest, client)
     return found
 
 
-async def _outcomes_of(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
+async def _read_outcomes(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
     found = await runtime.store.flow_results.of_session(session_digest)
     found = [one for one in found if one.error_type != SESSION_ENDED]
     return found if client is None else [one for one in found if one.client_digest == client]

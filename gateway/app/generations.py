@@ -66,7 +66,7 @@ def build_generation(
     return Generation(
         config=checked.config,
         catalog=checked.catalog,
-        keys=KeyLookup.declared(checked.config, minted),
+        keys=KeyLookup.from_config(checked.config, minted),
         integrations=Integrations(checked.integrations, managed, former),
         egress=egress or build_egress(checked.config.egress),
         page_cursors=SealedTokens(checked.config.store.encryption_keys, "page cursor"),

@@ -174,7 +174,7 @@ class SigV4Signer:
             request.headers["X-Amz-Security-Token"] = self.keys.session_token.reveal()
         if self.scope.is_s3:
             request.headers["X-Amz-Content-Sha256"] = payload
-        sent = [("host", host_of(request)), *request.headers.items()]
+        sent = [("host", host_field(request)), *request.headers.items()]
         request.headers["Authorization"] = authorization(
             self.keys, self.scope, request.method, request.target, sent, payload, at
         )
@@ -188,7 +188,7 @@ class SigV4Signer:
         return hashlib.sha256(body).hexdigest()
 
 
-def host_of(request: UpstreamRequest) -> str:
+def host_field(request: UpstreamRequest) -> str:
     """Return the value of the ``Host`` field."""
     host = bracketed(request.host)
     return host if request.port == DEFAULT_PORTS[request.scheme] else f"{host}:{request.port}"

@@ -220,7 +220,7 @@ class AuthContext:
     toward = for_destinations  # former name, for modes of other packages
 
     @property
-    def _withheld_from(self) -> str | None:
+    def _untrusted_place(self) -> str | None:
         """The first host or URL field that may not receive the integration's secrets; None if all may."""
         if self.fixed_in_code:
             return None
@@ -313,7 +313,7 @@ class AuthContext:
         if self.registered is not None:
             return self.registered
         client_id, secret_of_ours = self.client_id(), self.integration.client_secret
-        if secret_of_ours is not None and (host := self._withheld_from) is not None:
+        if secret_of_ours is not None and (host := self._untrusted_place) is not None:
             raise secret_withheld_error(self.integration, host)
         return OAuthClient(client_id, secret_of_ours)
 
@@ -324,7 +324,7 @@ class AuthContext:
         Raises InvalidRequest if the integration has `allowed_hosts` and the destination is not in it.
         """
         secret = self.integration.client_secret
-        if self.registered is not None or secret is None or (host := self._withheld_from) is None:
+        if self.registered is not None or secret is None or (host := self._untrusted_place) is None:
             return {}
         if self.integration.allowed_hosts:
             raise host_not_allowed_error(self.integration, host)
@@ -342,7 +342,7 @@ class AuthContext:
                 f"Integration '{self.integration.integration_id}' has no private_key. Set app_id, app_link and "
                 "private_key in gateway.yaml.",
             )
-        if (host := self._withheld_from) is not None:
+        if (host := self._untrusted_place) is not None:
             raise secret_withheld_error(self.integration, host)
         return key
 
@@ -354,7 +354,7 @@ class AuthContext:
         if not self.integration.client_id:
             return None
         secret = self.integration.client_secret
-        released = secret is not None and self._withheld_from is None
+        released = secret is not None and self._untrusted_place is None
         return OAuthClient(self.integration.client_id, secret if released else None)
 
     def client_id(self, override: Mapping[str, str] | None = None) -> str:

@@ -121,13 +121,13 @@ class McpOAuth2(OAuth2):
         )
         wanted = replace(wanted, params={name: text for name, text in wanted.params.items() if name != "resource"})
         known = {"server": _kept_server(server, client.auth_method), "client": asdict(client)}
-        redirect = yield from super().start_consent(_completed_context(context, known), wanted)
+        redirect = yield from super().start_consent(_complete_context(context, known), wanted)
         return ConsentRedirect(redirect.url, {**redirect.kept, **known})
 
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        granted = yield from super().finish_consent(_completed_context(context, kept), kept, query)
+        granted = yield from super().finish_consent(_complete_context(context, kept), kept, query)
         client = {name: kept["client"][name] for name in ("client_id", "client_secret") if kept["client"].get(name)}
         credential = {**granted.held, "server": kept["server"]}
         if client["client_id"] != context.integration.client_id:
@@ -137,7 +137,7 @@ class McpOAuth2(OAuth2):
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         if not credential.get("server"):
             return (yield from super().renew(credential, context))
-        fresh = yield from super().renew(credential, _completed_context(context, {"server": credential["server"]}))
+        fresh = yield from super().renew(credential, _complete_context(context, {"server": credential["server"]}))
         return {**fresh, "server": credential["server"]}
 
     def revocation(self, credential: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
@@ -151,7 +151,7 @@ class McpOAuth2(OAuth2):
         yield from ()
         provider = context.provider
         return McpServer(
-            resource=context.texts(provider.authorization_params).get("resource") or resource_of(context),
+            resource=context.texts(provider.authorization_params).get("resource") or resource_url(context),
             authorization_url=context.url("authorization_url"),
             token_url=context.url("token_url"),
             issuer=provider.issuer,
@@ -198,10 +198,10 @@ class McpOAuth2Generic(McpOAuth2):
     name = "MCP_OAUTH2_GENERIC"
 
     def _server(self, context: AuthContext) -> Dialogue[McpServer]:
-        return (yield from discover_server(resource_of(context)))
+        return (yield from discover_server(resource_url(context)))
 
 
-def resource_of(context: AuthContext) -> str:
+def resource_url(context: AuthContext) -> str:
     """Return the MCP server's own URL, without a slash at the end."""
     return context.fill_url(context.provider.proxy.base_url).rstrip("/")
 
@@ -212,7 +212,7 @@ def _kept_server(server: McpServer, auth_method: str) -> dict[str, Any]:
     return {name: found[name] for name in names if found[name]} | {"auth_method": auth_method}
 
 
-def _completed_context(context: AuthContext, discovered: Mapping[str, Any]) -> AuthContext:
+def _complete_context(context: AuthContext, discovered: Mapping[str, Any]) -> AuthContext:
     """Return `context` with the URLs and the client of `discovered` in place of the entry's."""
     server = discovered["server"]
     resource = {"resource": server["resource"]}

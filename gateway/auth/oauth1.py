@@ -102,12 +102,12 @@ def authorization(
         **({"oauth_token": keys.token} if keys.token else {}),
         **(extra or {}),
     }
-    sent = [*given.items(), ("oauth_signature", signature_of(keys, method, url, form, given))]
+    sent = [*given.items(), ("oauth_signature", oauth_signature(keys, method, url, form, given))]
     headers = parameters.prepare_headers(sent, {}, realm=keys.realm)
     return str(headers["Authorization"])
 
 
-def signature_of(keys: OAuth1Keys, method: str, url: str, form: str, protocol: Mapping[str, str]) -> str:
+def oauth_signature(keys: OAuth1Keys, method: str, url: str, form: str, protocol: Mapping[str, str]) -> str:
     """Return ``oauth_signature`` over the query of `url`, the parameters of `form` and the `protocol` parameters."""
     return _signature(
         keys, base_string(method, url, [*_pairs(url.partition("?")[2]), *_pairs(form), *protocol.items()])
@@ -147,10 +147,10 @@ def _signature(keys: OAuth1Keys, text: str) -> str:
         case "PLAINTEXT":
             return str(signature.sign_plaintext(credential.client_secret, credential.resource_owner_secret))
         case _:
-            return _signed_by_rsa(credential.client_secret, text)
+            return _sign_with_rsa(credential.client_secret, text)
 
 
-def _signed_by_rsa(private_key: str, text: str) -> str:
+def _sign_with_rsa(private_key: str, text: str) -> str:
     """Sign with RSASSA-PKCS1-v1_5 and SHA-1 (RFC 5849 §3.4.3). oauthlib would need another JWT library for it."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
@@ -194,7 +194,7 @@ class OAuth1(GrantingMode):
         provider = context.provider
         callback = with_params(context.redirect_uri, {"state": authorization.state})
         form = context.texts(provider.request_params)
-        keys = keys_of(context.for_destinations(context.url("request_url")))
+        keys = oauth1_keys(context.for_destinations(context.url("request_url")))
         granted, _ = yield from self._request_credentials(
             context, "request_url", keys, {"oauth_callback": callback}, form
         )
@@ -225,7 +225,7 @@ class OAuth1(GrantingMode):
         if query.get("oauth_token") != kept["oauth_token"]:
             raise InvalidRequest("invalid_state", "The response belongs to another authorization. Start again.")
         at = context.for_destinations(context.url("token_url"))
-        keys = keys_of(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
+        keys = oauth1_keys(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
         response, _ = yield from self._request_credentials(
             context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {}
         )
@@ -236,7 +236,7 @@ class OAuth1(GrantingMode):
         return member_values(credential)
 
     def signer(self, credential: Mapping[str, Any], context: AuthContext) -> Signer:
-        return OAuth1Signer(keys_of(context, credential["oauth_token"], Secret(credential["oauth_token_secret"])))
+        return OAuth1Signer(oauth1_keys(context, credential["oauth_token"], Secret(credential["oauth_token_secret"])))
 
     @staticmethod
     def _request_credentials(
@@ -253,7 +253,7 @@ class OAuth1(GrantingMode):
         return read_credentials(reply), reply
 
 
-def keys_of(context: AuthContext, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
+def oauth1_keys(context: AuthContext, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
     """Return the integration's keys, and the token's keys if given, for requests to the destinations of `context`."""
     client = context.client()
     method = context.provider.signature_method or "HMAC-SHA1"

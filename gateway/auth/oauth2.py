@@ -142,7 +142,7 @@ class OAuth2(GrantingMode):
         own_client = client if override.get("client_id") else context.registered
         steps_context = replace(context, registered=own_client)
         response, asked_at = yield from self._later_steps(steps_context, client, response, reply.asked_at)
-        credential = self.granted(provider, response, asked_at, before)
+        credential = self.credential_from_response(provider, response, asked_at, before)
         return Granted(credential, captured_settings(provider, credential["raw"], query))
 
     def _later_steps(
@@ -167,7 +167,7 @@ class OAuth2(GrantingMode):
             asked_at = reply.asked_at
         return merged, asked_at
 
-    def granted(
+    def credential_from_response(
         self,
         provider: Provider,
         response: Mapping[str, Any],
@@ -218,7 +218,7 @@ class OAuth2(GrantingMode):
             method=(provider.refresh and provider.refresh.method) or "POST",
             other_grant=by_access_token,
         )
-        return self.granted(provider, self._read(provider, reply), reply.asked_at, credential)
+        return self.credential_from_response(provider, self._read(provider, reply), reply.asked_at, credential)
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         token = Secret(credential["access_token"])

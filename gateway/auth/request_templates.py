@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from gateway.auth.aws_sigv4 import host_of
+from gateway.auth.aws_sigv4 import host_field
 from gateway.auth.mode import Signer
 from gateway.catalog.render import Moment, Unresolved, render_text
 from gateway.catalog.template import placeholders
@@ -103,7 +103,7 @@ class RequestTemplates:
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         path, _, query = request.target.partition("?")
         pairs = [pair for pair in query.split("&") if pair and name_of(pair) not in self.query]
-        url = f"{request.scheme}://{host_of(request)}{path}" + ("?" + "&".join(pairs) if pairs else "")
+        url = f"{request.scheme}://{host_field(request)}{path}" + ("?" + "&".join(pairs) if pairs else "")
         kind = request.headers.get("content-type", "")
         known = {**self.known, **request_values(request.method, url, content_type=kind, body=body or b"")}
         moment = Moment()

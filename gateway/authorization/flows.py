@@ -157,7 +157,7 @@ class Flows:
         """Check `options` as `begin` does, without a request to the provider, and store it encrypted until the end user
         confirms.
 
-        Returns a token for `stored_options`, valid for an hour but not longer than the session. Raises as `begin` does.
+        Returns a token for `read_options`, valid for an hour but not longer than the session. Raises as `begin` does.
         """
         self.count_start(session)
         try:
@@ -180,7 +180,7 @@ class Flows:
         )
         return token
 
-    async def stored_options(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
+    async def read_options(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
         """Return the options that `store_options` stored for this session and integration under `token`, else None."""
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
@@ -194,7 +194,7 @@ class Flows:
         flow = await self._store.flows.get(flow_digest, now=clock.now())
         if flow is None:
             return None
-        name = self.cookie_of(flow_digest)
+        name = self.cookie_name_for(flow_digest)
         if Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
             return None
         kept = self._open_details(flow)
@@ -203,7 +203,7 @@ class Flows:
     def _open_details(self, flow: Flow) -> FlowDetails:
         return flow_details(self._store.open(flow.details))
 
-    def _pending(self, flow: Flow | None) -> PendingAuthorization | None:
+    def _pending_authorization(self, flow: Flow | None) -> PendingAuthorization | None:
         """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed
         it yet."""
         kept = self._open_details(flow) if flow is not None else None
@@ -344,9 +344,9 @@ class Flows:
     def cookie_name(self, state: str) -> str:
         """Return the flow's cookie name. Each flow has its own, so that two windows of a browser can authorize in
         parallel."""
-        return self.cookie_of(digest(state))
+        return self.cookie_name_for(digest(state))
 
-    def cookie_of(self, state_digest: str) -> str:
+    def cookie_name_for(self, state_digest: str) -> str:
         """Return the flow's cookie name from the digest of its state."""
         secure = self._current.generation.public_url.startswith("https://")
         return f"{'__Host-' if secure else ''}gw-flow-{int(state_digest[:12], 16)}"
@@ -376,7 +376,7 @@ class Flows:
         """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the
         flow."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
-        pending = self._pending(flow)
+        pending = self._pending_authorization(flow)
         if flow is None or pending is None:
             raise CallbackFailed(
                 "invalid_state", "This choice was made already, or is older than ten minutes. Start again."
@@ -414,7 +414,7 @@ class Flows:
         callback: CallbackRequest,
     ) -> ConnectedResult | Choice:
         # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
-        exchanging = asyncio.create_task(self._outcome_reporter.reported(flow, pending, work, callback))
+        exchanging = asyncio.create_task(self._outcome_reporter.report_result(flow, pending, work, callback))
         self._exchanging.add(exchanging)
         exchanging.add_done_callback(self._forget_exchange)
         try:
@@ -449,7 +449,7 @@ class Flows:
         if not state:
             raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")
         flow = await self._store.flows.get(digest(state), now=clock.now())
-        pending = self._pending(flow)
+        pending = self._pending_authorization(flow)
         if flow is None or pending is None:
             raise CallbackFailed(
                 "invalid_state",

@@ -272,7 +272,7 @@ class OutcomeReporter:
         self._store = store
         self._outcomes = outcomes
 
-    async def reported(
+    async def report_result(
         self,
         flow: Flow,
         pending: PendingAuthorization,

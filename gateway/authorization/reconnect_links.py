@@ -123,7 +123,7 @@ class ReconnectLinks:
         has_app = integration is not None and (integration.client_id or integration.app_id)
         return bool(has_app) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
-    async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
+    async def scopes_link(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
         """Return a link for a connection that works but lacks scopes that the provider requires; None if the key may
         not get a link."""
         ref = row.ref

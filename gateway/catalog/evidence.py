@@ -95,7 +95,7 @@ def weakest(levels: Iterator[str]) -> str:
     return max(levels, key=LEVELS.index)
 
 
-def provenance_of(values: Mapping[str, Any]) -> str | None:
+def overall_provenance(values: Mapping[str, Any]) -> str | None:
     """Return the provenance of an entry's values: the weakest level of the groups in `_DECIDING_GROUPS`.
 
     It is `confirmed`, `sourced` or `unconfirmed`. If the entry has no evidence for these groups, return its own
@@ -110,7 +110,7 @@ def provenance_of(values: Mapping[str, Any]) -> str | None:
     return "unconfirmed" if stated == "reviewed" else stated
 
 
-def sources_of(values: Mapping[str, Any]) -> list[str]:
+def all_sources(values: Mapping[str, Any]) -> list[str]:
     """Return all sources of an entry, sorted by name."""
     of_groups = [source for group in values.get("evidence", {}).values() for source in group.get("sources", ())]
     return sorted({*of_groups, *values.get("sources", ())})

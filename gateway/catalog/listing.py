@@ -108,7 +108,7 @@ def name_in(cursor: str) -> str:
     return name
 
 
-def listing_of(catalog: Catalog, public_url: str) -> Listing:
+def get_listing(catalog: Catalog, public_url: str) -> Listing:
     """Return the listing of `catalog`, built on the first call and cached as long as the catalog exists."""
     listings = _LISTINGS.setdefault(catalog, {})
     if public_url not in listings:

@@ -10,7 +10,7 @@ from gateway.catalog import compiled
 from gateway.catalog.api_operations import ProviderOperations, read_operations
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import ExternalNames
-from gateway.catalog.evidence import provenance_of, sources_of
+from gateway.catalog.evidence import all_sources, overall_provenance
 from gateway.catalog.folder import CatalogEntry, entry_files, read_entries
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read_yaml
@@ -35,7 +35,7 @@ def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     entry.setdefault("docs", f"{public_url}/providers/{values['name']}/guide")
     if names := values.get("connection_configuration", list(values.get("connection_config", ()))):
         entry["connection_configuration"] = names
-    derived = {"provenance": provenance_of(values), "sources": sources_of(values)}
+    derived = {"provenance": overall_provenance(values), "sources": all_sources(values)}
     entry |= {key: value for key, value in derived.items() if value}
     for key in _FORMS:
         if key in values:

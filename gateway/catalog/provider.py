@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.evidence import EntryEvidence, GroupEvidence, provenance_of
+from gateway.catalog.evidence import EntryEvidence, GroupEvidence, overall_provenance
 from gateway.catalog.provider_parts import (
     CATEGORIES,
     SCRIPT_ALIASES,
@@ -245,7 +245,7 @@ class Provider(Shape):
         """Return `provenance` as ``GET /providers`` shows it; None if it is unknown."""
         groups = () if self.evidence is None else self.evidence.groups()
         levels = {name: {"level": group.level} for name, group in groups}
-        return provenance_of({"provenance": self.provenance, "evidence": levels})
+        return overall_provenance({"provenance": self.provenance, "evidence": levels})
 
 
 # ── The JSON Schema of an entry, for editors: ``catalog/_schema.json``, which shipped files name in their first line.

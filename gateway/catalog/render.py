@@ -318,7 +318,7 @@ def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
             case Name(name):
                 filled.append(find_value(values, name) or "")
             case Now():
-                filled.append(write_time(part.shifted(moment.at), part.format))
+                filled.append(write_time(part.time_at(moment.at), part.format))
             case Random():
                 filled.append(moment.random)
             case FunctionCall(function, arguments):

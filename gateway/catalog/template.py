@@ -209,7 +209,7 @@ class Now:
     shift_s: int = 0
     format: str | None = None
 
-    def shifted(self, at: datetime) -> datetime:
+    def time_at(self, at: datetime) -> datetime:
         """Return the time for this placeholder in a request made at `at`."""
         return at + timedelta(seconds=self.shift_s)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.cli.options import RowId, as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.run_command import run, select_environment, table
 from gateway.cli.terminal import one_line
 from gateway.text import counted
 
@@ -75,7 +75,7 @@ def incident(
             if moment is None:
                 raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
         wanted = incident_subject(
-            environment_of(runtime, environment),
+            select_environment(runtime, environment),
             integration_id=integration,
             key_id=key,
             since=moments.get("since"),

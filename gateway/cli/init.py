@@ -210,7 +210,7 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
             "Standard input is not read. Pass the answers as options (see `gateway init --help`), or use --yes for the "
             "defaults."
         )
-    if not (yes or as_json) and at_a_terminal():
+    if not (yes or as_json) and is_terminal():
         _refuse_existing([file, *(folder / name for name in KEYS)], force)  # checked before the user answers prompts
         answers = prompt_for_answers(answers, _catalog)
     answers = replace(answers, public_url=answers.public_url or default_url(answers))
@@ -236,7 +236,7 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
         print(_report(folder, file, text, answers, provider, {name: name not in contents for name in names}))
 
 
-def at_a_terminal() -> bool:
+def is_terminal() -> bool:
     """Return whether a person can answer prompts. Prompts are written to stderr, so stdout may be redirected."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.cli.options import RowId, as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.run_command import run, select_environment, table
 from gateway.cli.terminal import one_line
 from gateway.records.filters import single_or_any_set
 from gateway.records.operation import KINDS
@@ -55,7 +55,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
     """
 
     async def work(runtime: "Runtime") -> int:
-        wanted = await _build_filter(runtime, environment_of(runtime, environment), given)
+        wanted = await _build_filter(runtime, select_environment(runtime, environment), given)
         if follow:
             await follow_log(runtime, wanted, as_json=as_json)
             return 0

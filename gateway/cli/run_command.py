@@ -151,7 +151,7 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", m
         return 1
 
 
-def environment_of(runtime: "Runtime", name: str | None) -> str:
+def select_environment(runtime: "Runtime", name: str | None) -> str:
     """Return the `name` environment, or the only one. Raises UsageError if it is unknown or several exist."""
     import click
 

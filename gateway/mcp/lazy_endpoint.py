@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from gateway.access.scopes import PROXY
 from gateway.api.agent_sessions import is_session, session_not_found
-from gateway.api.request_body import query_of
+from gateway.api.request_body import read_query
 from gateway.errors import MethodNotAllowed
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
@@ -33,7 +33,7 @@ async def respond(request: web.Request) -> web.StreamResponse:
 @needs(PROXY, limits=True)
 async def respond_in_session(request: web.Request) -> web.StreamResponse:
     """Handle ``POST /session/{session_id}/mcp``, which only that session's own token may use. Raises NotFound."""
-    query_of(request, ())
+    read_query(request, ())
     session_id, key = request.match_info["session_id"], request[CALLER].key
     if key is None or str(key.id) != session_id or not is_session(key):
         raise session_not_found(session_id)

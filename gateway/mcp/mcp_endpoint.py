@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.access.scopes import PROXY
-from gateway.api.request_body import query_of
+from gateway.api.request_body import read_query
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.agent_message import AgentMessage, check_origin, mount_beside
@@ -38,7 +38,7 @@ INSTRUCTIONS: Final = (
 @needs(PROXY, limits=True)
 async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     """Handle one message that came through the chain. Raises the errors of `response_to`."""
-    query_of(request, ())
+    read_query(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     door = "/mcp" if resource is None else resource.canonical

@@ -235,7 +235,7 @@ async def _stored_options(
     """Return the options stored under `token`, None without a token. Raises InvalidRequest if they have expired."""
     if not token:
         return None
-    url_options = await request.app[RUNTIME].flows.stored_options(session, offer.key, token)
+    url_options = await request.app[RUNTIME].flows.read_options(session, offer.key, token)
     if url_options is None:
         raise InvalidRequest("invalid_state", "This page was open too long. Start again from the application.")
     return url_options

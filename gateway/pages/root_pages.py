@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.api.health import readiness
-from gateway.catalog.listing import Query, listing_of, name_in
+from gateway.catalog.listing import Query, get_listing, name_in
 from gateway.errors import GatewayError
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.response_shape import MARK
@@ -77,7 +77,7 @@ def guides(request: web.Request) -> web.Response:
             after = name_in(cursor)
         except ValueError:
             cursor = ""
-    listing = listing_of(generation.catalog, generation.public_url)
+    listing = get_listing(generation.catalog, generation.public_url)
     found = json.loads(listing.page(Query(search, category, limit=ROWS_PER_PAGE, after=after)).content)
     return page(
         request,

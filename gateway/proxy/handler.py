@@ -176,6 +176,6 @@ async def _record_refused_scopes(
         path = logged_path(request[UPSTREAM].base_path, request[UPSTREAM].target)
         drift = await runtime.live.scope_refusals.record(opened, scopes, path)
         if drift.missing:
-            url = await runtime.links.for_scopes(caller.policy, opened.connection, key_id=caller.key_id)
+            url = await runtime.links.scopes_link(caller.policy, opened.connection, key_id=caller.key_id)
             if url is not None:
                 request[CONNECT_URL] = url

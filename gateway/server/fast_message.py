@@ -111,7 +111,7 @@ class AgentDoor:
         by_capability = mount != PROXY_MOUNT
         if by_capability is bool(lines.key):
             return None
-        caller = generation.keys.known(digest(mount.rpartition("/")[2] if by_capability else lines.key))
+        caller = generation.keys.find_known(digest(mount.rpartition("/")[2] if by_capability else lines.key))
         access = None if caller is None else caller.access
         if access is None or caller is None or not access.policy.allows(PROXY):
             return None

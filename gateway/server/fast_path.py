@@ -109,7 +109,7 @@ class FastPath:
         if head is None:
             return None
         known = head.known
-        caller = generation.keys.known(known.key_digest)
+        caller = generation.keys.find_known(known.key_digest)
         opened = self._opened_connection(head, caller, began) if caller is not None else None
         if caller is None or opened is None:
             return None
@@ -229,7 +229,7 @@ class FastPath:
             known = KnownHead(MOUNT, key, read)
         else:
             token = mount.rpartition(b"/")[2].decode("ascii")
-            caller = generation.keys.known(digest(token))
+            caller = generation.keys.find_known(digest(token))
             bound_to = caller.access.bound_connection if caller is not None and caller.access is not None else None
             if bound_to is None:
                 return None

@@ -140,7 +140,7 @@ def _add_formats(out: dict[str, Any], template: str, notes: Notes) -> None:
     literal = "".join(piece for piece in url.host if isinstance(piece, str)).strip(".")
     for piece in url.host:
         if isinstance(piece, Name):
-            setting = _setting_of(out, piece.name)
+            setting = _find_setting(out, piece.name)
             if setting is not None and (not literal or _may_have_dots(setting)):
                 _add_format(out, piece.name, "hostname", notes)
 
@@ -152,7 +152,7 @@ def _may_have_dots(setting: Mapping[str, Any]) -> bool:
 
 
 def _add_format(out: dict[str, Any], name: str, format_: str, notes: Notes) -> None:
-    setting = _setting_of(out, name)
+    setting = _find_setting(out, name)
     if setting is None or setting.get("format") == format_ or setting.get("enum"):
         return
     bare = name.partition(".")[2]
@@ -169,7 +169,7 @@ def _add_format(out: dict[str, Any], name: str, format_: str, notes: Notes) -> N
 _FORMAT_PARTS: Final = {"hostname": "the host", "uri": "the beginning"}
 
 
-def _setting_of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def _find_setting(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     namespace, _, bare = name.partition(".")
     found = out.get("connection_config", {}).get(bare) if namespace == "connectionConfig" else None
     return found if isinstance(found, dict) else None

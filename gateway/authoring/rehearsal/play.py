@@ -76,7 +76,7 @@ class RehearsalState:
         own = [*self.samples.secrets(), *([registered] if registered else [])]
         return [*own, *self.actor.tokens, *self.actor.refresh_tokens]
 
-    def place_of(self, step: str, mark: int) -> Place:
+    def step_place(self, step: str, mark: int) -> Place:
         """Return the entry's field that describes `step`, or else the last request since number `mark`."""
         arrivals = self.actor.since(mark)
         place = {
@@ -309,7 +309,7 @@ class _Rehearsal(RehearsalState):
             except (RehearsalRefused, ClientError, TimeoutError) as wrong:
                 step.checks.append(
                     RehearsalCheck(
-                        f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no response in time"
+                        f"{name} works", False, self.step_place(step.name, mark), str(wrong) or "no response in time"
                     )
                 )
             step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.since(mark)]
@@ -383,7 +383,7 @@ class _Rehearsal(RehearsalState):
             self.actor.refuses_credentials = False
 
     async def _call(self, step: RehearsedStep, mark: int) -> None:
-        status, text = await self.gateway.proxied(self.connection_id, CALL_PATH)
+        status, text = await self.gateway.call_provider(self.connection_id, CALL_PATH)
         arrivals = self.actor.since(mark, "proxy")
         if status != 200 or not arrivals:
             raise RehearsalRefused(f"GET /proxy{CALL_PATH} returned {status}: {text[:300]}")
@@ -416,7 +416,9 @@ class _Rehearsal(RehearsalState):
             step.skipped = "the lists are requested by POST, which a rehearsal does not support"
             return
         limit = f"; limit={PAGE_SIZE}" if way.limit_name_in_request else ""
-        status, text = await self.gateway.proxied(self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit}"})
+        status, text = await self.gateway.call_provider(
+            self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit}"}
+        )
         arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.path.endswith(LIST_PATH)]
         step.checks += page_checks(way, status, text, arrivals)
 

@@ -40,7 +40,9 @@ class Gateway:
             raise RehearsalRefused(f"{method} {path.partition('?')[0]} returned {response.status}: {_error_text(text)}")
         return json.loads(text) if text else {}
 
-    async def proxied(self, connection_id: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    async def call_provider(
+        self, connection_id: str, path: str, method: str = "GET", **headers: str
+    ) -> tuple[int, str]:
         """Call the provider through ``/proxy``; return status and body."""
         names = {"Provider-Config-Key": INTEGRATION, "Connection-Id": connection_id}
         fields = {**self._headers, **names, **headers}

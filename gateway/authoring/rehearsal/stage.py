@@ -39,24 +39,26 @@ class Stage:
         said: dict[str, Any] = json.loads(provider_json(self.provider))
         for key in URL_FIELDS:
             if key in said:
-                said[key] = self.played(said[key])
+                said[key] = self.with_sandbox_origin(said[key])
         for step in said.get("additional_steps", ()):
-            step["url"] = self.played(step["url"])
+            step["url"] = self.with_sandbox_origin(step["url"])
         said.pop("alternatives", None)
         proxy = said["proxy"]
-        proxy["base_url"] = self.played(proxy["base_url"])
+        proxy["base_url"] = self.with_sandbox_origin(proxy["base_url"])
         if "allowed_origins" in proxy:
-            proxy["allowed_origins"] = [self.played(one) for one in proxy["allowed_origins"]]
+            proxy["allowed_origins"] = [self.with_sandbox_origin(one) for one in proxy["allowed_origins"]]
         if "base_url_override" in proxy.get("verification", {}):
-            proxy["verification"]["base_url_override"] = self.played(proxy["verification"]["base_url_override"])
+            proxy["verification"]["base_url_override"] = self.with_sandbox_origin(
+                proxy["verification"]["base_url_override"]
+            )
         account = said.get("account", {})
         if not account.get("endpoint", "/").startswith("/"):
-            account["endpoint"] = self.played(account["endpoint"])
+            account["endpoint"] = self.with_sandbox_origin(account["endpoint"])
         for key in ("alias", "name", "sources"):
             said.pop(key, None)
         return said
 
-    def played(self, template: str) -> str:
+    def with_sandbox_origin(self, template: str) -> str:
         """Return `template` with the sandbox's origin."""
         origin, rest = split(template)
         if origin not in self.origins:

@@ -9,7 +9,7 @@ import click
 
 from gateway.cli.audit.audit_filters import parse_time
 from gateway.cli.options import RowId, as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.run_command import run, select_environment, table
 from gateway.records.filters import single_or_any_set
 from gateway.text import counted
 
@@ -59,7 +59,7 @@ def uses(
         if end <= begin:
             raise click.UsageError("--until must be later than --since.")
         wanted = CredentialUseFilter(
-            environment_of(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
+            select_environment(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
         )
         found = credential_uses_json(wanted, await runtime.store.uses.find(wanted))
         if as_json:

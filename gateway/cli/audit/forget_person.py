@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run
+from gateway.cli.run_command import run, select_environment
 
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
@@ -28,7 +28,7 @@ def forget(file: Path, environment: str | None, end_user: str, as_json: bool) ->
     async def work(runtime: "Runtime") -> int:
         from gateway.records.audit import AuditAction, AuditEntry
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         done = await runtime.store.trail.forget(name, end_user, AuditEntry.of(AuditAction.PERSON_FORGOTTEN, name))
         if as_json:
             print(json.dumps({"forgotten": done}))

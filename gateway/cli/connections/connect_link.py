@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.options import Span, as_json, config_file, environment
-from gateway.cli.run_command import check_integration, environment_of, run
+from gateway.cli.run_command import check_integration, run, select_environment
 
 if TYPE_CHECKING:
     from gateway.records.connecting import ConnectSession
@@ -63,7 +63,7 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
         from gateway.api.request_body import validated
         from gateway.records.access import Environment
 
-        named = environment_of(runtime, environment)
+        named = select_environment(runtime, environment)
         for one in integrations:
             await check_integration(runtime, named, one)
         caller = Caller(Environment(named))

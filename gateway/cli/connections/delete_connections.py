@@ -19,7 +19,7 @@ from gateway.cli.options import (
     environment,
     integration,
 )
-from gateway.cli.run_command import check_integration, connection_refs, environment_of, run, run_for_each, table
+from gateway.cli.run_command import check_integration, connection_refs, run, run_for_each, select_environment, table
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def delete(
     async def work(runtime: "Runtime") -> int:
         from gateway.records.connection import ConnectionRef
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         await check_integration(runtime, name, integration)
         refs = [ConnectionRef(name, integration, one) for one in connection_ids]
         refs = refs or await connection_refs(runtime, name, integration)

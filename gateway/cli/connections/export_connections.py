@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from gateway.cli.options import as_json, config_file, environment
-from gateway.cli.run_command import check_integration, environment_of, pages, run
+from gateway.cli.run_command import check_integration, pages, run, select_environment
 from gateway.cli.secret_inputs import passphrase_env, passphrase_file, read_passphrase
 from gateway.text import counted
 
@@ -62,7 +62,7 @@ def export(
         raise click.UsageError(f"{target} already exists. Give another file, or add --force.")
 
     async def work(runtime: "Runtime") -> int:
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         for one in only:
             await check_integration(runtime, name, one)
         with _complete_file(target) as out:

@@ -13,7 +13,7 @@ import click
 
 from gateway.cli import secret_inputs
 from gateway.cli.options import as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.run_command import run, select_environment, table
 from gateway.cli.secret_inputs import read_passphrase
 from gateway.text import counted
 
@@ -224,7 +224,7 @@ def _report(file: Path) -> IO[str]:
 # ── The preview of an import from another gateway: `import --preview`, also run as `gateway doctor --from-peer`.
 
 
-def preview_from(
+def print_preview_from(
     file: Path, url: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
 ) -> NoReturn:
     """Preview the import of all integrations at `url`, or of one. Exits 1 if one cannot be moved without changes."""
@@ -240,15 +240,15 @@ def preview_from(
                 "There are several environments. To name one, run `gateway connections import --from-peer URL --preview "
                 "--environment NAME` instead."
             )
-        return await preview_of(
-            runtime, peer, ImportOptions(environment=environment_of(runtime, None)), as_json=as_json
+        return await print_preview(
+            runtime, peer, ImportOptions(environment=select_environment(runtime, None)), as_json=as_json
         )
 
     run(file, work, as_json=as_json, may_create_store=True)
     raise AssertionError("run ends the command")
 
 
-async def preview_of(runtime: "Runtime", peer: PeerSource, options: "ImportOptions", *, as_json: bool) -> int:
+async def print_preview(runtime: "Runtime", peer: PeerSource, options: "ImportOptions", *, as_json: bool) -> int:
     """Print the preview; return exit code 0 if everything can be moved without changes, else 1."""
     from gateway.moving.moved_connection import SourceRefused
     from gateway.moving.peer import Peer, PeerCalls, session_for
@@ -372,13 +372,13 @@ def import_connections(
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         wish = ImportOptions(
             environment=name, integration_keys=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify
         )
         if preview:
             assert isinstance(feed, PeerSource)
-            return await preview_of(runtime, feed, wish, as_json=as_json)
+            return await print_preview(runtime, feed, wish, as_json=as_json)
         with ExitStack() as stack:
             intake = reporting_importer(runtime, wish, stack, report, at_once)
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh

@@ -17,7 +17,7 @@ from gateway.cli.options import (
     environment,
     optional_integration,
 )
-from gateway.cli.run_command import check_integration, connection_refs, environment_of, run, run_for_each, table
+from gateway.cli.run_command import check_integration, connection_refs, run, run_for_each, select_environment, table
 
 if TYPE_CHECKING:
     from gateway.records.connection import ConnectionRef
@@ -50,7 +50,7 @@ def refresh(
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.parallel_work import refresh_now
 
-        refs = await _refs(runtime, environment_of(runtime, environment), integration, connection_ids)
+        refs = await _refs(runtime, select_environment(runtime, environment), integration, connection_ids)
         if refs is None:
             return 1
         results: list[dict[str, Any]] = []

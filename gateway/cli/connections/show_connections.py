@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.cli.options import as_json, config_file, environment, optional_integration
-from gateway.cli.run_command import check_integration, environment_of, run, table
+from gateway.cli.run_command import check_integration, run, select_environment, table
 from gateway.cli.terminal import one_line, without_control_characters
 from gateway.text import did_you_mean
 
@@ -101,7 +101,7 @@ def list_connections(
         from gateway.api.connection_json import listed_connection_json
         from gateway.store import ListFilter, cursor_after
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         for one in integrations:
             await check_integration(runtime, name, one)
         wanted = ListFilter(
@@ -176,7 +176,7 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
     """Show CONNECTION: its settings, end user and refresh state. Never shows its credential or a secret setting."""
 
     async def work(runtime: "Runtime") -> int:
-        row = await find_connection(runtime, environment_of(runtime, environment), integration, connection_id)
+        row = await find_connection(runtime, select_environment(runtime, environment), integration, connection_id)
         if row is None:
             return 1
         shown = _connection_json(runtime, row)
@@ -225,7 +225,7 @@ def why(file: Path, environment: str | None, integration: str | None, connection
     async def work(runtime: "Runtime") -> int:
         from gateway.api.connection_json import history_json
 
-        row = await find_connection(runtime, environment_of(runtime, environment), integration, connection_id)
+        row = await find_connection(runtime, select_environment(runtime, environment), integration, connection_id)
         if row is None:
             return 1
         story = await history_json(runtime, runtime.generation, row, in_serving_process=False)

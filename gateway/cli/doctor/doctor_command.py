@@ -48,10 +48,10 @@ def doctor(
     from gateway.observe import logs
 
     if peer is not None:
-        from gateway.cli.connections.import_connections import preview_from
+        from gateway.cli.connections.import_connections import print_preview_from
 
         key = secret_inputs.read_secret("key", "--key", key_env, key_file)
-        preview_from(file, peer, key, integration, plain_http=plain_http, as_json=as_json)
+        print_preview_from(file, peer, key, integration, plain_http=plain_http, as_json=as_json)
     logs.setup("critical")
     findings, config = asyncio.run(_examine(file, integration, offline=offline))
     if as_json:

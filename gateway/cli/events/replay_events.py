@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run
+from gateway.cli.run_command import run, select_environment
 from gateway.text import counted
 from gateway.timestamps import ago
 
@@ -46,7 +46,7 @@ def replay(
 
         now = clock.now()
         wanted = EventFilter(
-            environment=environment_of(runtime, environment),
+            environment=select_environment(runtime, environment),
             state=DeliveryState.DEAD if dead else None,
             message_ids=message_ids,
             since=_moment(since, now) if since else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.options import RowId, as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.run_command import run, select_environment, table
 from gateway.cli.terminal import without_control_characters
 from gateway.text import counted
 
@@ -84,7 +84,7 @@ def list_events(
         from gateway.store import EventFilter
 
         wanted = EventFilter(
-            environment=environment_of(runtime, environment),
+            environment=select_environment(runtime, environment),
             state=DeliveryState(state) if state else None,
             connection_id=connection,
             limit=limit + 1,
@@ -134,7 +134,7 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
     async def work(runtime: "Runtime") -> int:
         from gateway.store import EventFilter
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         found = await runtime.store.event_log.list(EventFilter(environment=name, message_ids=[message_id]))
         if not found:
             print(f"gateway: environment '{name}' has no event '{message_id}'", file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run
+from gateway.cli.run_command import run, select_environment
 
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
@@ -26,7 +26,7 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
         from gateway.events import signatures
         from gateway.events.signatures import standard_form
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         if rotate:
             _, retires_at = await signatures.rotate(runtime.generation.config, runtime.store, name)
             print(f"the former key also signs until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.cli.options import RowId, Span, as_json, config_file, environment
-from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.run_command import run, select_environment, table
 from gateway.text import close_matches, counted, did_you_mean
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
     """Create a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
-        env = environment_of(runtime, environment)
+        env = select_environment(runtime, environment)
         wish = _requested_key(asked)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
         warnings = [*unknown_integration_warnings(runtime, env, wish.limits), *rule_warnings(wish.limits.rules)]
@@ -238,7 +238,7 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
         from gateway import clock
         from gateway.api.keys import key_json as shown
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         now = clock.now()
         found = await runtime.store.keys.list(name, alive_at=None if ended else now, limit=limit + 1)
         if as_json:
@@ -289,7 +289,7 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
     async def work(runtime: "Runtime") -> int:
         from gateway.errors import NotFound
 
-        name = environment_of(runtime, environment)
+        name = select_environment(runtime, environment)
         revoked: dict[int, int] = {}
         missing: list[int] = []
         for one in ids:
@@ -302,7 +302,7 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
             print(json.dumps({"keys": report, "not_found": missing}, indent=2))
         else:
             for one, count in revoked.items():
-                print(f"key {one}: {_revoked_in_words(count)}")
+                print(f"key {one}: {_revocation_text(count)}")
         for one in missing:
             print(f"gateway: there is no key {one} in environment '{name}'", file=sys.stderr)
         return 1 if missing else 0
@@ -310,7 +310,7 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
     run(file, work, as_json=as_json)
 
 
-def _revoked_in_words(count: int) -> str:
+def _revocation_text(count: int) -> str:
     if count == 0:
         return "was already revoked"
     return "revoked" if count == 1 else f"revoked, with {counted(count - 1, 'key')} that it had minted"

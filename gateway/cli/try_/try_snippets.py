@@ -149,7 +149,7 @@ def node(sent: SentCall) -> str:
     """Return the call as a module for Node 18 or newer, with fetch."""
     fields = "\n".join(f"    {_js(name)}: {_js(value)}," for name, value in sent.all_headers.items())
     body = "" if sent.body is None else f"\n  body: {_read_in_node(sent.body)},"
-    return f"""{_reading(sent.body)}const response = await fetch({_js(sent.proxied_url)}, {{
+    return f"""{_file_reading_import(sent.body)}const response = await fetch({_js(sent.proxied_url)}, {{
   method: {_js(sent.method)},
   headers: {{
     Authorization: `Bearer ${{process.env.{VARIABLE}}}`,
@@ -165,7 +165,7 @@ def nango(sent: SentCall) -> str:
     headers = f"\n  headers: {_js(dict(sent.headers))}," if sent.headers else ""
     body = "" if sent.body is None else f"\n  data: {_read_in_node(sent.body)},"
     return f"""import {{ Nango }} from "@nangohq/node";
-{_reading(sent.body)}
+{_file_reading_import(sent.body)}
 const nango = new Nango({{ host: {_js(sent.url)}, secretKey: process.env.{VARIABLE} }});
 const response = await nango.proxy({{
   method: {_js(sent.method)},
@@ -196,7 +196,7 @@ def _read_in_node(body: TypedBody) -> str:
     return f"Buffer.from({_js(body.content.hex())}, 'hex')" if text is None else _js(text)
 
 
-def _reading(body: TypedBody | None) -> str:
+def _file_reading_import(body: TypedBody | None) -> str:
     return 'import { readFileSync } from "node:fs";\n' if body is not None and body.file is not None else ""
 
 

@@ -50,7 +50,7 @@ def find_target(file: Path | None, url: str | None, key: str | None, environment
             f"start one with `{program()} demo` (or `make run`), and run the command again in the same folder;",
             "or name the configuration of a running gateway with -c FILE, or give --url and --key",
         )
-    return _configured(found, url, key, environment)
+    return _configured_target(found, url, key, environment)
 
 
 def _local_configuration() -> Path | None:
@@ -64,7 +64,7 @@ def _local_configuration() -> Path | None:
     return demo if demo.is_file() else None
 
 
-def _configured(file: Path, url: str | None, key: str | None, environment: str | None) -> Target:
+def _configured_target(file: Path, url: str | None, key: str | None, environment: str | None) -> Target:
     from gateway.cli.demo.demo_folder import DemoFolder
 
     config = _read(file)

@@ -59,12 +59,12 @@ def test_rule_matches_the_chosen_operations_of_every_provider_and_no_others(cata
         before = re.sub(r"\$\{[^{}]*\}", "s-1", found.rules[0].path_prefix)
         for one in known.operations:
             path = before + _PLACE.sub("v-1", one.path)
-            fitting = found.matching(one.method, host, path)
+            fitting = found.matching_operation(one.method, host, path)
             assert (fitting is not None) is (one.id in reads), (name, one)
             if fitting is not None:
                 assert parse_rule(f"{fitting.method} {fitting.path_pattern} as x").fits(one.method, path)
             operations += 1
-        assert found.matching("GET", f"not-{host}.example", before) is None or found.host == "*"
+        assert found.matching_operation("GET", f"not-{host}.example", before) is None or found.host == "*"
     assert providers >= 130
     assert operations >= 15_000
 
@@ -107,7 +107,7 @@ def test_left_out_operation_is_refused_also_with_a_format_suffix() -> None:
     items = operation_set_of(*lines, others=("GET /items/secret", "GET /items/list", "GET /items/*/*"))
     named = {
         segment: None
-        if (found := items.matching("GET", "api.example.com", f"/items/{segment}")) is None
+        if (found := items.matching_operation("GET", "api.example.com", f"/items/{segment}")) is None
         else found.name
         for segment in ("secret", "secret.json", "Secret.JSON", "a.json", "list.csv", "list.json", "a.xml", ".json")
     }
@@ -159,15 +159,15 @@ def test_keys_with_the_same_snapshot_share_it(catalog: Catalog) -> None:
 def test_the_most_exact_operation_decides() -> None:
     found = operation_set_of("r GET /a/{x} get_x", "r GET /a/me get_me", others=("GET /a/{x}.json", "GET /b/{y}"))
     assert [
-        getattr(found.matching("GET", "api.example.com", path), "name", None)
+        getattr(found.matching_operation("GET", "api.example.com", path), "name", None)
         for path in ("/a/1", "/a/me", "/a/1.json", "/b/1", "/a/", "/a/1/2")
     ] == ["get_x", "get_me", None, None, None, None]
 
 
 def test_excluded_operation_wins_over_an_equally_exact_one() -> None:
     found = operation_set_of("w POST /a/{x}/b do_b", others=("POST /a/c/{y}",))
-    assert found.matching("POST", "api.example.com", "/a/c/b") is None
-    assert found.matching("POST", "api.example.com", "/a/d/b") is not None
+    assert found.matching_operation("POST", "api.example.com", "/a/c/b") is None
+    assert found.matching_operation("POST", "api.example.com", "/a/d/b") is not None
 
 
 def test_excluded_operation_cannot_be_reached_in_another_case() -> None:
@@ -175,15 +175,15 @@ def test_excluded_operation_cannot_be_reached_in_another_case() -> None:
         "w PUT /{module}/{id} update", "w PUT /a/Own own", others=("PUT /Contacts/roles", "PUT /a/own")
     )
     paths = ("/contacts/ROLES", "/CONTACTS/roles", "/Contacts/7", "/a/Own", "/A/Own")
-    fitting = [found.matching("PUT", "api.example.com", path) for path in paths]
+    fitting = [found.matching_operation("PUT", "api.example.com", path) for path in paths]
     assert [one and one.name for one in fitting] == [None, None, "update", "own", "update"]
 
 
 def test_placeholder_in_a_host_matches_any_text_and_the_rest_exactly() -> None:
     found = operation_set_of("r GET /a get_a", host="*.zendesk.com")
-    assert found.matching("GET", "Acme.zendesk.com", "/a") is not None
-    assert found.matching("GET", "zendesk.com", "/a") is None
-    assert found.matching("GET", "acme.zendesk.com.example", "/a") is None
+    assert found.matching_operation("GET", "Acme.zendesk.com", "/a") is not None
+    assert found.matching_operation("GET", "zendesk.com", "/a") is None
+    assert found.matching_operation("GET", "acme.zendesk.com.example", "/a") is None
 
 
 _SEGMENT = st.sampled_from(["a", "b", "{x}", "{y}.json", "a{z}", "v{p}-{q}"])
@@ -205,10 +205,10 @@ def test_path_tree_matches_like_the_single_paths(allowed: list[str], left_out: l
         )
         return re.fullmatch(pattern, path) is not None
 
-    alone = operation_set_of(*lines).matching("GET", "api.example.com", path)
+    alone = operation_set_of(*lines).matching_operation("GET", "api.example.com", path)
     assert (alone is not None) is any(map(fits, allowed))
     assert alone is None or fits(alone.path_pattern)
-    narrowed = operation_set_of(*lines, others=tuple(f"GET {one}" for one in left_out)).matching(
+    narrowed = operation_set_of(*lines, others=tuple(f"GET {one}" for one in left_out)).matching_operation(
         "GET", "api.example.com", path
     )
     assert narrowed is None or fits(narrowed.path_pattern)
@@ -229,12 +229,12 @@ def test_snapshot_that_is_cut_off_allows_nothing(monkeypatch: pytest.MonkeyPatch
         "lane", "api.example.com", "", "", ["r GET /items/* get_item"], [f"GET /items/{n}" for n in range(9)]
     )
     whole = operation_set(RULE, text)
-    assert whole.matching("GET", "api.example.com", "/items/x") is not None
-    assert whole.matching("GET", "api.example.com", "/items/8") is None
+    assert whole.matching_operation("GET", "api.example.com", "/items/x") is not None
+    assert whole.matching_operation("GET", "api.example.com", "/items/8") is None
     size = len(zlib.decompress(base64.b64decode(text.partition(":")[2])))
     monkeypatch.setattr("gateway.access.operation_rules.MAX_SNAPSHOT_BYTES", size - len("- GET /items/8") - 1)
     cut = _unpack_snapshot(RULE, text)
-    assert cut.matching("GET", "api.example.com", "/items/8") is None
+    assert cut.matching_operation("GET", "api.example.com", "/items/8") is None
     assert cut.rules == ()
 
 

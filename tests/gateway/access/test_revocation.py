@@ -23,7 +23,7 @@ LONG_S = 3600
 AROUND = 12  # calls on separate connections: with two workers, practically never all to the same one
 
 
-async def minted(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **wish: Any) -> dict[str, Any]:
+async def mint_key(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **wish: Any) -> dict[str, Any]:
     body = {"display_name": "agent", **wish}
     async with http.post(f"{url}/environment/api-keys", json=body, headers=headers) as response:
         assert response.status == 200, await response.text()
@@ -69,13 +69,13 @@ async def test_another_application_on_the_store_accepts_a_key_until_it_is_revoke
     await there.start()
     try:
         await here.imported(tracker.grant())
-        key = await minted(here.http, here.url, here.headers)
+        key = await mint_key(here.http, here.url, here.headers)
         for one in (here, there):
             assert await statuses(one.url, key["secret"], 2) == [200, 200]
         await here.json("DELETE", f"/environment/api-keys/{key['id']}", expect=200)
         assert await statuses(here.url, key["secret"], 1) == [401], "at once where it was revoked"
         await until_refused(there.url, key["secret"])
-        early = await minted(here.http, here.url, here.headers, display_name="next")
+        early = await mint_key(here.http, here.url, here.headers, display_name="next")
         assert await statuses(there.url, early["secret"], 1) == [200]
     finally:
         await here.stop()
@@ -89,7 +89,7 @@ async def test_every_worker_refuses_a_revoked_key(tracker: Tracker, tmp_path: Pa
         body = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": credentials}
         async with running.http.post(f"{url}/connections", json=body) as response:
             assert response.status == 201, await response.text()
-        key = await minted(running.http, url, {})
+        key = await mint_key(running.http, url, {})
         assert set(await statuses(url, key["secret"], AROUND)) == {200}
         async with running.http.delete(f"{url}/environment/api-keys/{key['id']}") as response:
             assert response.status == 200
@@ -118,7 +118,7 @@ async def test_open_stream_ends_with_its_key(
         result = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
         named = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"
         ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
-        async with streaming(gateway, ask, on_fast_path=fast_path) as client:
+        async with open_stream(gateway, ask, on_fast_path=fast_path) as client:
             if "forgotten" in how:
                 gateway.running.runtime.minted.missed()
             if "revoked" in how:
@@ -132,7 +132,7 @@ async def test_open_stream_ends_with_its_key(
 
 
 @asynccontextmanager
-async def streaming(gateway: TwoConnectionGateway, ask: str, *, on_fast_path: bool) -> AsyncIterator[Caller]:
+async def open_stream(gateway: TwoConnectionGateway, ask: str, *, on_fast_path: bool) -> AsyncIterator[Caller]:
     """A client with an open stream. `on_fast_path`: over the fast path, which needs data from earlier requests."""
     fast_path = gateway.running.fast_path if on_fast_path else None
     while True:

@@ -29,7 +29,7 @@ def message(
     return method + b" " + target + b" HTTP/1.1\r\n" + named % (key.encode(), connection) + more + b"\r\n"
 
 
-async def limited(gateway: TwoConnectionGateway) -> str:
+async def limited_key(gateway: TwoConnectionGateway) -> str:
     result = await gateway.key(limits={"connections": ["lane/c1"], "rules": [RULE]})
     assert result["scopes"] == ["environment:proxy"]
     secret: str = result["secret"]
@@ -37,7 +37,7 @@ async def limited(gateway: TwoConnectionGateway) -> str:
 
 
 async def test_key_makes_the_calls_that_its_rule_allows(gateway: TwoConnectionGateway) -> None:
-    key = await limited(gateway)
+    key = await limited_key(gateway)
     for _ in range(3):
         response = await gateway.raw(message(key))
         assert (response.status, response.body.data) == (200, b"ok")
@@ -96,7 +96,7 @@ PATHS = (
 
 
 async def test_no_other_path_is_sent(gateway: TwoConnectionGateway) -> None:
-    key = await limited(gateway)
+    key = await limited_key(gateway)
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
     assert len(PATHS) >= 40
@@ -136,7 +136,7 @@ FIELDS = (
 
 
 async def test_no_header_turns_an_allowed_request_into_another(gateway: TwoConnectionGateway) -> None:
-    key = await limited(gateway)
+    key = await limited_key(gateway)
     await gateway.raw(message(key))
     gateway.provider.heads.clear()
     for name, more in FIELDS:
@@ -180,7 +180,7 @@ METHODS = (b"HEAD", b"OPTIONS", b"POST", b"PUT", b"PATCH", b"DELETE", b"get", b"
 
 
 async def test_no_other_method_is_sent(gateway: TwoConnectionGateway) -> None:
-    key = await limited(gateway)
+    key = await limited_key(gateway)
     for method in METHODS:
         more = b"" if method in {b"HEAD", b"OPTIONS"} else b"Content-Length: 0\r\n"
         response = await gateway.raw(message(key, more=more, method=method))
@@ -190,7 +190,7 @@ async def test_no_other_method_is_sent(gateway: TwoConnectionGateway) -> None:
 
 
 async def test_forbidden_and_missing_connections_get_the_same_response(gateway: TwoConnectionGateway) -> None:
-    key = await limited(gateway)
+    key = await limited_key(gateway)
     bodies = set()
     for connection_id in (b"c2", b"c9"):
         response = await gateway.raw(message(key, connection=connection_id))
@@ -208,7 +208,7 @@ async def test_forbidden_and_missing_connections_get_the_same_response(gateway: 
 
 
 async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnectionGateway) -> None:
-    key = await limited(gateway)
+    key = await limited_key(gateway)
     for method, path, body in (
         ("GET", "/connections", None),
         ("GET", "/connections/c1?provider_config_key=lane", None),
@@ -228,7 +228,7 @@ async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnec
 
 
 async def test_error_names_the_rule_who_can_change_it_and_the_next_step(gateway: TwoConnectionGateway) -> None:
-    key = await limited(gateway)
+    key = await limited_key(gateway)
     url = f"{gateway.running.url}/proxy/ex/jira/rest/api/3/issue"
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
     async with gateway.running.http.get(url, headers=headers) as response:
@@ -256,7 +256,7 @@ async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path)
 
     paginate = {"type": "link", "link_rel_in_response_header": "next", "response_path": "items"}
     async with keyed(tmp_path, responded=responded, paginate=paginate) as gateway:
-        key = await limited(gateway)
+        key = await limited_key(gateway)
         response = await gateway.raw(message(key, more=b"Gateway-Paginate: all\r\n"))
         assert response.status == 200
         trailer = response.body.data.splitlines()[-1]

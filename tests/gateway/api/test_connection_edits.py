@@ -216,7 +216,7 @@ async def test_variables_come_from_the_configuration(running: RunningGateway) ->
     await running.json("GET", "/environment-variables?x=1", expect=400)
 
 
-def nested(levels: int) -> dict[str, Any]:
+def nested_value(levels: int) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for _ in range(levels - 1):
         value = {"a": value}
@@ -229,7 +229,7 @@ async def test_values_that_nest_too_deep_are_refused_and_named(
 ) -> None:
     credential = tracker.grant()
     await running.imported(credential)
-    deep = nested(levels)
+    deep = nested_value(levels)
     of_one = {"connection_id": "c1", "provider_config_key": "tracker"}
     imported = {**of_one, "connection_id": "c2", "credentials": credential}
     for method, path, body, name in (
@@ -247,13 +247,15 @@ async def test_values_that_nest_too_deep_are_refused_and_named(
         assert refused["error"]["message"] == f"{name} nests deeper than 64 levels of objects and arrays."
         assert [one["path"] for one in refused["error"]["errors"]] == [[name]]
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
-    async with running.http.post(f"{running.url}/connection/c1/metadata", json=nested(levels), headers=headers) as bare:
+    async with running.http.post(
+        f"{running.url}/connection/c1/metadata", json=nested_value(levels), headers=headers
+    ) as bare:
         assert (bare.status, (await bare.json())["error"]["errors"][0]["path"]) == (400, ["a"] if levels > 65 else [])
     assert (await running.json("GET", CONNECTION_PATH))["metadata"] is None
 
 
 async def test_values_of_64_levels_are_stored(running: RunningGateway, tracker: Tracker) -> None:
-    deep = nested(64)
+    deep = nested_value(64)
     await running.imported(tracker.grant(), metadata=deep, connection_config=deep)
     shown = await running.json("GET", CONNECTION_PATH)
     assert (shown["metadata"], shown["connection_config"]["a"]) == (deep, deep["a"])

@@ -26,7 +26,7 @@ from gateway.api.providers import (
     logo,
 )
 from gateway.catalog.brand_icons import MAX_LOGO_BYTES, BrandIcon
-from gateway.catalog.listing import Listing, Query, cursor_after, listing_of, name_in
+from gateway.catalog.listing import Listing, Query, cursor_after, get_listing, name_in
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.errors import GatewayError
 from gateway.runtime import RUNTIME
@@ -186,9 +186,9 @@ def test_different_pages_have_different_tags(catalog: Catalog) -> None:
 
 
 def test_a_listing_is_made_once_for_a_catalog(catalog: Catalog, tmp_path: Path) -> None:
-    assert listing_of(catalog, PUBLIC) is listing_of(catalog, PUBLIC)
+    assert get_listing(catalog, PUBLIC) is get_listing(catalog, PUBLIC)
     other = load_catalog([folder(tmp_path, mail=MAIL)])
-    assert json.loads(listing_of(other, PUBLIC).page(Query()).content)["data"][0]["name"] == "mail"
+    assert json.loads(get_listing(other, PUBLIC).page(Query()).content)["data"][0]["name"] == "mail"
 
 
 def test_cursor_stays_valid_when_its_provider_is_removed(catalog: Catalog) -> None:

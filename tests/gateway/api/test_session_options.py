@@ -15,7 +15,7 @@ from tests.gateway.api.test_connect_endpoints import create_session
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"  # RFC 7636, appendix B
 
 
-async def stored(running: RunningGateway, token: str) -> ConnectSession:
+async def stored_session(running: RunningGateway, token: str) -> ConnectSession:
     found = await running.runtime.store.sessions.get(digest(token), now=clock.now())
     assert found is not None
     return found
@@ -23,7 +23,7 @@ async def stored(running: RunningGateway, token: str) -> ConnectSession:
 
 async def test_session_without_options_has_the_defaults(running: RunningGateway) -> None:
     response = await create_session(running)
-    session = await stored(running, response["token"])
+    session = await stored_session(running, response["token"])
     assert 1790 < (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds() <= 1800
     assert (session.single_use, session.max_connections, session.bound) == (False, None, False)
     assert (session.return_url, session.return_state, session.browser_digest) == (None, None, None)
@@ -47,20 +47,22 @@ async def test_the_options_are_stored(running: RunningGateway) -> None:
         return_url=back,
         state="xyz",
     )
-    session = await stored(running, response["token"])
+    session = await stored_session(running, response["token"])
     assert (session.max_connections, session.single_use, session.code_challenge) == (2, True, CHALLENGE)
     assert (session.return_url, session.return_state) == (back, "xyz")
 
 
 async def test_single_use_session_creates_one_connection_unless_max_connections_is_set(running: RunningGateway) -> None:
-    assert (await stored(running, (await create_session(running, single_use=True))["token"])).max_connections == 1
+    assert (
+        await stored_session(running, (await create_session(running, single_use=True))["token"])
+    ).max_connections == 1
 
 
 async def test_a_reconnect_session_has_the_same_options(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant(), "u1")
     body = {"connection_id": "u1", "integration_id": "tracker", "expires_in": 90, "code_challenge": CHALLENGE}
     response = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    session = await stored(running, response["data"]["token"])
+    session = await stored_session(running, response["data"]["token"])
     assert session.bound
     assert (session.expires_at - clock.now()).total_seconds() <= 90
 
@@ -137,7 +139,9 @@ async def test_return_url_may_be_a_page_of_a_registered_origin(running: RunningG
     running.document["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
     await running.restart()
     for url in ("https://app.example.com/back", "https://APP.example.com:443/back?x=%20y"):
-        assert (await stored(running, (await create_session(running, return_url=url))["token"])).return_url == url
+        assert (
+            await stored_session(running, (await create_session(running, return_url=url))["token"])
+        ).return_url == url
     body = {"end_user": {"id": "u1"}, "return_url": "https://app.example.com:8443/"}
     await running.json("POST", "/connect/sessions", json=body, expect=400)
 

@@ -43,7 +43,7 @@ def log_events() -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.fixture
-async def watched(running: RunningGateway) -> AsyncIterator[RunningGateway]:
+async def watching_gateway(running: RunningGateway) -> AsyncIterator[RunningGateway]:
     """The fixture `running`, whose catalog folder is watched."""
     async with beside(CatalogWatch(running.app).run()):
         yield running
@@ -55,7 +55,7 @@ async def until(true: Callable[[], Any]) -> None:
             await asyncio.sleep(0.005)
 
 
-def names(running: RunningGateway) -> set[str]:
+def provider_names(running: RunningGateway) -> set[str]:
     return set(running.runtime.generation.catalog.providers)
 
 
@@ -64,153 +64,155 @@ def events(log_events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 
 
 async def test_added_changed_and_deleted_files_take_effect(
-    watched: RunningGateway, log_events: list[dict[str, Any]]
+    watching_gateway: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
-    write_entry(watched.folder, "mail", MAIL)
-    await until(lambda: "mail" in names(watched))
-    assert (await watched.json("GET", "/providers/mail", expect=200))["data"]["display_name"] == "Mail"
-    write_entry(watched.folder, "mail", {**MAIL, "display_name": "Post"})
-    await until(lambda: watched.runtime.generation.catalog.providers["mail"].display_name == "Post")
-    assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "Post"
-    (watched.folder / "catalog" / "mail.yaml").unlink()
-    await until(lambda: "mail" not in names(watched))
-    await watched.json("GET", "/providers/mail", expect=404)
+    write_entry(watching_gateway.folder, "mail", MAIL)
+    await until(lambda: "mail" in provider_names(watching_gateway))
+    assert (await watching_gateway.json("GET", "/providers/mail", expect=200))["data"]["display_name"] == "Mail"
+    write_entry(watching_gateway.folder, "mail", {**MAIL, "display_name": "Post"})
+    await until(lambda: watching_gateway.runtime.generation.catalog.providers["mail"].display_name == "Post")
+    assert (await watching_gateway.json("GET", "/providers/mail"))["data"]["display_name"] == "Post"
+    (watching_gateway.folder / "catalog" / "mail.yaml").unlink()
+    await until(lambda: "mail" not in provider_names(watching_gateway))
+    await watching_gateway.json("GET", "/providers/mail", expect=404)
     kinds = [set(entry) & {"added", "changed", "removed"} for entry in events(log_events, "catalog_changed")]
     assert kinds == [{"added"}, {"changed"}, {"removed"}]
 
 
-async def test_shipped_entry_is_used_again_after_its_override_is_deleted(watched: RunningGateway) -> None:
-    write_entry(watched.folder, "jira", {"alias": "jira", "display_name": "Our Jira"})
-    await until(lambda: watched.runtime.generation.catalog.providers["jira"].display_name == "Our Jira")
-    (watched.folder / "catalog" / "jira.yaml").unlink()
-    await until(lambda: watched.runtime.generation.catalog.providers["jira"].display_name == "Jira")
-    assert (await watched.json("GET", "/providers/jira"))["data"]["display_name"] == "Jira"
+async def test_shipped_entry_is_used_again_after_its_override_is_deleted(watching_gateway: RunningGateway) -> None:
+    write_entry(watching_gateway.folder, "jira", {"alias": "jira", "display_name": "Our Jira"})
+    await until(lambda: watching_gateway.runtime.generation.catalog.providers["jira"].display_name == "Our Jira")
+    (watching_gateway.folder / "catalog" / "jira.yaml").unlink()
+    await until(lambda: watching_gateway.runtime.generation.catalog.providers["jira"].display_name == "Jira")
+    assert (await watching_gateway.json("GET", "/providers/jira"))["data"]["display_name"] == "Jira"
 
 
 async def test_next_request_uses_the_new_entry_and_a_running_one_the_old(
-    watched: RunningGateway, tracker: Tracker
+    watching_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    await watched.imported(tracker.grant())
-    async with watched.proxied("c1") as response:
+    await watching_gateway.imported(tracker.grant())
+    async with watching_gateway.proxied("c1") as response:
         assert (await response.json())["path"] == "/x"
     tracker.hold_api.clear()
-    under_way = asyncio.ensure_future(watched.proxied("c1", "/slow"))
+    under_way = asyncio.ensure_future(watching_gateway.proxied("c1", "/slow"))
     await until(lambda: any(request.path == "/slow" for request in tracker.seen))
-    write_entry(watched.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
-    await until(lambda: watched.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
+    write_entry(watching_gateway.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
+    await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
     tracker.hold_api.set()
-    async with watched.proxied("c1") as response:
+    async with watching_gateway.proxied("c1") as response:
         assert (await response.json())["path"] == "/v2/x"
     async with await under_way as response:
         assert (await response.json())["path"] == "/slow"
 
 
 async def test_fast_path_drops_cached_connection_data_on_a_catalog_change(
-    watched: RunningGateway, tracker: Tracker
+    watching_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    await watched.imported(tracker.grant())
+    await watching_gateway.imported(tracker.grant())
     for _ in range(3):
-        async with watched.proxied("c1") as response:
+        async with watching_gateway.proxied("c1") as response:
             assert response.status == 200
-    lane_before = watched.fast_path.handed_over
+    lane_before = watching_gateway.fast_path.handed_over
     entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
-    write_entry(watched.folder, "tracker", entry)
-    await until(lambda: watched.runtime.generation.catalog.providers["tracker"].proxy.headers)
-    async with watched.proxied("c1") as response:
+    write_entry(watching_gateway.folder, "tracker", entry)
+    await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.headers)
+    async with watching_gateway.proxied("c1") as response:
         assert response.status == 200
     assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
-    assert watched.fast_path.handed_over >= lane_before
+    assert watching_gateway.fast_path.handed_over >= lane_before
 
 
 async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
-    watched: RunningGateway, log_events: list[dict[str, Any]]
+    watching_gateway: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
-    before = watched.runtime.generation.catalog.providers["tracker"]
-    path = watched.folder / "catalog" / "tracker.yaml"
+    before = watching_gateway.runtime.generation.catalog.providers["tracker"]
+    path = watching_gateway.folder / "catalog" / "tracker.yaml"
     sound = path.read_text()
     path.write_text(sound + "tokn_url: https://x.test\n")
-    write_entry(watched.folder, "one", MAIL)
-    await until(lambda: "one" in names(watched) and events(log_events, "fault"))
-    write_entry(watched.folder, "two", MAIL)
-    await until(lambda: "two" in names(watched))
+    write_entry(watching_gateway.folder, "one", MAIL)
+    await until(lambda: "one" in provider_names(watching_gateway) and events(log_events, "fault"))
+    write_entry(watching_gateway.folder, "two", MAIL)
+    await until(lambda: "two" in provider_names(watching_gateway))
     faults = [entry["detail"] for entry in events(log_events, "fault")]
     assert len(faults) == 1
     line = sound.count("\n") + 1
     assert faults[0].endswith(f"tracker.yaml:{line}: unknown key 'tokn_url'; did you mean 'token_url'?")
-    assert watched.runtime.generation.catalog.providers["tracker"] == before
-    assert watched.runtime.generation.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
+    assert watching_gateway.runtime.generation.catalog.providers["tracker"] == before
+    assert watching_gateway.runtime.generation.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
     path.write_text(sound.replace("display_name: Tracker", "display_name: Mended"))
-    await until(lambda: watched.runtime.generation.catalog.providers["tracker"].display_name == "Mended")
+    await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].display_name == "Mended")
     await until(lambda: events(log_events, "catalog_fault_over"))
     (over,) = events(log_events, "catalog_fault_over")
     assert [Path(name).name for name in over["files"]] == ["tracker.yaml"]
     path.write_text("]")
     await until(lambda: len(events(log_events, "fault")) == 2)
-    assert watched.runtime.generation.catalog.providers["tracker"].display_name == "Mended"
+    assert watching_gateway.runtime.generation.catalog.providers["tracker"].display_name == "Mended"
 
 
 async def test_entries_based_on_a_faulty_entry_stay_too(
-    watched: RunningGateway, log_events: list[dict[str, Any]]
+    watching_gateway: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
-    write_entry(watched.folder, "base", MAIL)
-    write_entry(watched.folder, "heir", {"alias": "base", "display_name": "Heir"})
-    await until(lambda: "heir" in names(watched))
-    write_entry(watched.folder, "base", {**MAIL, "proxy": {}})
+    write_entry(watching_gateway.folder, "base", MAIL)
+    write_entry(watching_gateway.folder, "heir", {"alias": "base", "display_name": "Heir"})
+    await until(lambda: "heir" in provider_names(watching_gateway))
+    write_entry(watching_gateway.folder, "base", {**MAIL, "proxy": {}})
     await until(lambda: len(events(log_events, "fault")) == 2)
-    assert {"base", "heir"} <= names(watched)
+    assert {"base", "heir"} <= provider_names(watching_gateway)
 
 
 async def test_entry_that_an_integration_needs_stays_after_its_file_is_deleted(
-    watched: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
+    watching_gateway: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
-    await watched.imported(tracker.grant())
-    (watched.folder / "catalog" / "tracker.yaml").unlink()
+    await watching_gateway.imported(tracker.grant())
+    (watching_gateway.folder / "catalog" / "tracker.yaml").unlink()
     await until(lambda: events(log_events, "fault"))
     assert "the catalog has no provider 'tracker'" in events(log_events, "fault")[0]["detail"]
     assert events(log_events, "catalog_fault")[0]["kept"] == ["tracker"]
-    async with watched.proxied("c1") as response:
+    async with watching_gateway.proxied("c1") as response:
         assert response.status == 200
 
 
 async def test_entries_stay_after_their_folder_is_removed(
-    watched: RunningGateway, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
+    watching_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
 ) -> None:
-    write_entry(watched.folder, "mail", MAIL)
-    await until(lambda: "mail" in names(watched))
+    write_entry(watching_gateway.folder, "mail", MAIL)
+    await until(lambda: "mail" in provider_names(watching_gateway))
     monkeypatch.setattr(catalog_watch, "RECHECK_S", 0.02)
-    shutil.move(watched.folder / "catalog", watched.folder / "away")
+    shutil.move(watching_gateway.folder / "catalog", watching_gateway.folder / "away")
     await until(lambda: any("cannot be read" in entry["detail"] for entry in events(log_events, "fault")))
-    assert {"mail", "tracker"} <= names(watched)
+    assert {"mail", "tracker"} <= provider_names(watching_gateway)
     (fault,) = events(log_events, "catalog_fault")
     assert fault["kept"] == ["mail", "tracker"], "and not what ships besides"
 
 
-async def test_replaced_symlink_is_noticed(watched: RunningGateway) -> None:
+async def test_replaced_symlink_is_noticed(watching_gateway: RunningGateway) -> None:
     """Kubernetes changes the files of a ConfigMap by replacing a symlink."""
-    catalog = watched.folder / "catalog"
+    catalog = watching_gateway.folder / "catalog"
     for version in ("one", "two"):
         (catalog / f"..{version}").mkdir()
         entry = yaml.safe_dump({**MAIL, "display_name": version})
         (catalog / f"..{version}" / "mail.yaml").write_text(entry)
     (catalog / "..data").symlink_to("..one")
     (catalog / "mail.yaml").symlink_to("..data/mail.yaml")
-    await until(lambda: "mail" in names(watched))
+    await until(lambda: "mail" in provider_names(watching_gateway))
     (catalog / "..new").symlink_to("..two")
     (catalog / "..new").rename(catalog / "..data")
-    await until(lambda: watched.runtime.generation.catalog.providers["mail"].display_name == "two")
-    assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "two"
+    await until(lambda: watching_gateway.runtime.generation.catalog.providers["mail"].display_name == "two")
+    assert (await watching_gateway.json("GET", "/providers/mail"))["data"]["display_name"] == "two"
 
 
 async def test_changes_between_start_and_watch_are_applied(running: RunningGateway) -> None:
     write_entry(running.folder, "mail", MAIL)
-    assert "mail" not in names(running)
+    assert "mail" not in provider_names(running)
     async with beside(CatalogWatch(running.app).run()):
-        await until(lambda: "mail" in names(running))
+        await until(lambda: "mail" in provider_names(running))
 
 
-async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_entry(watched.folder, "mail", MAIL)
-    await until(lambda: "mail" in names(watched))
+async def test_nothing_is_read_while_nothing_changes(
+    watching_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_entry(watching_gateway.folder, "mail", MAIL)
+    await until(lambda: "mail" in provider_names(watching_gateway))
     read: list[Any] = []
     monkeypatch.setattr(catalog_watch, "read_catalog_again", lambda *given: read.append(given))
     looks = 0
@@ -222,11 +224,11 @@ async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, mo
         return real(folders)
 
     monkeypatch.setattr(catalog_watch, "folders_state", counted)
-    before = watched.runtime
-    (watched.folder / "catalog" / "notes.txt").write_text("no entry")
+    before = watching_gateway.runtime
+    (watching_gateway.folder / "catalog" / "notes.txt").write_text("no entry")
     await until(lambda: looks)
     assert read == []
-    assert watched.runtime is before
+    assert watching_gateway.runtime is before
 
 
 async def test_host_application_watches_the_catalog_with_one_line(tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
-def numbers(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
+def metric_values(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
     """Return the values of one metric family by their label values, without zeros."""
     metrics = running.runtime.metrics
     metrics.publish()
     return {key[1:]: reported[0] for key, reported in total([metrics.page]).items() if key[0] == name and reported[0]}
 
 
-async def called(running: RunningGateway, connection_id: str = "c1", **options: str) -> int:
+async def call_status(running: RunningGateway, connection_id: str = "c1", **options: str) -> int:
     async with running.proxied(connection_id, **options) as response:
         status: int = response.status
         await response.read()
@@ -50,15 +50,15 @@ async def test_a_call_is_counted_for_its_integration_and_a_refusal_by_its_code(
         ("nobody", "tracker", 404),
         ("c1", "made-up", 404),
     ):
-        assert await called(running, connection_id, integration=integration) == status
+        assert await call_status(running, connection_id, integration=integration) == status
     async with running.http.get(f"{running.url}/proxy/x") as response:
         assert response.status == 401
-    assert numbers(running, "gateway_proxy_requests_total") == {
+    assert metric_values(running, "gateway_proxy_requests_total") == {
         ("dev", "tracker", "GET", "200", ""): 2,
         ("dev", "tracker", "GET", "404", "unknown_connection"): 1,
         ("dev", "", "GET", "404", "unknown_provider_config"): 1,
     }
-    assert numbers(running, "gateway_api_requests_total") == {
+    assert metric_values(running, "gateway_api_requests_total") == {
         ("POST", "201", ""): 1,
         ("GET", "401", "missing_auth_header"): 1,
     }
@@ -71,14 +71,14 @@ async def test_refreshes_are_counted_by_outcome(
     for connection_id in ("c1", "c2", "c3", "c4"):
         await running.imported(tracker.grant(), connection_id)
     tracker.ttl_s = 3600
-    assert await called(running, "c1") == 200
+    assert await call_status(running, "c1") == 200
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
-    assert await called(running, "c2") == 424
+    assert await call_status(running, "c2") == 424
     tracker.response = web.Response(status=503)
-    assert await called(running, "c3") == 503
+    assert await call_status(running, "c3") == 503
     monkeypatch.setattr(RefreshQueue, "acquire", None)
-    assert await called(running, "c4") == 500
-    assert numbers(running, "gateway_token_refreshes_total") == {
+    assert await call_status(running, "c4") == 500
+    assert metric_values(running, "gateway_token_refreshes_total") == {
         ("dev", "tracker", outcome): 1 for outcome in ("renewed", "refused", "unavailable", "failed")
     }
 
@@ -87,53 +87,53 @@ async def test_connections_to_providers_are_reported_by_provider_and_state(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
-    assert await called(running) == 200
-    assert numbers(running, "gateway_upstream_connections") == {("tracker", "idle"): 1}
-    assert numbers(running, "gateway_live_connections") == {(): 1}
+    assert await call_status(running) == 200
+    assert metric_values(running, "gateway_upstream_connections") == {("tracker", "idle"): 1}
+    assert metric_values(running, "gateway_live_connections") == {(): 1}
     tracker.hold_api.clear()
-    calls = [asyncio.create_task(called(running)) for _ in range(3)]
+    calls = [asyncio.create_task(call_status(running)) for _ in range(3)]
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["api"] < 4:
             await asyncio.sleep(0)
-    assert numbers(running, "gateway_upstream_connections") == {("tracker", "busy"): 3}
-    assert numbers(running, "gateway_upstream_outstanding") == {("tracker",): 3}
+    assert metric_values(running, "gateway_upstream_connections") == {("tracker", "busy"): 3}
+    assert metric_values(running, "gateway_upstream_outstanding") == {("tracker",): 3}
     tracker.hold_api.set()
     assert await asyncio.gather(*calls) == [200, 200, 200]
-    assert numbers(running, "gateway_upstream_connections") == {("tracker", "idle"): 3}
-    assert numbers(running, "gateway_upstream_outstanding") == {}
+    assert metric_values(running, "gateway_upstream_connections") == {("tracker", "idle"): 3}
+    assert metric_values(running, "gateway_upstream_outstanding") == {}
 
 
 async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    assert await called(running) == 200
+    assert await call_status(running) == 200
     gate = running.runtime.egress_limits.for_origin(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     for _ in range(20):
         gate.release("failed", probe=await gate.acquire())
-    assert numbers(running, "gateway_upstream_breakers_open") == {("tracker",): 1}
-    assert await called(running) == 503
-    assert numbers(running, "gateway_proxy_requests_total")["dev", "tracker", "GET", "503", "busy"] == 1
+    assert metric_values(running, "gateway_upstream_breakers_open") == {("tracker",): 1}
+    assert await call_status(running) == 503
+    assert metric_values(running, "gateway_proxy_requests_total")["dev", "tracker", "GET", "503", "busy"] == 1
 
 
 async def test_requests_that_wait_are_reported(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    assert await called(running) == 200
+    assert await call_status(running) == 200
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     assert pool is not None
     pool._limit = 1
     tracker.hold_api.clear()
-    calls = [asyncio.create_task(called(running)) for _ in range(3)]
+    calls = [asyncio.create_task(call_status(running)) for _ in range(3)]
     async with asyncio.timeout(PATIENCE_S):
-        while numbers(running, "gateway_upstream_connections_waited_for") != {("tracker",): 2}:
+        while metric_values(running, "gateway_upstream_connections_waited_for") != {("tracker",): 2}:
             await asyncio.sleep(0)
     tracker.hold_api.set()
     assert await asyncio.gather(*calls) == [200, 200, 200]
-    assert numbers(running, "gateway_upstream_connections_waited_for") == {}
+    assert metric_values(running, "gateway_upstream_connections_waited_for") == {}
 
 
 async def test_records_that_were_dropped_are_reported(running: RunningGateway, tracker: Tracker) -> None:
     running.runtime.call_queue._bound = 0
     await running.imported(tracker.grant())
-    assert numbers(running, "gateway_request_log_dropped_total")[()] >= 1
+    assert metric_values(running, "gateway_request_log_dropped_total")[()] >= 1
 
 
 async def test_missing_journal_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ async def test_missing_journal_folder_is_reported(tmp_path: Path, monkeypatch: p
         (event,) = [one for one in logged if one["event"] == "refresh_journal_unwritable"]
         assert event["log_level"] == "error"
         assert "TMPDIR" in event["detail"]
-        assert numbers(node, "gateway_refresh_journal_unwritable") == {(): 1}
+        assert metric_values(node, "gateway_refresh_journal_unwritable") == {(): 1}
         async with node.http.get(f"{node.url}/ready") as response:
             assert (response.status, await response.json()) == (200, {"result": "ok", "journal": "unwritable"})
     finally:
@@ -154,7 +154,7 @@ async def test_missing_journal_folder_is_reported(tmp_path: Path, monkeypatch: p
 
 
 async def test_writable_journal_is_reported_as_such(running: RunningGateway) -> None:
-    assert numbers(running, "gateway_refresh_journal_unwritable") == {}
+    assert metric_values(running, "gateway_refresh_journal_unwritable") == {}
     async with running.http.get(f"{running.url}/ready") as response:
         assert await response.json() == {"result": "ok"}
 
@@ -177,18 +177,18 @@ async def test_connections_are_counted_by_state_and_by_their_end(
     keeper = running.runtime.keeper
     monkeypatch.setattr(event_keeper, "RARER", 0)
     async with asyncio.timeout(PATIENCE_S):
-        while numbers(running, "gateway_connections") != {("dev", "active"): 3}:
+        while metric_values(running, "gateway_connections") != {("dev", "active"): 3}:
             await keeper.once()
-    assert numbers(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 3}
-    assert numbers(running, "gateway_keep_alive_overdue_seconds") == {}
+    assert metric_values(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 3}
+    assert metric_values(running, "gateway_keep_alive_overdue_seconds") == {}
     table = connections.c
     late = update(connections).where(table.connection_id == "c4").values(keep_alive_at=now - timedelta(hours=2))
     await running.runtime.store.transactions.write(lambda db: db.execute(late))
     await keeper.once()
-    ((whose, overdue_s),) = numbers(running, "gateway_keep_alive_overdue_seconds").items()
+    ((whose, overdue_s),) = metric_values(running, "gateway_keep_alive_overdue_seconds").items()
     assert whose == ("dev", "active")
     assert overdue_s >= 7200
-    assert numbers(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 2}
+    assert metric_values(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 2}
 
 
 async def test_counting_takes_a_hundredth_of_the_time_at_most(
@@ -211,14 +211,14 @@ async def test_a_refresh_is_timed_and_one_that_fails_is_counted_by_its_reason(
     for name in ("c1", "c2"):
         ended = {key: text for key, text in tracker.grant().items() if key != "expires_in"}
         await running.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
-    assert await called(running) == 200
+    assert await call_status(running) == 200
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
-    assert await called(running, "c2") == 424
+    assert await call_status(running, "c2") == 424
     metrics = running.runtime.metrics
     text = exposition(total([metrics.page]))
     assert 'gateway_token_refresh_seconds_count{environment="dev",integration="tracker"} 1' in text
     assert 'gateway_token_refresh_seconds_bucket{environment="dev",integration="tracker",le="+Inf"} 1' in text
-    failures = numbers(running, "gateway_token_refresh_failures_total")
+    failures = metric_values(running, "gateway_token_refresh_failures_total")
     assert failures == {("dev", "tracker", "invalid_client"): 1}
 
 
@@ -228,12 +228,12 @@ async def test_blocked_event_loop_is_reported(running: RunningGateway) -> None:
         while lag.longest_s < 0.3:
             time.sleep(0.4)  # noqa: ASYNC251 (this is what is measured)
             await asyncio.sleep(0)
-    assert numbers(running, "gateway_event_loop_lag_seconds")[()] >= 0.3
+    assert metric_values(running, "gateway_event_loop_lag_seconds")[()] >= 0.3
 
 
 async def test_waits_for_the_database_are_counted(running: RunningGateway, tracker: Tracker) -> None:
-    before = numbers(running, "gateway_database_accesses_total")
-    waited = numbers(running, "gateway_database_wait_seconds_total").get(("write",), 0.0)
+    before = metric_values(running, "gateway_database_accesses_total")
+    waited = metric_values(running, "gateway_database_wait_seconds_total").get(("write",), 0.0)
     transactions = running.runtime.store.transactions
     begun, free = asyncio.Event(), asyncio.Event()
 
@@ -252,33 +252,33 @@ async def test_waits_for_the_database_are_counted(running: RunningGateway, track
         await asyncio.sleep(0)
     free.set()
     await asyncio.gather(holder, importing)
-    after = numbers(running, "gateway_database_accesses_total")
+    after = metric_values(running, "gateway_database_accesses_total")
     assert after[("read",)] > before[("read",)]
     assert after[("write",)] > before.get(("write",), 0.0)
-    assert numbers(running, "gateway_database_wait_seconds_total")[("write",)] >= waited + 0.05
+    assert metric_values(running, "gateway_database_wait_seconds_total")[("write",)] >= waited + 0.05
 
 
 async def test_times_of_pruning_and_backup_are_reported(
     running: RunningGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the start itself does not wait for pruning
-    assert numbers(running, "gateway_prune_success_timestamp_seconds") == {}
+    assert metric_values(running, "gateway_prune_success_timestamp_seconds") == {}
     monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_DELAY_S", 0.0)
     await running.restart()
     began = time.time()
     async with asyncio.timeout(PATIENCE_S):
-        while numbers(running, "gateway_prune_success_timestamp_seconds").keys() != {("store",), ("call_log",)}:
+        while metric_values(running, "gateway_prune_success_timestamp_seconds").keys() != {("store",), ("call_log",)}:
             await asyncio.sleep(0.01)
-    for at in numbers(running, "gateway_prune_success_timestamp_seconds").values():
+    for at in metric_values(running, "gateway_prune_success_timestamp_seconds").values():
         assert abs(at - began) < 3600
     monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
     await AuditKeeper(running.runtime.store, running.runtime.current).once()
-    assert ("audit",) in numbers(running, "gateway_prune_success_timestamp_seconds")
-    assert numbers(running, "gateway_backup_success_timestamp_seconds") == {}
+    assert ("audit",) in metric_values(running, "gateway_prune_success_timestamp_seconds")
+    assert metric_values(running, "gateway_backup_success_timestamp_seconds") == {}
     config = running.runtime.generation.config
     source, keyring = sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
     await asyncio.to_thread(back_up, source, tmp_path / "copy", keyring, over=False, step=lambda *_: None)
-    assert abs(numbers(running, "gateway_backup_success_timestamp_seconds")[()] - began) < 3600
+    assert abs(metric_values(running, "gateway_backup_success_timestamp_seconds")[()] - began) < 3600
 
 
 async def test_audit_records_that_cannot_be_sealed_are_reported(
@@ -294,10 +294,10 @@ async def test_audit_records_that_cannot_be_sealed_are_reported(
     async with asyncio.timeout(PATIENCE_S):
         while not keeper.failing:
             await asyncio.sleep(0.01)
-    assert numbers(running, "gateway_audit_not_sealed") == {(): 1}
+    assert metric_values(running, "gateway_audit_not_sealed") == {(): 1}
     monkeypatch.undo()
     running.runtime.store.trail.noted.set()
     async with asyncio.timeout(PATIENCE_S):
         while keeper.failing:
             await asyncio.sleep(0.01)
-    assert numbers(running, "gateway_audit_not_sealed") == {}
+    assert metric_values(running, "gateway_audit_not_sealed") == {}

@@ -36,7 +36,7 @@ def write(running: RunningGateway) -> None:
     (running.folder / "gateway.yaml").write_text(yaml.safe_dump(running.document))
 
 
-async def reloaded(running: RunningGateway) -> bool:
+async def reload_gateway(running: RunningGateway) -> bool:
     write(running)
     return await reload(running.app, running.folder / "gateway.yaml")
 
@@ -54,14 +54,14 @@ async def test_keys_and_environments_are_added_and_removed(running: RunningGatew
         "secret_keys": [OTHER_KEY],
         "integrations": {"tracker": environments["dev"]["integrations"]["tracker"]},
     }
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert await status(running) == 200
     running.headers = {"Authorization": f"Bearer {OTHER_KEY}"}
     assert await status(running) == 404  # the other environment has no connections yet
     await running.imported(tracker.grant())  # the new environment has its data key
     assert await status(running) == 200
     del environments["live"]
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert await status(running) == 401
 
 
@@ -72,7 +72,7 @@ async def test_a_connection_of_a_removed_integration_is_gone_until_it_returns(
     integrations = running.document["environments"]["dev"]["integrations"]
     token = await running.session_token()
     kept = integrations.pop("tracker")
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     async with running.proxied("c1") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
@@ -80,7 +80,7 @@ async def test_a_connection_of_a_removed_integration_is_gone_until_it_returns(
         assert response.status in {400, 404}
     assert running.app[RUNTIME].live.kept == 0
     integrations["tracker"] = kept
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert await status(running) == 200
 
 
@@ -90,7 +90,7 @@ async def test_changed_entry_applies_from_the_next_request(running: RunningGatew
     entry = tracker_entry(tracker.url)
     entry["proxy"] = {"base_url": f"{tracker.url}/v2"}
     write_entry(running.folder, "tracker", entry)
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     async with running.proxied("c1", "/x") as response:
         assert (await response.json())["path"] == "/v2/x"
 
@@ -101,7 +101,7 @@ async def test_unchanged_connections_stay_in_memory(running: RunningGateway, tra
     runtime = running.app[RUNTIME]
     before = runtime.generation
     running.document["environments"]["empty"] = {}
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert running.app[RUNTIME] is runtime
     assert runtime.generation is not before
     assert runtime.generation.egress is before.egress
@@ -112,16 +112,16 @@ async def test_allowed_networks_are_removed_and_added(running: RunningGateway, t
     await running.imported(tracker.grant())
     assert await status(running) == 200
     allowed = running.document["egress"].pop("allow")
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert await status(running) == 400  # address_refused, also on an idle connection
     running.document["egress"]["allow"] = allowed
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert await status(running) == 200
 
 
 async def test_public_url_changes(running: RunningGateway) -> None:
     running.document["server"]["public_url"] = "http://localhost:4000/gw"
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     made = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
     assert made["data"]["connect_link"].startswith("http://localhost:4000/gw/connect")
 
@@ -139,7 +139,7 @@ async def test_request_ends_with_the_configuration_that_it_started_with(
         while not tracker.calls["refresh_token"]:
             await asyncio.sleep(0)
     running.document["server"]["public_url"] = "http://localhost:4000"
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     tracker.hold.set()
     assert await begun == 200
 
@@ -155,7 +155,7 @@ async def test_running_stream_continues_after_its_network_is_removed(running: Ru
             await asyncio.sleep(0)
     former = running.runtime.generation.egress
     running.document["egress"]["allow"] = ["127.0.0.0/8"]
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert running.runtime.generation.egress is not former
     assert list(running.runtime.retired) == [former]
     tracker.hold_api.set()
@@ -174,7 +174,7 @@ async def test_idle_connections_are_closed_after_their_network_is_removed(
     former = running.runtime.generation.egress
     assert [load.idle for _, load in former.load()] == [1]
     running.document["egress"]["timeouts"] = {"connect_s": 3}
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     async with asyncio.timeout(PATIENCE_S):
         while list(running.runtime.retired):
             await asyncio.sleep(0)
@@ -186,7 +186,7 @@ async def test_new_limits_apply_to_providers_that_were_called_before(running: Ru
     await running.imported(tracker.grant())
     assert await status(running) == 200
     running.document["egress"]["limits"] = {"outstanding": 1, "waiting": 1, "wait_s": 9}
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert [gate.concurrency.limits for gate in running.runtime.egress_limits] == [ConcurrencySettings(1, 1, 9)]
 
 
@@ -203,7 +203,7 @@ async def test_refresh_releases_its_lease_if_its_integration_is_removed(
     async def lease_and_reload(*args: Any, **options: Any) -> bool:
         taken = await lease(*args, **{**options, "ttl": timedelta(days=1)})
         kept.append(integrations.pop("tracker"))
-        assert await reloaded(running)
+        assert await reload_gateway(running)
         return taken
 
     kept: list[dict[str, Any]] = []
@@ -212,7 +212,7 @@ async def test_refresh_releases_its_lease_if_its_integration_is_removed(
     assert not tracker.calls["refresh_token"]
     monkeypatch.undo()
     integrations["tracker"] = kept[0]
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     async with asyncio.timeout(PATIENCE_S):  # a lease that was not released would block it for a day
         assert await status(running) == 200
 
@@ -222,7 +222,7 @@ async def test_metrics_use_the_current_integrations(running: RunningGateway, tra
     assert await status(running) == 200
     integrations = running.document["environments"]["dev"]["integrations"]
     integrations["other"] = integrations.pop("tracker")
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert await status(running) == 404
     assert await status(running, integration="other") == 404
     metrics = running.runtime.metrics
@@ -233,7 +233,7 @@ async def test_metrics_use_the_current_integrations(running: RunningGateway, tra
     }
     assert calls == {("tracker", ""): 1, ("", "unknown_provider_config"): 1, ("other", "unknown_connection"): 1}
     running.document["environments"]["dev"]["secret_keys"] = ["short"]
-    assert not await reloaded(running)
+    assert not await reload_gateway(running)
     reloads = {key[1]: reported[0] for key, reported in total([metrics.page]).items() if key[0] == RELOADS}
     assert reloads == {"taken": 1, "refused": 1}, "and the catalog's own are counted apart"
 
@@ -253,11 +253,11 @@ async def test_encryption_key_is_added_and_removed_without_a_restart(
     await running.imported(tracker.grant())
     newer = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
     running.document["store"]["encryption_keys"] = [newer, ENCRYPTION_KEY]
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     done = await running.runtime.store.rotation.rotate(lambda _done, _total: None)
     assert (done.sealed, done.left, done.removed_keys) == (1, 0, 1)
     running.document["store"]["encryption_keys"] = [newer]
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     assert await status(running) == 200
     await running.imported(tracker.grant(), "c2")
     assert not [event for event in log_events if event["event"] in ("needs_a_restart", "reload_refused")]
@@ -268,7 +268,7 @@ async def test_encryption_key_in_use_is_not_removed(
 ) -> None:
     await running.imported(tracker.grant())
     running.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
-    assert not await reloaded(running)
+    assert not await reload_gateway(running)
     assert "gateway keys rotate" in next(event["detail"] for event in log_events if event["event"] == "fault")
     assert await status(running) == 200
     await running.imported(tracker.grant(), "c2")

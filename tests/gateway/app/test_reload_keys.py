@@ -14,13 +14,13 @@ from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.app.test_reload import reloaded, write
+from tests.gateway.app.test_reload import reload_gateway, write
 
 NEWER: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-async def rotated(running: RunningGateway, *keys: str) -> None:
+async def rotate_keys(running: RunningGateway, *keys: str) -> None:
     """Rotate to the first of `keys`, as another process with these keys does."""
     keyring = Keyring([base64.b64decode(key) for key in keys])
     other = await open_store(running.runtime.generation.config.store.url, keyring, environments={"dev"})
@@ -30,12 +30,12 @@ async def rotated(running: RunningGateway, *keys: str) -> None:
         await other.close()
 
 
-def asked(running: RunningGateway) -> list[asyncio.Task[None]]:
+def start_reads(running: RunningGateway) -> list[asyncio.Task[None]]:
     """Return a list that grows with each reload caused by a missing key."""
     tasks: list[asyncio.Task[None]] = []
 
     async def read_again() -> None:
-        await reloaded(running)
+        await reload_gateway(running)
         running.runtime.store.missing_keys.reload_finished()
 
     running.runtime.store.missing_keys.ask = lambda _ids: tasks.append(asyncio.create_task(read_again()))
@@ -48,11 +48,11 @@ async def test_a_new_environment_does_not_wait_for_the_key_that_its_own_reload_b
 ) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 10.0)
     await running.imported(tracker.grant())
-    await rotated(running, NEWER, ENCRYPTION_KEY)
+    await rotate_keys(running, NEWER, ENCRYPTION_KEY)
     running.document["environments"]["fresh"] = {}
     if brought:
         running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
-    tasks = asked(running)
+    tasks = start_reads(running)
     rotating = running.runtime.store.signing_keys.rotate("dev", Secret("s" * 32), now=NOW, retires_at=NOW)
     writing = asyncio.create_task(rotating)
     await asyncio.wait({writing})
@@ -73,7 +73,7 @@ async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
     monkeypatch.setattr(store.data_keys, "ensure", fail)
     running.document["environments"]["fresh"] = {}
     running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
-    assert not await reloaded(running)
+    assert not await reload_gateway(running)
     assert store.data_keys.keyring is former
 
 
@@ -103,7 +103,7 @@ async def test_a_generation_that_cannot_be_built_leaves_no_trace_in_the_store(
     monkeypatch.setattr("gateway.app.generations.build_generation", fail)
     running.document["environments"]["fresh"] = {}
     running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
-    assert not await reloaded(running)
+    assert not await reload_gateway(running)
     assert store.data_keys.keyring is former
     assert running.runtime.generation is generation
     settings = generation.config.store

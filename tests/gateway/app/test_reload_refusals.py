@@ -12,7 +12,7 @@ from gateway.app.reload import reload
 from gateway.runtime import RUNTIME
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.app.test_reload import reloaded, status, write
+from tests.gateway.app.test_reload import reload_gateway, status, write
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def test_setting_that_needs_a_restart_is_reported_and_kept(
 ) -> None:
     before = running.app[RUNTIME].generation.config
     running.document.setdefault(place[0], {})[place[1]] = value
-    assert await reloaded(running)
+    assert await reload_gateway(running)
     after = running.app[RUNTIME].generation.config
     assert (after.server, after.store, after.tracing) == (before.server, before.store, before.tracing)
     (warning,) = [event for event in log_events if event["event"] == "needs_a_restart"]
@@ -74,13 +74,13 @@ async def test_a_bad_file_changes_nothing_and_every_fault_is_reported(
 
 async def test_a_bad_catalog_changes_nothing(running: RunningGateway, log_events: list[dict[str, Any]]) -> None:
     (running.folder / "catalog" / "bad.yaml").write_text("auth_mode: NONSENSE\n")
-    assert not await reloaded(running)
+    assert not await reload_gateway(running)
     assert any("bad.yaml:1" in event["detail"] for event in log_events if event["event"] == "fault")
 
 
 async def test_an_unknown_provider_changes_nothing(running: RunningGateway, log_events: list[dict[str, Any]]) -> None:
     running.document["environments"]["dev"]["integrations"]["y"] = {"provider": "trackr"}
-    assert not await reloaded(running)
+    assert not await reload_gateway(running)
     assert any("did you mean 'tracker'" in event["detail"] for event in log_events if event["event"] == "fault")
 
 

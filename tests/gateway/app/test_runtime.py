@@ -48,7 +48,7 @@ C1: Final = ConnectionRef("dev", "tracker", "c1")
 KEYS: Final = "/environment/api-keys"
 
 
-async def reloaded(running: RunningGateway) -> tuple[Generation, Generation]:
+async def reload_gateway(running: RunningGateway) -> tuple[Generation, Generation]:
     """Reload with another value of every setting that parts of the runtime read. Return the generation before and
     after."""
     document, before = running.document, running.runtime.generation
@@ -90,7 +90,7 @@ async def test_running_refresh_ends_once_and_is_stored(telling: RunningGateway, 
     await until(lambda: tracker.calls["refresh_token"])
     runtime = telling.runtime
     journals = runtime.journals
-    before, _ = await reloaded(telling)
+    before, _ = await reload_gateway(telling)
     assert runtime.refresher.under_way(C1)
     assert telling.runtime.journals is journals
     assert list(runtime.retired) == [before.egress], "its exchange has not ended"
@@ -111,7 +111,7 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tr
     queue._next_behind = clock.monotonic() + 3600  # nobody waits for the refresh, so it stays in the queue
     task = runtime.refresher.start(row)
     await asyncio.sleep(0)
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert not task.done()
     assert runtime.refresher.start(row, urgent=True) is task
     assert (await asyncio.wait_for(task, PATIENCE_S)).version == 2
@@ -123,7 +123,7 @@ async def test_an_opened_connection_stays_in_memory(telling: RunningGateway, tra
     live = telling.runtime.live
     opened, origins = live.peek(C1), dict(live.provider_at)
     assert opened is not None
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert live.peek(C1) is opened
     assert live.provider_at == origins
 
@@ -131,7 +131,7 @@ async def test_an_opened_connection_stays_in_memory(telling: RunningGateway, tra
 async def test_change_by_another_process_is_noticed_after_a_reload(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
-    await reloaded(telling)
+    await reload_gateway(telling)
     await telling.runtime.store.connections.delete(C1, now=clock.now())  # without the cache, as another process does
     await until(lambda: telling.runtime.live.kept == 0)
 
@@ -139,7 +139,7 @@ async def test_change_by_another_process_is_noticed_after_a_reload(telling: Runn
 async def test_waiting_browser_window_gets_its_result(telling: RunningGateway) -> None:
     outcomes = telling.runtime.outcomes
     with outcomes.waiting("window") as window, outcomes.count_socket("192.0.2.1", limit=1):
-        await reloaded(telling)
+        await reload_gateway(telling)
         assert outcomes.is_full(1)
         outcome = Outcome(
             environment="dev", session_digest="s", integration_id="tracker", client_digest="window", at=clock.now()
@@ -154,7 +154,7 @@ async def test_retried_and_running_deliveries_arrive_once(
     receiver.hold.clear()
     await telling.imported(tracker.grant())
     await until(lambda: receiver.held)
-    await reloaded(telling)
+    await reload_gateway(telling)
     receiver.hold.set()
     await receiver.until_taken(1)
     from aiohttp import web
@@ -164,7 +164,7 @@ async def test_retried_and_running_deliveries_arrive_once(
     await on(telling)
     pending = (await log_of(telling))[-1]
     assert (pending.state, pending.attempts >= 1) == (DeliveryState.PENDING, True)
-    await reloaded(telling)
+    await reload_gateway(telling)
     receiver.response = lambda _path, _body: web.Response(status=200)
     later(600)
     telling.runtime.deliverer.wake()
@@ -179,7 +179,7 @@ async def test_pending_deliveries_stay_counted(telling: RunningGateway, tracker:
     keeper = telling.runtime.keeper
     await keeper.once()
     assert [one.pending for one in keeper.backlog] == [1]
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert [one.pending for one in keeper.backlog] == [1]
     await keeper.once()  # the keeper still holds the lease
     assert [one.pending for one in keeper.backlog] == [1]
@@ -191,7 +191,7 @@ async def test_audit_log_continues_in_one_chain(telling: RunningGateway, tracker
     await keeper.once()
     before = await telling.runtime.store.audit.end()
     assert before.sequence > 0
-    await reloaded(telling)
+    await reload_gateway(telling)
     await telling.imported(tracker.grant(), "c2")
     await keeper.once()
     assert (await telling.runtime.store.audit.end()).sequence > before.sequence
@@ -205,7 +205,7 @@ async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGat
         assert gate.try_acquire()
         gate.release("failed", probe=False)
     assert gate.try_acquire() is False
-    _, after = await reloaded(telling)
+    _, after = await reload_gateway(telling)
     limits = after.config.egress.limits
     assert gate.concurrency.limits == ConcurrencySettings(limits.outstanding, limits.waiting, limits.wait_s)
     with pytest.raises(CallNotAttempted):
@@ -222,30 +222,30 @@ async def test_outstanding_calls_stay_counted_and_a_waiting_one_starts(telling: 
     assert gate.try_acquire()
     waiting = asyncio.create_task(gate.acquire())
     await until(lambda: gate.concurrency.waiting)
-    await reloaded(telling)  # the new configuration allows two outstanding calls
+    await reload_gateway(telling)  # the new configuration allows two outstanding calls
     assert await asyncio.wait_for(waiting, PATIENCE_S) is False
     assert (gate.concurrency.outstanding, gate.concurrency.waiting) == (2, 0)
     assert not gate.try_acquire()
 
 
-async def minted(running: RunningGateway, name: str, **limits: Any) -> dict[str, str]:
+async def mint_key(running: RunningGateway, name: str, **limits: Any) -> dict[str, str]:
     body = await running.json("POST", KEYS, json={"display_name": name, "limits": limits}, expect=200)
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
 async def test_rate_limit_continues_counting(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
-    headers = await minted(telling, "slow", rate=2)
+    headers = await mint_key(telling, "slow", rate=2)
     assert await status(telling, headers=headers) == 200
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert [await status(telling, headers=headers) for _ in range(2)] == [200, 429]
 
 
 async def test_budget_keeps_its_reservations_and_is_never_exceeded(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
-    headers = await minted(telling, "task", budget=60)  # the worker reserves three calls first
+    headers = await mint_key(telling, "task", budget=60)  # the worker reserves three calls first
     assert await status(telling, headers=headers) == 200
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert [await status(telling, headers=headers) for _ in range(60)] == [200] * 59 + [403]
 
 
@@ -253,7 +253,7 @@ async def test_sessions_of_a_minute_stay_counted(telling: RunningGateway) -> Non
     telling.document["connect"] = {"sessions_per_minute": 2}
     await telling.restart()
     await telling.session_token()
-    await reloaded(telling)
+    await reload_gateway(telling)
     await telling.session_token()
     async with telling.http.post(
         f"{telling.url}/connect/sessions", json={"end_user": {"id": "u"}}, headers=telling.headers
@@ -265,11 +265,11 @@ async def test_authorization_in_progress_creates_its_connection(telling: Running
     url = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
     async with telling.http.get(url, allow_redirects=False) as response:
         consent = response.headers["Location"]
-    await reloaded(telling)  # a reload between the start of the authorization and its callback
+    await reload_gateway(telling)  # a reload between the start of the authorization and its callback
     tracker.hold.clear()
     back = asyncio.ensure_future(telling.http.get(consent))
     await until(lambda: tracker.calls["authorization_code"])
-    await reloaded(telling)  # a reload while the code is exchanged
+    await reload_gateway(telling)  # a reload while the code is exchanged
     assert not back.done()
     tracker.hold.set()
     async with await back as response:
@@ -287,7 +287,7 @@ async def test_a_connect_link_is_not_made_again(telling: RunningGateway) -> None
             return url
 
     first = await link()
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert await link() == first
 
 
@@ -308,7 +308,7 @@ async def test_running_deletion_completes(
     begun = asyncio.create_task(telling.json("DELETE", path, expect=200))
     deleter = telling.runtime.deleter
     await until(lambda: begun_deletes)
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert len(begun_deletes) == 1
     closing = asyncio.create_task(deleter.close())
     await asyncio.sleep(0)
@@ -334,7 +334,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     monkeypatch.setattr(rows, "end", slow)
     begun = asyncio.create_task(telling.json("DELETE", "/integrations/made", expect=200))
     await until(lambda: begun_ends)
-    await reloaded(telling)
+    await reload_gateway(telling)
     again = asyncio.create_task(telling.runtime.made.resume_deletions())  # joins the deletion in progress
     await asyncio.sleep(0)
     go_on.set()
@@ -346,7 +346,7 @@ async def test_an_integration_made_through_the_api_stays_and_changes_for_all_gen
     telling: RunningGateway,
 ) -> None:
     await create_integration(telling)
-    before, after = await reloaded(telling)
+    before, after = await reload_gateway(telling)
     assert after.integrations.has("dev", "made")
     await telling.json("DELETE", "/integrations/made", expect=200)
     assert not after.integrations.has("dev", "made")
@@ -356,7 +356,7 @@ async def test_an_integration_made_through_the_api_stays_and_changes_for_all_gen
 async def test_counters_continue(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert await status(telling) == 200
     counted = {
         key: reported[0]
@@ -370,7 +370,7 @@ async def test_records_that_wait_to_be_written_are_written(telling: RunningGatew
     await telling.imported(tracker.grant())
     async with telling.proxied("c1") as response:
         request_id = response.headers[REQUEST_ID_FIELD]
-    await reloaded(telling)
+    await reload_gateway(telling)
     store = telling.runtime.store.call_log
     written = None
     async with asyncio.timeout(PATIENCE_S):
@@ -384,7 +384,7 @@ async def test_page_memory_stays_reserved(telling: RunningGateway) -> None:
     memory = telling.runtime.page_memory
     held = await memory.reserve("dev", 1000, 0)
     telling.document["egress"]["page_memory_bytes"] = 64 << 20
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert (memory.reserved, memory.limit_bytes()) == (1000, 64 << 20)
     held.release()
     assert memory.reserved == 0
@@ -396,7 +396,7 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
             return response.status
 
     assert [await guessed() for _ in range(MAX_INVALID_KEYS)] == [401] * MAX_INVALID_KEYS
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert await guessed() == 429
 
 
@@ -405,7 +405,7 @@ async def test_refusals_stay_counted(telling: RunningGateway) -> None:
     with structlog.testing.capture_logs() as logged:
         for _ in range(MAX_LINES):
             refusals.info("refused", "192.0.2.1")
-        await reloaded(telling)
+        await reload_gateway(telling)
         telling.runtime.refusal_log.info("refused", "192.0.2.1")
     assert [line["event"] for line in logged].count("refused") == MAX_LINES
 
@@ -415,14 +415,14 @@ async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not (before := lag.longest_s):
             await asyncio.sleep(0.01)
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert telling.runtime.loop_lag is lag
     assert lag.longest_s >= before
 
 
 async def test_announced_stop_stays_announced(telling: RunningGateway) -> None:
     telling.runtime.serving = False
-    await reloaded(telling)
+    await reload_gateway(telling)
     async with telling.http.get(f"{telling.url}/ready") as response:
         assert response.status == 503
     telling.runtime.serving = True
@@ -440,7 +440,7 @@ async def test_two_reloads_at_once_follow_one_another(telling: RunningGateway) -
 async def test_the_store_and_its_age_stay(telling: RunningGateway) -> None:
     runtime = telling.runtime
     store, instance, began = runtime.store, runtime.store.instance, runtime.started_at
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert (runtime.store, runtime.store.instance, runtime.started_at) == (store, instance, began)
     await runtime.store.ping()
 
@@ -452,7 +452,7 @@ async def test_spans_that_wait_are_exported(telling: RunningGateway, monkeypatch
         await telling.restart()
         tracing = telling.runtime.tracing
         assert await status(telling) == 404
-        await reloaded(telling)
+        await reload_gateway(telling)
         assert await status(telling) == 404
         assert telling.runtime.tracing is tracing
         assert collector.spans == []
@@ -465,7 +465,7 @@ async def test_keys_of_providers_stay_known(telling: RunningGateway) -> None:
     keys = telling.runtime.webhook_keys
     known = FetchedKeys(clock.monotonic(), {"k": "pem"})
     keys._kept["digest"] = known
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert telling.runtime.webhook_keys._kept["digest"] is known
 
 
@@ -516,7 +516,7 @@ def test_every_part_of_the_runtime_is_classified() -> None:
 async def test_no_part_is_another_object_after_a_reload(telling: RunningGateway) -> None:
     runtime = telling.app[RUNTIME]
     before = {one.name: getattr(runtime, one.name) for one in dataclasses.fields(runtime)}
-    await reloaded(telling)
+    await reload_gateway(telling)
     assert telling.app[RUNTIME] is runtime
     assert [name for name, part in before.items() if getattr(runtime, name) is not part] == []
 
@@ -547,7 +547,7 @@ async def test_part_classified_as_stateless_holds_no_state(telling: RunningGatew
 async def test_a_request_keeps_the_generation_that_it_began_with(telling: RunningGateway) -> None:
     began = make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handover=None))
     before = generation_of(began)
-    _, after = await reloaded(telling)
+    _, after = await reload_gateway(telling)
     assert generation_of(began) is before
     assert generation_of(make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handover=None))) is after
 
@@ -569,7 +569,7 @@ async def test_request_in_flight_finishes_over_its_original_network(telling: Run
     begun = asyncio.create_task(status(telling))
     await until(lambda: tracker.calls["api"] == 2)
     telling.document["egress"]["allow"] = []
-    before, _ = await reloaded(telling)
+    before, _ = await reload_gateway(telling)
     tracker.hold_api.set()
     assert await begun == 200
     assert await status(telling) == 400

@@ -23,7 +23,7 @@ ACCESS = f"https://api.example.com/user/installations/{NUMBER}/repositories?per_
 QUERY = {"code": "c", "state": "s", "installation_id": "42"}
 
 
-def granted(entry: dict[str, Any], **more: Any) -> tuple[Dialogue[Granted], ProviderCall]:
+def start_check(entry: dict[str, Any], **more: Any) -> tuple[Dialogue[Granted], ProviderCall]:
     """Return the dialogue of a callback, and its request after the end user's code was exchanged."""
     found = provider(
         auth_mode="CUSTOM",
@@ -48,7 +48,7 @@ def reply(status: int, body: bytes = b"{}") -> Reply:
 
 def test_the_check_is_one_request_with_the_end_users_token() -> None:
     headers = {"authorization": "Basic ${clientId}", "X-Api-Version": "1"}
-    dialogue, call = granted({"installation_access_url": ACCESS, "token_headers": headers})
+    dialogue, call = start_check({"installation_access_url": ACCESS, "token_headers": headers})
     assert (call.method, call.body) == ("GET", None)
     assert call.url == "https://api.example.com/user/installations/42/repositories?per_page=1"
     assert call.headers == {"accept": "application/json", "x-api-version": "1", "authorization": "Bearer ghu_1"}
@@ -60,7 +60,7 @@ def test_the_check_is_one_request_with_the_end_users_token() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_a_refused_check_refuses_the_connection(status: int) -> None:
-    dialogue, _ = granted({"installation_access_url": ACCESS})
+    dialogue, _ = start_check({"installation_access_url": ACCESS})
     with pytest.raises(InvalidRequest, match=rf"cannot access installation 42 \({status}: no \*+\)\. ") as refused:
         dialogue.send(reply(status, b'{"message": "no ghu_1"}'))
     assert refused.value.code == "authorization_refused"
@@ -71,21 +71,21 @@ def test_a_refused_check_refuses_the_connection(status: int) -> None:
     ("status", "body"), [(200, b""), (200, b"<html>sign in</html>"), (200, b"[" * 100_000), (204, b"")]
 )
 def test_a_success_without_json_confirms_nothing(status: int, body: bytes) -> None:
-    dialogue, _ = granted({"installation_access_url": ACCESS})
+    dialogue, _ = start_check({"installation_access_url": ACCESS})
     with pytest.raises(UpstreamFailed, match=rf"can access installation 42: the check returned {status}\. "):
         dialogue.send(reply(status, body))
 
 
 @pytest.mark.parametrize("status", [302, 429, 500, 503])
 def test_a_check_without_a_response_is_temporary(status: int) -> None:
-    dialogue, _ = granted({"installation_access_url": ACCESS})
+    dialogue, _ = start_check({"installation_access_url": ACCESS})
     with pytest.raises(UpstreamFailed, match=rf"can access installation 42: the check returned {status}\. ") as failed:
         dialogue.send(Reply(status, {"Retry-After": "7"}, b"{}", NOW))
     assert (failed.value.code, failed.value.retry_after_s) == ("upstream_unreachable", 7)
 
 
 def test_a_check_that_cannot_be_sent_is_temporary() -> None:
-    dialogue, _ = granted({"installation_access_url": ACCESS})
+    dialogue, _ = start_check({"installation_access_url": ACCESS})
     with pytest.raises(UpstreamFailed, match="can access installation 42: the provider could not be reached") as failed:
         dialogue.throw(TokenUnavailable("no route"))
     assert isinstance(failed.value.__cause__, TokenUnavailable)  # which is logged
@@ -96,15 +96,15 @@ OPEN = ACCESS.replace("api.example.com", "${connectionConfig.site}")
 
 def test_the_end_users_token_is_not_sent_to_a_host_that_the_end_user_chose() -> None:
     with pytest.raises(InvalidRequest, match=r"was not checked at chosen\.example\.org") as refused:
-        granted({"installation_access_url": OPEN})
+        start_check({"installation_access_url": OPEN})
     assert refused.value.code == "unresolved_setting"
 
 
 def test_the_operator_may_allow_the_host() -> None:
-    _, call = granted({"installation_access_url": OPEN}, allowed_hosts=("chosen.example.org",))
+    _, call = start_check({"installation_access_url": OPEN}, allowed_hosts=("chosen.example.org",))
     assert call.url.startswith("https://chosen.example.org/user/installations/42/")
 
 
 def test_without_a_url_nothing_is_checked() -> None:
-    _, call = granted({})
+    _, call = start_check({})
     assert call.url == "https://api.example.com/app/installations/42/access_tokens"

@@ -88,10 +88,10 @@ def test_credentials_of_another_type_are_refused() -> None:
 
 def test_an_absent_refresh_token_in_the_response_keeps_the_old_one() -> None:
     before = {"type": "OAUTH2", "access_token": "a", "refresh_token": "keep", "raw": {}}
-    held = OAuth2().granted(provider(), {"access_token": "b", "expires_in": 60}, NOW, before)
+    held = OAuth2().credential_from_response(provider(), {"access_token": "b", "expires_in": 60}, NOW, before)
     assert (held["access_token"], held["refresh_token"]) == ("b", "keep")
     assert held["expires_at"] == "2026-11-20T12:01:00.000Z"
-    rotated = OAuth2().granted(provider(), {"access_token": "c", "refresh_token": "new"}, NOW, held)
+    rotated = OAuth2().credential_from_response(provider(), {"access_token": "c", "refresh_token": "new"}, NOW, held)
     assert rotated["refresh_token"] == "new"
     assert "expires_at" not in rotated
 

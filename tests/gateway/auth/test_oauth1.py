@@ -16,8 +16,8 @@ from gateway.auth.oauth1 import (
     OAuth1Signer,
     authorization,
     base_string,
+    oauth_signature,
     read_credentials,
-    signature_of,
 )
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
@@ -35,7 +35,7 @@ def keys(token: str, token_secret: str, **more: Any) -> OAuth1Keys:
 def test_the_request_for_a_photo_of_rfc_5849_1_2() -> None:
     protocol = {**PRINTER, "oauth_token": "nnch734d00sl2jdk", "oauth_timestamp": "137131202", "oauth_nonce": "chapoH"}
     url = "http://photos.example.net/photos?file=vacation.jpg&size=original"
-    signature = signature_of(keys("nnch734d00sl2jdk", "pfkkdhi9sl3r4s00"), "GET", url, "", protocol)
+    signature = oauth_signature(keys("nnch734d00sl2jdk", "pfkkdhi9sl3r4s00"), "GET", url, "", protocol)
     assert signature == "MdpQcU8iPSUjWoN/UDMsK2sui9I="
 
 
@@ -43,7 +43,7 @@ def test_the_token_request_of_rfc_5849_1_2() -> None:
     protocol = {**PRINTER, "oauth_token": "hh5s93j4hdidpola", "oauth_timestamp": "137131201", "oauth_nonce": "walatlh"}
     protocol["oauth_verifier"] = "hfdp7dh39dks9884"
     url = "https://photos.example.net/token"
-    signature = signature_of(keys("hh5s93j4hdidpola", "hdhd0244k9j7ao03"), "POST", url, "", protocol)
+    signature = oauth_signature(keys("hh5s93j4hdidpola", "hdhd0244k9j7ao03"), "POST", url, "", protocol)
     assert signature == "gKgrFCywp7rO0OXSjdot/IHF7IU="
 
 
@@ -79,7 +79,7 @@ def test_the_documented_example_with_a_form_and_a_query() -> None:
     assert 'oauth_signature="hCtSmYh%2BiHYCEqBWrE7C7hYmtUk%3D"' in made
 
 
-def signed(signer: OAuth1Signer, target: str = "/x", body: bytes | None = b"", **headers: str) -> UpstreamRequest:
+def sign(signer: OAuth1Signer, target: str = "/x", body: bytes | None = b"", **headers: str) -> UpstreamRequest:
     request = UpstreamRequest("POST", "https", "api.example.com", 443, target)
     request.headers.update(headers)
     signer.sign(request, body)
@@ -88,7 +88,7 @@ def signed(signer: OAuth1Signer, target: str = "/x", body: bytes | None = b"", *
 
 def test_every_attempt_has_a_nonce_of_its_own() -> None:
     signer = OAuth1Signer(keys("t", "s"))
-    request = signed(signer)
+    request = sign(signer)
     first = request.headers.getall("Authorization")
     signer.sign(request, b"")
     assert len(request.headers.getall("Authorization")) == 1
@@ -96,7 +96,7 @@ def test_every_attempt_has_a_nonce_of_its_own() -> None:
 
 
 def test_plaintext_sends_both_secrets_and_nothing_of_the_request() -> None:
-    made = signed(OAuth1Signer(keys("t", "s&", method="PLAINTEXT"))).headers["Authorization"]
+    made = sign(OAuth1Signer(keys("t", "s&", method="PLAINTEXT"))).headers["Authorization"]
     assert 'oauth_signature="kd94hf93k423kf44%26s%2526"' in made
 
 
@@ -107,16 +107,16 @@ def test_rsa_signs_with_the_apps_key() -> None:
     ).decode()
     theirs = OAuth1Keys("c", Secret(text), "t", Secret("s"), "RSA-SHA1")
     protocol = {"oauth_consumer_key": "c"}
-    made = signature_of(theirs, "GET", "https://a.example/x", "", protocol)
+    made = oauth_signature(theirs, "GET", "https://a.example/x", "", protocol)
     message = base_string("GET", "https://a.example/x", list(protocol.items())).encode()
     key.public_key().verify(base64.b64decode(made), message, padding.PKCS1v15(), hashes.SHA1())
     with pytest.raises(InvalidRequest, match="not an RSA key"):
-        signature_of(OAuth1Keys("c", Secret("nonsense"), method="RSA-SHA1"), "GET", "https://a.example/", "", {})
+        oauth_signature(OAuth1Keys("c", Secret("nonsense"), method="RSA-SHA1"), "GET", "https://a.example/", "", {})
 
 
 @pytest.mark.parametrize("target", ["/a?x=[1]|", "/a?q=caf%C3%A9&b", "/a?a=1&a=0&=", "/a%2Fb?x=+", "/?%zz"])
 def test_every_query_that_can_be_proxied_can_be_signed(target: str) -> None:
-    made = signed(OAuth1Signer(keys("t", "s")), target).headers["Authorization"]
+    made = sign(OAuth1Signer(keys("t", "s")), target).headers["Authorization"]
     found = re.search(r'oauth_signature="([^"]+)"', made)
     assert found is not None
     assert len(base64.b64decode(unquote(found[1]))) == 20
@@ -134,9 +134,9 @@ def test_form_is_signed_and_other_bodies_are_not_read() -> None:
 def test_a_form_of_too_many_parameters_is_refused_before_it_is_sorted() -> None:
     signer = OAuth1Signer(keys("t", "s"))
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    signed(signer, body=b"&".join([b"a=b"] * MAX_PARAMETERS), **form)
+    sign(signer, body=b"&".join([b"a=b"] * MAX_PARAMETERS), **form)
     with pytest.raises(BodyTooLarge, match="more than 10000"):
-        signed(signer, body=b"&".join([b"a=b"] * (MAX_PARAMETERS + 1)), **form)
+        sign(signer, body=b"&".join([b"a=b"] * (MAX_PARAMETERS + 1)), **form)
 
 
 @pytest.mark.parametrize(

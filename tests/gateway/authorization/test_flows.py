@@ -79,7 +79,7 @@ async def test_options_that_await_confirmation_cannot_be_finished(running: Runni
     token_of_options = await runtime.flows.store_options(session, "tracker", FlowOptions())
     async with running.http.get(f"{running.url}/oauth/callback?state={token_of_options}&code=x") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_state")
-    assert await runtime.flows.stored_options(session, "tracker", token_of_options) == FlowOptions()
+    assert await runtime.flows.read_options(session, "tracker", token_of_options) == FlowOptions()
 
 
 async def test_a_flow_whose_integration_changed_its_provider_is_reported(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.catalog.listing import Listing, ListingBody, Query, cursor_after, listing_of, name_in
+from gateway.catalog.listing import Listing, ListingBody, Query, cursor_after, get_listing, name_in
 from gateway.catalog.load_catalog import Catalog, load_catalog
 
 URL = "https://gateway.example.com"
@@ -74,6 +74,6 @@ def test_one_provider_has_a_body_and_an_entity_tag_of_its_own(catalog: Catalog) 
 
 
 def test_a_listing_is_built_once_per_catalog_and_public_url(catalog: Catalog) -> None:
-    assert listing_of(catalog, URL) is listing_of(catalog, URL)
-    assert listing_of(catalog, URL) is not listing_of(catalog, "https://other.example.com")
-    assert listing_of(catalog, URL).categories == {"crm", "storage"}
+    assert get_listing(catalog, URL) is get_listing(catalog, URL)
+    assert get_listing(catalog, URL) is not get_listing(catalog, "https://other.example.com")
+    assert get_listing(catalog, URL).categories == {"crm", "storage"}

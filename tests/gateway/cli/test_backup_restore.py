@@ -39,7 +39,7 @@ async def fill(folder: Path, count: int = 3) -> None:
     await store.close()
 
 
-def ran(*words: str, code: int = 0) -> str:
+def run_command_text(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(main, words)
     assert done.exit_code == code, (done.output, done.exception)
     return done.output
@@ -72,24 +72,24 @@ def test_encryption_key_is_added_rotated_to_and_removed(folder: Path) -> None:
     after = as_json("keys", "status", "--verify", "-c", file)
     assert [(key["values"], key["may_go"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
     assert (after["damaged"], after["without_a_key"]) == ([], 0)
-    assert "Encryption key 2 is no longer needed" in ran("keys", "status", "-c", file)
+    assert "Encryption key 2 is no longer needed" in run_command_text("keys", "status", "-c", file)
     write(folder, NEXT)
-    assert "0 values encrypted again" in ran("keys", "rotate", "-c", file)
-    assert "3 values encrypted again" in ran("keys", "rotate", "--data-keys", "-c", file)
+    assert "0 values encrypted again" in run_command_text("keys", "rotate", "-c", file)
+    assert "3 values encrypted again" in run_command_text("keys", "rotate", "--data-keys", "-c", file)
 
 
 def test_rewrapping_alone_is_reported_as_such(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
-    assert "1 data key encrypted again" in ran("keys", "rotate", "--wrap-only", "-c", file)
+    assert "1 data key encrypted again" in run_command_text("keys", "rotate", "--wrap-only", "-c", file)
     assert as_json("keys", "rotate", "--wrap-only", "-c", file)["wrapped"] == 0
-    ran("keys", "rotate", "--wrap-only", "--data-keys", "-c", file, code=2)
+    run_command_text("keys", "rotate", "--wrap-only", "--data-keys", "-c", file, code=2)
 
 
 @pytest.mark.parametrize("command", [["keys", "rotate"], ["keys", "status"], ["backup", "x.db"]])
 def test_a_lost_key_is_one_line_and_no_byte_changes(folder: Path, command: list[str]) -> None:
     file = str(write(folder, NEXT))
     before = (folder / "gateway.db").read_bytes()
-    output = ran(*command, "-c", file, code=1)
+    output = run_command_text(*command, "-c", file, code=1)
     assert output.count("\n") == 1
     assert "1 data key, with 3 values, under an encryption key that is not in store.encryption_keys" in output
     assert (folder / "gateway.db").read_bytes() == before
@@ -99,17 +99,17 @@ def test_backup_is_created_and_restored(folder: Path) -> None:
     file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
     made = as_json("backup", copy, "-c", file)
     assert (made["ok"], made["connections"], made["bytes"]) == (True, 3, Path(copy).stat().st_size)
-    assert "--force" in ran("backup", copy, "-c", file, code=1)
-    assert "3 connections as of" in ran("backup", copy, "--force", "-c", file)
+    assert "--force" in run_command_text("backup", copy, "-c", file, code=1)
+    assert "3 connections as of" in run_command_text("backup", copy, "--force", "-c", file)
     put_back = as_json("restore", copy, "-c", file)
     assert (put_back["connections"], put_back["credentials_taken_over"]) == (3, 0)
-    output = ran("restore", copy, "--exactly", "-c", file)
+    output = run_command_text("restore", copy, "--exactly", "-c", file)
     assert "3 connections as of" in output
     assert "the end user must reconnect" in output
     assert "is kept as" in output
 
 
-async def audited(folder: Path) -> list[Any]:
+async def audit_records(folder: Path) -> list[Any]:
     store = await open_store(f"sqlite:///{folder}/gateway.db", Keyring([KEY]), environments={"dev"})
     await store.audit.seal()
     found = await store.audit.find(AuditFilter(), oldest_first=True)
@@ -121,12 +121,12 @@ def test_backup_and_restore_are_audited_with_actor_and_file(folder: Path) -> Non
     file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
     made = as_json("backup", copy, "-c", file)
     assert made["recorded"] is True
-    record = asyncio.run(audited(folder))[-1]
+    record = asyncio.run(audit_records(folder))[-1]
     assert (record["action"], record["actor"]["kind"]) == ("store.backed_up", "operator")
     assert record["actor"]["command"].endswith("backup")
     assert record["detail"] == {"file": copy, "at": made["at"], "connections": 3}
-    ran("restore", copy, "-c", file)
-    record = asyncio.run(audited(folder))[-1]
+    run_command_text("restore", copy, "-c", file)
+    record = asyncio.run(audit_records(folder))[-1]
     assert (record["action"], record["actor"]["kind"]) == ("store.restored", "operator")
     assert record["detail"]["file"] == copy
     assert (record["detail"]["at"], record["detail"]["credentials_taken_over"]) == (made["at"], 0)
@@ -138,7 +138,7 @@ def test_a_database_that_takes_no_write_is_backed_up_all_the_same(folder: Path) 
         db.execute(
             "CREATE TRIGGER full BEFORE INSERT ON audit_pending BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
         )
-    output = ran("backup", str(folder / "copy.db"), "-c", str(folder / "gateway.yaml"))
+    output = run_command_text("backup", str(folder / "copy.db"), "-c", str(folder / "gateway.yaml"))
     assert "3 connections as of" in output
     assert "no record of this backup" in output
 
@@ -159,14 +159,14 @@ def test_invalid_backup_file_is_reported(folder: Path, content: bytes | str | No
         with closing(sqlite3.connect(wrong)) as db:
             db.execute("CREATE TABLE notes (text)")
     elif isinstance(content, str):
-        ran("backup", str(wrong), "-c", config)
+        run_command_text("backup", str(wrong), "-c", config)
         whole = bytearray(wrong.read_bytes())
         whole[-4096:] = os.urandom(4096)
         wrong.write_bytes(whole[: len(whole) // 2] if content == "half" else whole)
     else:
         wrong.write_bytes(content)
     before = (folder / "gateway.db").read_bytes()
-    output = ran("restore", str(wrong), "-c", config, code=1)
+    output = run_command_text("restore", str(wrong), "-c", config, code=1)
     assert output.count("\n") == 1
     assert str(wrong) in output
     assert words in output
@@ -176,18 +176,18 @@ def test_invalid_backup_file_is_reported(folder: Path, content: bytes | str | No
 
 def test_postgresql_has_tools_of_its_own_and_no_password_is_printed(tmp_path: Path) -> None:
     file = str(write(tmp_path, KEY, url="postgresql://gw:hidden@db.example:5433/prod?sslmode=require"))
-    output = ran("backup", "my copy.dump", "-c", file, code=1)
+    output = run_command_text("backup", "my copy.dump", "-c", file, code=1)
     wanted = "pg_dump --format=custom --file='my copy.dump' 'postgresql://gw@db.example:5433/prod?sslmode=require'"
     assert wanted in output
-    assert "pg_restore --clean" in ran("restore", "x.dump", "-c", file, code=1)
+    assert "pg_restore --clean" in run_command_text("restore", "x.dump", "-c", file, code=1)
     assert "hidden" not in output
 
 
 def test_no_command_shows_a_key(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
     body = (
-        ran("keys", "status", "-c", file)
-        + ran("keys", "rotate", "-c", file)
+        run_command_text("keys", "status", "-c", file)
+        + run_command_text("keys", "rotate", "-c", file)
         + json.dumps(as_json("keys", "status", "-c", file))
     )
     for key in (KEY, NEXT):

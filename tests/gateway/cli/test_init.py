@@ -267,7 +267,7 @@ def test_where_the_usual_port_is_taken_the_next_free_one_is_used_and_reported(
     report = json.loads(init("--dir", str(tmp_path / "b"), "--public-url", "https://gw.example.com", "--json").stdout)
     assert "3005" in report["warnings"][0]
     assert load(tmp_path / "b" / "gateway.yaml", environ={}).server.port == 3005
-    monkeypatch.setattr("gateway.cli.init.at_a_terminal", lambda: True)
+    monkeypatch.setattr("gateway.cli.init.is_terminal", lambda: True)
     asked = CliRunner().invoke(main, ["init", "--dir", str(tmp_path / "c")], input="\n\n\n\n")
     assert "[http://127.0.0.1:3005]" in asked.stderr
 
@@ -320,7 +320,7 @@ def test_an_address_to_listen_on_is_no_public_url(tmp_path: Path, url: str) -> N
 
 @pytest.fixture
 def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.init.at_a_terminal", lambda: True)
+    monkeypatch.setattr("gateway.cli.init.is_terminal", lambda: True)
 
 
 @pytest.mark.usefixtures("at_a_terminal")

@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def _made(file: Path) -> None:
+async def _create_database(file: Path) -> None:
     """Create a database beside `file`, sealed with another key than the file's."""
     url = f"sqlite:///{file.parent}/gateway.db"
     await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
@@ -64,7 +64,7 @@ def refusal(file: Path, heavy: Sequence[str]) -> str:
 
 
 def test_a_wrong_encryption_key_is_reported_before_anything_heavy_is_imported(file: Path) -> None:
-    asyncio.run(_made(file))
+    asyncio.run(_create_database(file))
     message = refusal(file, HEAVY)
     assert message.startswith("gateway: ")
     assert "store.encryption_keys" in message
@@ -73,12 +73,12 @@ def test_a_wrong_encryption_key_is_reported_before_anything_heavy_is_imported(fi
 
 
 def test_a_wrong_encryption_key_is_reported_of_postgresql_too(file: Path, empty_database: str) -> None:
-    asyncio.run(_sealed_otherwise(empty_database))
+    asyncio.run(_seal_with_another_key(empty_database))
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{empty_database}', "))
     assert "store.encryption_keys" in refusal(file, ("sqlalchemy",))
 
 
-async def _sealed_otherwise(url: str) -> None:
+async def _seal_with_another_key(url: str) -> None:
     await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
 
 

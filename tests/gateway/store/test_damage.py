@@ -21,7 +21,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.refresh.keep_alive import KeepAlive
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.app.test_gauges import numbers
+from tests.gateway.app.test_gauges import metric_values
 
 EVENT = "stored_secret_unreadable"
 
@@ -93,7 +93,7 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
     wanted = {"environment": "dev", "integration": "tracker", "connection_id": "c1"}
     wanted |= {"table": "connections", "column": "credential", "log_level": "error"}
     assert {name: event[name] for name in wanted} == wanted
-    assert numbers(running, "gateway_stored_secrets_unreadable_total") == {("dev", "connections"): 3}
+    assert metric_values(running, "gateway_stored_secrets_unreadable_total") == {("dev", "connections"): 3}
     for _ in range(3):
         assert (await asked(running, "c2"))[0] == 200
     async with running.http.get(f"{running.url}/connections", headers=running.headers) as response:

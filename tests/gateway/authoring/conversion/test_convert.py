@@ -21,7 +21,7 @@ BASE: Mapping[str, Any] = {
 }
 
 
-def converted(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def convert(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return the values of the converted entry, and (kind, field) of every note."""
     converting = EntryConversion(SCRIPTS)
     values = converting.values({**BASE, **fields})
@@ -56,7 +56,7 @@ def loads(values: Mapping[str, Any]) -> bool:
     ],
 )
 def test_supported_field_is_converted(given: dict[str, Any], ours: dict[str, Any]) -> None:
-    values, notes = converted(**given)
+    values, notes = convert(**given)
     assert ours.items() <= values.items()
     assert "lost" not in {kind for kind, _ in notes}
     assert loads(values)
@@ -74,7 +74,7 @@ def test_supported_field_is_converted(given: dict[str, Any], ours: dict[str, Any
     ],
 )
 def test_unsupported_field_is_reported_and_the_rest_is_kept(given: dict[str, Any], field: str) -> None:
-    values, notes = converted(**given)
+    values, notes = convert(**given)
     assert ("lost", field) in notes
     assert loads(values)
 
@@ -83,7 +83,7 @@ def test_a_signed_token_becomes_our_jwt() -> None:
     token = {"signing_key": "${credentials.secret}", "expires_in_ms": 300_000, "header": {"alg": "HS256"},
              "payload": {"iss": "${credentials.id}", "iat": 1}}  # fmt: skip
     forms = {"id": {"type": "string"}, "secret": {"secret": "true"}}
-    values, _ = converted(auth_mode="JWT", token=token, credentials=forms, authorization_url=None, token_url=None)
+    values, _ = convert(auth_mode="JWT", token=token, credentials=forms, authorization_url=None, token_url=None)
     assert values["jwt"] == {
         "key": "${credentials.secret}",
         "lifetime_s": 300,
@@ -99,7 +99,7 @@ def test_further_steps_keep_their_order_and_their_nested_bodies() -> None:
         {"token_url": "https://far.test/2", "token_params": {"a": {"b": "${step1.x}"}}},
         {"token_url": "https://far.test/3", "token_params": {"c": "${step2.y}"}, "token_request_method": "PUT"},
     ]
-    values, _ = converted(auth_mode="TWO_STEP", additional_steps=steps, authorization_url=None)
+    values, _ = convert(auth_mode="TWO_STEP", additional_steps=steps, authorization_url=None)
     assert values["additional_steps"] == [
         {"url": "https://far.test/2", "body": {"a": {"b": "${step1.x}"}}},
         {"body_format": "json", "url": "https://far.test/3", "params": {"c": "${step2.y}"}, "method": "PUT"},
@@ -110,7 +110,7 @@ def test_further_steps_keep_their_order_and_their_nested_bodies() -> None:
 
 def test_two_grants_have_two_token_urls() -> None:
     urls = {"OAUTH2": "https://far.test/user", "APP": "https://far.test/app/${connectionConfig.installation_id}"}
-    values, _ = converted(auth_mode="CUSTOM", token_url=urls)
+    values, _ = convert(auth_mode="CUSTOM", token_url=urls)
     assert (values["token_url"], values["installation_token_url"]) == (urls["OAUTH2"], urls["APP"])
     assert loads(values)
 
@@ -127,13 +127,13 @@ def test_two_grants_have_two_token_urls() -> None:
 def test_a_setting_that_becomes_a_host_gets_the_format_for_it(
     base_url: str, setting: dict[str, Any], expected: str | None
 ) -> None:
-    values, _ = converted(proxy={"base_url": base_url}, connection_config={"x": setting})
+    values, _ = convert(proxy={"base_url": base_url}, connection_config={"x": setting})
     assert values["connection_config"]["x"].get("format") == expected
     assert loads(values)
 
 
 def test_placeholder_with_a_fallback_gets_a_default() -> None:
-    values, notes = converted(proxy={"base_url": "https://${connectionConfig.region || 'us'}.far.test"})
+    values, notes = convert(proxy={"base_url": "https://${connectionConfig.region || 'us'}.far.test"})
     assert values["proxy"]["base_url"] == "https://${connectionConfig.region}.far.test"
     assert values["connection_config"]["region"]["default_value"] == "us"
     assert "lost" not in {kind for kind, _ in notes}
@@ -141,13 +141,13 @@ def test_placeholder_with_a_fallback_gets_a_default() -> None:
 
 def test_two_values_for_one_place_are_reported_as_lost() -> None:
     header = {"x-team": "${connectionConfig.team} || ${connectionConfig.group}"}
-    values, notes = converted(proxy={"base_url": "https://api.far.test", "headers": header})
+    values, notes = convert(proxy={"base_url": "https://api.far.test", "headers": header})
     assert values["proxy"]["headers"] == {"x-team": "${connectionConfig.team}"}
     assert ("lost", "proxy.headers.x-team") in notes
 
 
 def test_missing_base_url_becomes_the_origin_of_the_token_url() -> None:
-    values, notes = converted(proxy=None)
+    values, notes = convert(proxy=None)
     assert values["proxy"] == {"base_url": "https://far.test"}
     assert ("changed", "proxy") in notes
 

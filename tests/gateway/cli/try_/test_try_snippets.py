@@ -24,7 +24,7 @@ COMMANDS = {
 BODY = """{"it's": "\\"quoted\\"", "$HOME": "`x`", "ü": "{}"}"""
 
 
-def sent(url: str, **changes: object) -> SentCall:
+def sent_call(url: str, **changes: object) -> SentCall:
     usual: dict[str, object] = {"method": "GET", "target": "/a%2Fb?x=%271&y=%20", "headers": {}, "body": None}
     return SentCall(url=url, integration="tracker", connection="c1", **{**usual, **changes})  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ async def test_a_snippet_makes_the_same_call(running_target: Paged, tmp_path: Pa
     for body in (None, TypedBody(BODY.encode()), TypedBody(BODY.encode(), "a file")):
         method = "GET" if body is None else "PATCH"
         headers = {"X-Mine": "a 'b' \"c\" $d"} | ({} if body is None else {"Content-Type": "application/json"})
-        call = sent(running_target.gateway.url, method=method, headers=headers, body=body)
+        call = sent_call(running_target.gateway.url, method=method, headers=headers, body=body)
         snippet = ALL[name][1](call)
         assert SECRET_KEY not in snippet
         printed = await run(name, snippet, tmp_path)
@@ -66,7 +66,7 @@ async def test_a_snippet_makes_the_same_call(running_target: Paged, tmp_path: Pa
 @pytest.mark.parametrize("name", ALL)
 def test_no_snippet_contains_the_key(name: str) -> None:
     for method in ("GET", "HEAD", "REPORT"):
-        written = ALL[name][1](sent("http://gw", method=method))
+        written = ALL[name][1](sent_call("http://gw", method=method))
         assert "GATEWAY_SECRET_KEY" in written
         assert method in written or method.lower() in written or name == "curl"
 
@@ -75,7 +75,7 @@ def test_no_snippet_contains_the_key(name: str) -> None:
 def test_python_snippets_are_python_and_hold_the_target_as_it_is(name: str) -> None:
     for body in (None, TypedBody(b"\xff\x00"), TypedBody(b"x", 'a "file"')):
         for target in ("/x", "/'\"\\"):
-            tree = ast.parse(ALL[name][1](sent("http://gw", target=target, body=body)))
+            tree = ast.parse(ALL[name][1](sent_call("http://gw", target=target, body=body)))
             compile(tree, name, "exec")
             texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
             assert texts & {target, f"http://gw/proxy{target}"}, texts
