@@ -1,5 +1,4 @@
-"""Requests by client: which count as one client's. A client's invalid keys are throttled, and its log lines are
-limited."""
+"""Requests are counted by client. The invalid keys of a client are throttled, and its log lines are limited."""
 
 from typing import Any
 
@@ -103,7 +102,7 @@ def test_further_clients_beyond_the_maximum_share_one_count_of_invalid_keys() ->
         assert keys.response(fault, f"client {n}", "r") is fault
     responses = [keys.response(fault, f"late {n}", "r").status for n in range(MAX_INVALID_KEYS + 1)]
     assert responses == [*[401] * MAX_INVALID_KEYS, 429]
-    assert keys.response(fault, "client 1", "r") is fault, "one that was counted before counts for itself"
+    assert keys.response(fault, "client 1", "r") is fault, "a client that already has a count keeps it"
 
 
 async def test_errors_for_a_key_name_the_authentication_scheme(running: RunningGateway) -> None:

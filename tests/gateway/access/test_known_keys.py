@@ -368,7 +368,7 @@ async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gat
         heir = await gateway.key("heir", key=short["secret"], **wish)
         assert heir["expires_at"] <= short["expires_at"]
     result = await gateway.key("lasting", replaces=lasting["id"])
-    assert "expires_at" not in result, "a key of gateway.yaml has no end that would bound it"
+    assert "expires_at" not in result, "a key of gateway.yaml does not expire, so it limits nothing"
 
 
 async def test_replacement_key_ends_with_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:

@@ -73,7 +73,9 @@ async def test_another_application_on_the_store_accepts_a_key_until_it_is_revoke
         for one in (here, there):
             assert await statuses(one.url, key["secret"], 2) == [200, 200]
         await here.json("DELETE", f"/environment/api-keys/{key['id']}", expect=200)
-        assert await statuses(here.url, key["secret"], 1) == [401], "at once where it was revoked"
+        assert await statuses(here.url, key["secret"], 1) == [401], (
+            "the application that revoked the key refuses it immediately"
+        )
         await until_refused(there.url, key["secret"])
         early = await mint_key(here.http, here.url, here.headers, display_name="next")
         assert await statuses(there.url, early["secret"], 1) == [200]
@@ -128,7 +130,9 @@ async def test_open_stream_ends_with_its_key(
             if how == "expired":
                 now = clock.now
                 monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=LONG_S))
-            assert not (await client.rest()).endswith(b"0\r\n\r\n"), "it does not end as if it were whole"
+            assert not (await client.rest()).endswith(b"0\r\n\r\n"), (
+                "the stream is cut off, not ended as if it were complete"
+            )
 
 
 @asynccontextmanager

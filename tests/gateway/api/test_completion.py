@@ -123,7 +123,7 @@ async def test_one_of_several_pending_connections_must_be_named(running: Running
         await client.complete_connect_session(session["session_id"], VERIFIER, connection_id=own)
     assert [one["connection_id"] for one in await listed_connections(running)] == [own]
     await complete(running, session)
-    assert len(await listed_connections(running)) == 2, "the one that is left needs no name"
+    assert len(await listed_connections(running)) == 2, "the only remaining pending connection needs no id"
 
 
 async def test_wrong_verifier_gets_no_connection_ids(running: RunningGateway, tracker: Tracker) -> None:
@@ -316,7 +316,7 @@ async def test_connection_uses_its_old_credential_until_the_reconnect_is_complet
     later(601)
     await running.runtime.session_connections.expire()
     assert (await running.json("GET", path))["credentials"] == after["credentials"]
-    assert not was_revoked(tracker), "the connection may live by the same grant"
+    assert not was_revoked(tracker), "the existing connection may use the same grant"
 
 
 async def test_completing_a_reconnect_does_not_restore_a_deleted_connection(

@@ -81,7 +81,7 @@ async def test_misspelt_integration_is_refused_with_the_closest_name(running: Ru
     }
     key = (await running.json("POST", "/environment/api-keys", json=limited, expect=200))["data"]["secret"]
     status, refused = await call(running, "POST", "/connect/sessions", key, json=wish)
-    assert (status, "Did you mean" in str(refused)) == (400, False), "it is out of the key's reach"
+    assert (status, "Did you mean" in str(refused)) == (400, False), "the integration is outside the key's limits"
 
 
 async def test_token_of_a_deleted_session_is_invalid(running: RunningGateway) -> None:

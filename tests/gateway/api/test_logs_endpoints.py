@@ -27,7 +27,7 @@ def import_expired(tracker: Tracker) -> dict[str, Any]:
 async def wait_for_operations(
     running: RunningGateway, query: str = "", *, least: int = 1, key: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the operations, as soon as there are `least`. `key`: instead of the environment's."""
+    """Return the operations, as soon as there are `least`. `key`: the key to send instead of the environment's key."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await read_logs(running, query, key)

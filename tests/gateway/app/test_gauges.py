@@ -191,7 +191,7 @@ async def test_connections_are_counted_by_state_and_by_their_end(
     assert metric_values(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 2}
 
 
-async def test_counting_takes_a_hundredth_of_the_time_at_most(
+async def test_counting_takes_at_most_a_hundredth_of_the_time(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = running.runtime.keeper

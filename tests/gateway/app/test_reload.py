@@ -65,7 +65,7 @@ async def test_keys_and_environments_are_added_and_removed(running: RunningGatew
     assert await status(running) == 401
 
 
-async def test_a_connection_of_a_removed_integration_is_gone_until_it_returns(
+async def test_connection_of_a_removed_integration_is_unavailable_until_the_integration_returns(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())

@@ -43,7 +43,7 @@ def start_reads(running: RunningGateway) -> list[asyncio.Task[None]]:
 
 
 @pytest.mark.parametrize("brought", [True, False])
-async def test_a_new_environment_does_not_wait_for_the_key_that_its_own_reload_brings(
+async def test_new_environment_does_not_wait_for_the_key_of_its_own_reload(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch, brought: bool
 ) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 10.0)
@@ -57,12 +57,12 @@ async def test_a_new_environment_does_not_wait_for_the_key_that_its_own_reload_b
     writing = asyncio.create_task(rotating)
     await asyncio.wait({writing})
     (reading,) = tasks
-    assert reading.done(), "it was not given up before"
+    assert reading.done(), "the write ends only after the read of the configuration"
     assert (writing.exception() is None) == brought
     assert "fresh" in running.runtime.generation.config.environments
 
 
-async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
+async def test_failed_reload_keeps_the_encryption_keys(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_names: object) -> None:
@@ -77,7 +77,7 @@ async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
     assert store.data_keys.keyring is former
 
 
-async def test_a_configuration_that_is_not_accepted_leaves_no_trace_in_the_store(running: RunningGateway) -> None:
+async def test_refused_configuration_changes_nothing_in_the_store(running: RunningGateway) -> None:
     def refuse(_ready: object) -> None:
         raise OSError("no space left on device")
 
@@ -92,7 +92,7 @@ async def test_a_configuration_that_is_not_accepted_leaves_no_trace_in_the_store
     await restarted.close()
 
 
-async def test_a_generation_that_cannot_be_built_leaves_no_trace_in_the_store(
+async def test_generation_that_cannot_be_built_changes_nothing_in_the_store(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -53,7 +53,7 @@ async def test_setting_that_needs_a_restart_is_reported_and_kept(
     assert warning["where"].endswith(f"gateway.yaml:{line}")
 
 
-async def test_a_bad_file_changes_nothing_and_every_fault_is_reported(
+async def test_faulty_file_changes_nothing_and_every_fault_is_reported(
     running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())

@@ -101,7 +101,7 @@ OWN = [
 
 @pytest.mark.parametrize("path", [*OWN, "/connections/a/b", "/proxy", "/proxy/x"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_preflight_gets_a_response_without_a_key(shared: RunningGateway, path: str) -> None:
+async def test_preflight_needs_no_key(shared: RunningGateway, path: str) -> None:
     asks = {**FROM_A_PAGE, "Access-Control-Request-Method": "GET"}
     async with shared.http.options(shared.url + path, headers=asks) as response:
         assert response.status == 204
@@ -112,7 +112,7 @@ async def test_a_preflight_gets_a_response_without_a_key(shared: RunningGateway,
 
 @pytest.mark.parametrize("path", OWN)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_a_preflight_allows_can_be_read(shared: RunningGateway, path: str) -> None:
+async def test_responses_allowed_by_a_preflight_can_be_read(shared: RunningGateway, path: str) -> None:
     for key in (shared.headers, {}):
         async with shared.http.get(shared.url + path, headers={**key, **FROM_A_PAGE}) as response:
             assert response.status in {200, 401, 405}
@@ -122,7 +122,9 @@ async def test_what_a_preflight_allows_can_be_read(shared: RunningGateway, path:
             assert "Access-Control-Allow-Origin" not in response.headers
 
 
-async def test_a_proxied_response_can_be_read_and_so_can_its_refusal(running: RunningGateway, tracker: Tracker) -> None:
+async def test_proxied_responses_and_errors_can_be_read_across_origins(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     await running.imported(tracker.grant())
     for connection_id, status in (("c1", 200), ("nobody", 404)):
         async with running.proxied(connection_id, "/ex/x", headers=FROM_A_PAGE) as response:

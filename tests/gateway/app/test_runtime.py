@@ -117,7 +117,7 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tr
     assert (await asyncio.wait_for(task, PATIENCE_S)).version == 2
 
 
-async def test_an_opened_connection_stays_in_memory(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_cached_connection_stays_in_memory(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
     live = telling.runtime.live
@@ -277,7 +277,7 @@ async def test_authorization_in_progress_creates_its_connection(telling: Running
     assert len((await telling.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_a_connect_link_is_not_made_again(telling: RunningGateway) -> None:
+async def test_connect_link_is_not_created_again(telling: RunningGateway) -> None:
     telling.document["environments"]["dev"]["connect_links_in_errors"] = True
     await telling.restart()
 
@@ -410,7 +410,7 @@ async def test_refusals_stay_counted(telling: RunningGateway) -> None:
     assert [line["event"] for line in logged].count("refused") == MAX_LINES
 
 
-async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
+async def test_lag_of_the_event_loop_stays_known(telling: RunningGateway) -> None:
     lag = telling.runtime.loop_lag
     async with asyncio.timeout(PATIENCE_S):
         while not (before := lag.longest_s):
@@ -461,7 +461,7 @@ async def test_spans_that_wait_are_exported(telling: RunningGateway, monkeypatch
     await telling.start()
 
 
-async def test_keys_of_providers_stay_known(telling: RunningGateway) -> None:
+async def test_public_keys_of_providers_stay_cached(telling: RunningGateway) -> None:
     keys = telling.runtime.webhook_keys
     known = FetchedKeys(clock.monotonic(), {"k": "pem"})
     keys._kept["digest"] = known
@@ -481,20 +481,20 @@ SURVIVES: Final[dict[str, Test]] = {
     "metrics": test_counters_continue,
     "call_queue": test_records_that_wait_to_be_written_are_written,
     "tracing": test_spans_that_wait_are_exported,
-    "loop_lag": test_the_lag_of_the_loop_stays_known,
+    "loop_lag": test_lag_of_the_event_loop_stays_known,
     "invalid_keys": test_invalid_keys_stay_counted,
     "refusal_log": test_refusals_stay_counted,
     "journals": test_running_refresh_ends_once_and_is_stored,
     "refresher": test_a_refresh_in_the_queue_keeps_its_turn,
-    "live": test_an_opened_connection_stays_in_memory,
+    "live": test_cached_connection_stays_in_memory,
     "sessions": test_sessions_of_a_minute_stay_counted,
     "outcomes": test_waiting_browser_window_gets_its_result,
     "flows": test_authorization_in_progress_creates_its_connection,
-    "links": test_a_connect_link_is_not_made_again,
+    "links": test_connect_link_is_not_created_again,
     "deleter": test_running_deletion_completes,
     "made": test_an_integration_that_is_being_deleted_is_deleted_once,
     "deliverer": test_retried_and_running_deliveries_arrive_once,
-    "webhook_keys": test_keys_of_providers_stay_known,
+    "webhook_keys": test_public_keys_of_providers_stay_cached,
     "audit_keeper": test_audit_log_continues_in_one_chain,
     "keeper": test_pending_deliveries_stay_counted,
     "reloading": test_two_reloads_at_once_follow_one_another,
@@ -538,13 +538,13 @@ async def test_part_classified_as_stateless_holds_no_state(telling: RunningGatew
         return found
 
     assert [one for name in sorted(HOLDS_NOTHING) for one in holds(getattr(runtime, name))] == []
-    assert holds(runtime.deleter), "and one that does is found"
+    assert holds(runtime.deleter), "a part that holds state is found"
 
 
 # ── The generation.
 
 
-async def test_a_request_keeps_the_generation_that_it_began_with(telling: RunningGateway) -> None:
+async def test_request_keeps_the_generation_it_started_with(telling: RunningGateway) -> None:
     began = make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handover=None))
     before = generation_of(began)
     _, after = await reload_gateway(telling)

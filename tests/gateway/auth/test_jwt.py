@@ -1,4 +1,4 @@
-"""JWTs that the gateway signs: a value that no token can be made from is a refusal, not an error of the gateway."""
+"""JWTs that the gateway signs. If a value makes it impossible to sign, the credential is refused; the gateway reports no error of its own."""
 
 from datetime import UTC, datetime
 

@@ -177,7 +177,7 @@ async def test_agent_key_may_connect_and_poll_but_read_nothing(running: RunningG
     assert "connection_config" not in there
     status, response = await failed_call(running, "u2", agent)
     assert status == 404
-    assert "connect_url" not in response["payload"], "that one is none of its business"
+    assert "connect_url" not in response["payload"], "the key may not see that connection"
 
 
 async def test_error_of_a_key_without_the_scope_says_who_can_connect(running: RunningGateway) -> None:
@@ -196,7 +196,7 @@ async def test_capability_may_have_the_scope_to_connect(running: RunningGateway,
         payload = (await response.json())["error"]["payload"]
         assert response.status == 404
     link = payload["connect_url"]
-    assert "poll_url" not in payload, "it takes a key, and the capability is none"
+    assert "poll_url" not in payload, "the URL needs a key, and a capability is not a key"
     await connect(running, link)
     async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as response:
         assert response.status == 200
@@ -319,7 +319,7 @@ async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path
         assert (await failed_call(running, "u0", agent))[1]["payload"]["connect_url"] == links[0]["payload"][
             "connect_url"
         ]
-        assert (await asked_for_session(running, running.headers))[0] == 201, "another key is not held up"
+        assert (await asked_for_session(running, running.headers))[0] == 201, "the limit does not apply to another key"
         token = parse_qs(urlsplit(links[0]["payload"]["connect_url"]).query)["session_token"][0]
         bearer = {"Authorization": f"Bearer {token}"}
         async with running.http.delete(f"{running.url}/connect/session", headers=bearer) as response:

@@ -86,7 +86,7 @@ def test_rewrapping_alone_is_reported_as_such(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["keys", "rotate"], ["keys", "status"], ["backup", "x.db"]])
-def test_a_lost_key_is_one_line_and_no_byte_changes(folder: Path, command: list[str]) -> None:
+def test_lost_key_is_reported_in_one_line_and_nothing_is_changed(folder: Path, command: list[str]) -> None:
     file = str(write(folder, NEXT))
     before = (folder / "gateway.db").read_bytes()
     output = run_command_text(*command, "-c", file, code=1)
@@ -133,7 +133,7 @@ def test_backup_and_restore_are_audited_with_actor_and_file(folder: Path) -> Non
     assert current_actor.get().kind == "system"
 
 
-def test_a_database_that_takes_no_write_is_backed_up_all_the_same(folder: Path) -> None:
+def test_database_that_cannot_be_written_is_backed_up(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "gateway.db", isolation_level=None)) as db:
         db.execute(
             "CREATE TRIGGER full BEFORE INSERT ON audit_pending BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"

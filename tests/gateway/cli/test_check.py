@@ -35,7 +35,7 @@ def test_configuration_written_by_init_passes(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_a_configuration_in_order_is_summed_up(file: Path) -> None:
+def test_valid_configuration_is_summarized(file: Path) -> None:
     result = check(file, GOOD)
     assert result.exit_code == 0
     assert "http://127.0.0.1:3003/oauth/callback" in result.stdout
@@ -43,7 +43,7 @@ def test_a_configuration_in_order_is_summed_up(file: Path) -> None:
     assert "dev: 1 secret key; github, openai" in result.stdout
 
 
-def test_nothing_it_prints_is_secret(file: Path) -> None:
+def test_check_prints_no_secret(file: Path) -> None:
     for secret in ("a-secret-key", "a-client-secret", "dzpPopuI"):
         assert secret not in check(file, GOOD).output
 
@@ -210,7 +210,7 @@ def test_json_has_file_and_line_of_each_fault(file: Path) -> None:
     } in report["faults"]
 
 
-def test_json_sums_up_a_configuration_in_order(file: Path) -> None:
+def test_json_summarizes_a_valid_configuration(file: Path) -> None:
     report = json.loads(check(file, GOOD, "--json").stdout)
     assert (report["ok"], report["faults"], report["warnings"]) == (True, [], [])
     assert report["callback_url"] == "http://127.0.0.1:3003/oauth/callback"

@@ -42,7 +42,7 @@ def test_written_configuration_loads(tmp_path: Path) -> None:
     assert len(base64.b64decode((tmp_path / "encryption_key").read_text().strip(), validate=True)) == 32
 
 
-def test_every_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_files_with_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         assert init("--dir", str(tmp_path / "new" / "folder")).exit_code == 0
@@ -63,12 +63,12 @@ def test_files_are_private_from_their_first_byte(tmp_path: Path, monkeypatch: py
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", looked_at)
-    monkeypatch.setattr(os, "chmod", lambda *_: pytest.fail("a mode set later is a mode set too late"))
+    monkeypatch.setattr(os, "chmod", lambda *_: pytest.fail("the mode must be set when the file is created"))
     assert init("--dir", str(tmp_path)).exit_code == 0
     assert modes == [0o600] * 3
 
 
-def test_the_callback_url_is_alone_on_its_line(tmp_path: Path) -> None:
+def test_callback_url_has_its_own_line(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--public-url", "https://gw.example.com/x/")
     assert "\nhttps://gw.example.com/x/oauth/callback\n" in result.stdout
     assert load(tmp_path / "gateway.yaml", environ={}).callback_url == "https://gw.example.com/x/oauth/callback"
@@ -98,7 +98,7 @@ def test_json_names_every_path_and_url(tmp_path: Path) -> None:
         ("https://gw.example.com", "127.0.0.1", 3003),
     ],
 )
-def test_a_loopback_url_is_also_where_it_listens(tmp_path: Path, url: str, host: str, port: int) -> None:
+def test_gateway_listens_on_the_host_and_port_of_a_loopback_url(tmp_path: Path, url: str, host: str, port: int) -> None:
     assert init("--dir", str(tmp_path), "--public-url", url).exit_code == 0
     server = load(tmp_path / "gateway.yaml", environ={}).server
     assert (server.public_url, server.host, server.port) == (url, host, port)
@@ -113,7 +113,7 @@ def test_an_unfit_public_url_is_wrong_usage_and_writes_nothing(tmp_path: Path, u
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_file_that_is_there_stays_and_no_other_is_written(tmp_path: Path, name: str) -> None:
+def test_existing_file_stays_and_no_other_file_is_written(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     result = init("--dir", str(tmp_path))
     assert result.exit_code == 1
@@ -157,7 +157,9 @@ def test_a_half_written_file_is_removed(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_appears_in_between_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_another_process_creates_meanwhile_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "second").write_text("theirs")
     monkeypatch.setattr(os.path, "lexists", lambda _: False)
     with pytest.raises(FilesExist, match="second"):
@@ -165,7 +167,7 @@ def test_a_file_that_appears_in_between_is_not_touched(tmp_path: Path, monkeypat
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"second": "theirs"}
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = init("--dir", str(tmp_path / "file" / "below"))
     assert result.exit_code == 1
@@ -227,7 +229,7 @@ def test_a_reference_in_the_store_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "gateway.db", "sqlite:///:memory:", "postgresql://"])
-def test_a_store_that_is_none_is_wrong_usage(tmp_path: Path, url: str) -> None:
+def test_invalid_store_is_a_usage_error(tmp_path: Path, url: str) -> None:
     result = init("--dir", str(tmp_path / "new"), "--store-url", url)
     assert (result.exit_code, "--store-url" in result.stderr) == (2, True)
     assert not (tmp_path / "new").exists()
@@ -312,7 +314,7 @@ def test_answers_from_a_pipe_or_a_file_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://0.0.0.0", "https://0.0.0.0:3003", "https://[::]", "http://0.0.0.0:3003"])
-def test_an_address_to_listen_on_is_no_public_url(tmp_path: Path, url: str) -> None:
+def test_listening_address_is_not_accepted_as_public_url(tmp_path: Path, url: str) -> None:
     result = init("--dir", str(tmp_path / "new"), "--public-url", url)
     assert (result.exit_code, "an address to listen on (server.host)" in result.stderr) == (2, True)
     assert not (tmp_path / "new").exists()
@@ -324,7 +326,7 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("at_a_terminal")
-def test_at_a_terminal_it_asks_and_asks_again(tmp_path: Path) -> None:
+def test_at_a_terminal_init_prompts_again_after_an_invalid_answer(tmp_path: Path) -> None:
     answers = ["http://gw.example.com", "https://gw.example.com", "", "jria", "jira", "https://app.example.com/hook"]
     result = CliRunner().invoke(main, ["init", "--dir", str(tmp_path)], input="".join(f"{one}\n" for one in answers))
     assert result.exit_code == 0, result.output

@@ -40,7 +40,7 @@ async def logs(of: Examined, *words: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(of.file), *words])
 
 
-async def test_a_table_newest_first(with_records: Examined) -> None:
+async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
     shown = await logs(with_records)
     assert shown.exit_code == 0, shown.stderr
     head, *lines = shown.stdout.splitlines()
@@ -100,7 +100,7 @@ async def test_new_entries_are_followed(running: RunningGateway, with_records: E
     assert seen == ["r1", "r2", "r3", "r4", "r5"]
 
 
-async def test_following_asks_the_log_once_a_second_and_for_what_is_new_alone(
+async def test_follow_reads_only_new_rows_once_per_second(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = running.runtime.store.call_log

@@ -52,7 +52,7 @@ def test_ctrl_c_while_modules_are_imported_prints_nothing(tmp_path: Path, start:
 
 
 @pytest.mark.parametrize("entry", [*COMMANDS.values(), *CATALOG_COMMANDS.values()], ids=lambda entry: entry.location)
-def test_every_listed_command_is_there_and_has_json(entry: tuple[str, str]) -> None:
+def test_every_listed_command_exists_and_has_json(entry: tuple[str, str]) -> None:
     module, _, attribute = entry[0].partition(":")
     command = getattr(import_module(module), attribute)
     assert isinstance(command, click.Command)

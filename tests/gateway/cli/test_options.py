@@ -33,7 +33,7 @@ def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("words", [("check",), ("connections", "list"), ("keys", "list"), ("events", "list")])
-def test_where_a_demo_was_run_its_configuration_is_named(after_a_demo: Path, words: tuple[str, ...]) -> None:
+def test_hint_names_the_configuration_of_a_demo_that_was_run_here(after_a_demo: Path, words: tuple[str, ...]) -> None:
     assert ran(*words).stderr.count(HINT) == 1
     (after_a_demo / "gateway.yaml").unlink()
     assert "gateway.yaml does not exist" in ran(*words).stderr

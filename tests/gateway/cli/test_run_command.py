@@ -65,7 +65,7 @@ async def test_every_command_runs_on_postgresql(empty_database: str, tmp_path: P
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("command", ["keys status", "connections list"])
-def test_a_command_that_finds_no_store_makes_none(url: str, tmp_path: Path, command: str) -> None:
+def test_command_without_a_store_does_not_create_one(url: str, tmp_path: Path, command: str) -> None:
     file = written(tmp_path, url, KEY)
     before = sorted(tmp_path.iterdir())
     for _ in range(2):  # the first run must have written nothing

@@ -82,7 +82,7 @@ async def _seal_with_another_key(url: str) -> None:
     await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
 
 
-def test_a_database_that_is_not_there_is_one_line(file: Path) -> None:
+def test_missing_database_is_reported_in_one_line(file: Path) -> None:
     url = f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d"
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{url}', "))
     assert "cannot be reached: nothing listens there" in refusal(file, ("sqlalchemy",))
@@ -115,7 +115,7 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
     assert message.count("missing\n") == 1
 
 
-def test_faults_come_as_one_line_of_json(file: Path) -> None:
+def test_faults_are_printed_as_one_line_of_json(file: Path) -> None:
     file.write_text(HEAD + "live: {ttl_s: never}\n")
     result = run_command("serve", "-c", str(file), "--json")
     assert result.exit_code == 1
@@ -127,7 +127,7 @@ def test_faults_come_as_one_line_of_json(file: Path) -> None:
     }
 
 
-def test_another_refusal_comes_as_json_too(file: Path) -> None:
+def test_other_refusals_are_printed_as_json_too(file: Path) -> None:
     (file.parent / "gateway.db").write_text("dear diary")
     result = run_command("serve", "-c", str(file), "--json")
     assert result.exit_code == 1
@@ -135,7 +135,7 @@ def test_another_refusal_comes_as_json_too(file: Path) -> None:
     assert "is not a SQLite database" in fault["message"]
 
 
-def test_readiness_comes_as_one_line_of_json(file: Path) -> None:
+def test_readiness_is_printed_as_one_line_of_json(file: Path) -> None:
     command = [sys.executable, "-m", "gateway", "serve", "-c", str(file), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -147,7 +147,7 @@ def test_readiness_comes_as_one_line_of_json(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("option", "setting"), [("--port=3", "server.port"), ("--host", "server.host")])
-def test_a_setting_that_is_given_as_an_option_is_named(option: str, setting: str, file: Path) -> None:
+def test_error_names_the_setting_that_was_given_as_an_option(option: str, setting: str, file: Path) -> None:
     result = run_command("serve", "-c", str(file), option)
     assert result.exit_code == 2
     assert f"Set {setting} in gateway.yaml." in result.stderr

@@ -6,7 +6,7 @@ from tests.gateway.cli.audit.conftest import audit
 from tests.gateway.cli.examined import Examined
 
 
-async def test_a_table_newest_first(with_records: Examined) -> None:
+async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
     shown = await audit(with_records, "show")
     assert shown.code == 0, shown.err
     head, first, second = shown.out.splitlines()
@@ -16,7 +16,7 @@ async def test_a_table_newest_first(with_records: Examined) -> None:
     assert "tracker/c1" in second
 
 
-async def test_filters_narrow_down_and_a_wrong_one_is_named(with_records: Examined) -> None:
+async def test_filters_select_records_and_a_wrong_filter_is_reported(with_records: Examined) -> None:
     for words, actions in (
         (("--action", "credential.read"), ["credential.read"]),
         (("--connection", "c1", "--limit", "1"), ["credential.read"]),
@@ -37,7 +37,7 @@ async def test_filters_narrow_down_and_a_wrong_one_is_named(with_records: Examin
         assert (refused.code, fault in refused.err) == (2, True), refused.err
 
 
-async def test_an_export_goes_on_where_the_last_one_ended(with_records: Examined) -> None:
+async def test_export_continues_after_the_last_exported_record(with_records: Examined) -> None:
     lines = [json.loads(line) for line in (await audit(with_records, "export")).out.splitlines()]
     assert [one["sequence"] for one in lines] == [1, 2]
     assert (await audit(with_records, "export", "--after", "2")).out == ""

@@ -6,7 +6,7 @@ from tests.gateway.cli.audit.conftest import audit
 from tests.gateway.cli.examined import Examined
 
 
-async def test_verify_says_what_is_proven_and_that_checkpoints_should_lie_elsewhere(with_records: Examined) -> None:
+async def test_verify_reports_what_is_proven_and_advises_external_checkpoints(with_records: Examined) -> None:
     done = await audit(with_records, "verify")
     assert done.code == 0, done.err
     assert "2 records, 1 to 2: the chain is complete." in done.out

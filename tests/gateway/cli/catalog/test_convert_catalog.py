@@ -74,7 +74,7 @@ def test_import_writes_supported_fields_and_reports_the_rest_with_lines(theirs: 
     assert yaml.safe_load((out / "our-jira.yaml").read_text())["alias"] == "jira"
 
 
-def test_what_was_imported_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> None:
+def test_imported_entry_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> None:
     catalog("import", str(theirs), "--out", str(tmp_path / "out"))
     file = tmp_path / "gateway.yaml"
     file.write_text("catalog: [out]\nstore: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}\n")
@@ -94,7 +94,7 @@ def test_import_without_a_folder_only_reports(theirs: Path, tmp_path: Path) -> N
     assert {"proxy.base_url", "proxy.headers.x-version"} <= {note["field"] for note in shop["changed"]}
 
 
-def test_import_leaves_files_alone_that_are_there(theirs: Path, tmp_path: Path) -> None:
+def test_import_does_not_change_existing_files(theirs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "shop.yaml").write_text("mine")

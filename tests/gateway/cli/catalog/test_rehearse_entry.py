@@ -54,7 +54,7 @@ def test_a_setting_that_needs_a_value_is_requested(config_folder: Path) -> None:
     assert catalog("test", "tracker", "-c", str(config_folder), "--set", "odd=zq123").exit_code == 0
 
 
-def test_a_wrong_name_shows_the_nearest(config_folder: Path) -> None:
+def test_error_for_an_unknown_name_shows_the_closest_name(config_folder: Path) -> None:
     ran = catalog("test", "trackr", "-c", str(config_folder))
     assert ran.exit_code == 1
     assert "did you mean 'tracker'?" in ran.stderr

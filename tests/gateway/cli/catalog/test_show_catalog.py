@@ -15,7 +15,7 @@ def catalog(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["catalog", *arguments])
 
 
-def test_list_gives_each_provider_one_unbroken_line() -> None:
+def test_list_prints_each_provider_in_one_line() -> None:
     lines = catalog("list").stdout.splitlines()
     assert lines[0].split() == ["NAME", "DISPLAY", "NAME", "AUTH", "MODE", "CATEGORIES"]
     names = [line.split()[0] for line in lines[1:]]
@@ -74,7 +74,7 @@ def test_show_as_json_is_what_the_api_returns() -> None:
     assert json.loads(catalog("show", "jira", "--json").stdout)["data"]["name"] == "jira"
 
 
-def test_show_of_an_unknown_provider_helps() -> None:
+def test_show_of_an_unknown_provider_suggests_the_closest_name() -> None:
     result = catalog("show", "jria")
     assert result.exit_code == 1
     assert result.stderr == "Error: the catalog has no provider 'jria'; did you mean 'jira'?\n"
@@ -109,7 +109,7 @@ def test_lint_reports_each_fault_with_its_line(tmp_path: Path) -> None:
     assert any(row["level"] == "fault" and row["where"].endswith("tracker.yaml:6") for row in report["data"])
 
 
-def test_lint_of_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+def test_lint_of_a_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
     assert catalog("lint", str(tmp_path / "nowhere")).exit_code == 2
 
 
@@ -173,7 +173,7 @@ def test_the_scopes_of_operations_are_compared_with_those_granted() -> None:
     ]
 
 
-def test_a_provider_without_operations_is_named() -> None:
+def test_error_names_the_provider_without_operations() -> None:
     result = catalog("operations", "sandbox-none")
     assert (result.exit_code, "no provider 'sandbox-none'" in result.stderr) == (1, True)
     result = catalog("operations", "workday")

@@ -89,7 +89,7 @@ async def test_a_connection_is_authorized_again_under_its_id(
         ((*FOR_ADA, "--environment", "prod"), 2, "--environment dev"),
     ],
 )
-async def test_what_is_wrong_is_named(
+async def test_error_names_the_wrong_option(
     running: RunningGateway, examined: Examined, options: tuple[str, ...], code: int, says: str
 ) -> None:
     done = await connections(examined, "link", *options)
@@ -97,7 +97,9 @@ async def test_what_is_wrong_is_named(
     assert says in done.stderr
 
 
-async def test_a_link_must_be_bound_where_its_environment_says_so(running: RunningGateway, examined: Examined) -> None:
+async def test_link_needs_a_code_challenge_if_the_environment_requires_it(
+    running: RunningGateway, examined: Examined
+) -> None:
     examined.document["environments"]["dev"]["connect_binding"] = "required"
     refused = await connections(examined, "link", *FOR_ADA)
     assert (refused.exit_code, "connect_binding" in refused.stderr) == (1, True)

@@ -22,7 +22,7 @@ async def connections(examined: Examined, word: str, *arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, words)
 
 
-async def test_an_integration_need_not_be_named_where_the_id_is_the_only_one(
+async def test_integration_may_be_left_out_if_the_id_is_unique(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
     await running.imported(tracker.grant())
@@ -42,7 +42,7 @@ async def test_an_integration_need_not_be_named_where_the_id_is_the_only_one(
     assert "--integration" in (await connections(examined, "delete", "c1", "--yes")).stderr
 
 
-async def test_where_several_have_that_id_they_are_listed(
+async def test_if_several_connections_have_the_id_they_are_listed(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
     examined.document["environments"]["dev"]["integrations"]["second"] = dict(examined.integration)
@@ -76,7 +76,7 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     assert (await connections(examined, "refresh", "--integration", "tracker", "c1")).exit_code == 0
 
 
-async def test_a_name_gives_no_orders_to_the_terminal_and_adds_no_row(
+async def test_control_characters_in_names_are_removed(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
     name = "Eve\x1b]52;c;ZXZpbA==\x07\u202e\x9b2J\nc2  tracker  Bob  active"

@@ -23,7 +23,7 @@ def _sandbox_arguments(folder: Path, *more: str) -> list[str]:
     return ["--client-secret-file", str(folder / "secret"), "--redirect-uri", callback, *more]
 
 
-async def test_a_child_says_where_it_listens_and_is_gone_after_the_block(tmp_path: Path) -> None:
+async def test_child_reports_its_url_and_ends_with_the_block(tmp_path: Path) -> None:
     log = tmp_path / "sandbox.log"
     async with start_child(
         "sandbox", "gateway.sandbox", *_sandbox_arguments(tmp_path, "--port", "0"), log=log
@@ -38,7 +38,7 @@ async def test_a_child_says_where_it_listens_and_is_gone_after_the_block(tmp_pat
     assert log.stat().st_mode & 0o077 == 0
 
 
-async def test_a_child_that_cannot_start_is_quoted(tmp_path: Path) -> None:
+async def test_error_quotes_the_log_of_a_child_that_cannot_start(tmp_path: Path) -> None:
     state = tmp_path / "sandbox.json"
     state.write_text("{")
     arguments = _sandbox_arguments(tmp_path, "--port", "0", "--state", str(state))
@@ -49,7 +49,7 @@ async def test_a_child_that_cannot_start_is_quoted(tmp_path: Path) -> None:
     assert "Traceback" not in str(failed.value)
 
 
-async def test_a_busy_port_of_the_sandbox_itself_is_one_line(tmp_path: Path) -> None:
+async def test_busy_port_of_the_sandbox_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         arguments = _sandbox_arguments(tmp_path, "--port", str(busy.getsockname()[1]))
         async with start_child("sandbox", "gateway.sandbox", *arguments, log=tmp_path / "sandbox.log") as child:
@@ -58,7 +58,7 @@ async def test_a_busy_port_of_the_sandbox_itself_is_one_line(tmp_path: Path) -> 
     assert len((tmp_path / "sandbox.log").read_text().splitlines()) == 1
 
 
-def test_a_busy_port_names_its_flag() -> None:
+def test_error_for_a_busy_port_names_the_option() -> None:
     with (
         reserve_port(0, "--port") as port,
         pytest.raises(DemoFailed, match=rf"port {port} is in use; .* --sandbox-port"),

@@ -207,7 +207,7 @@ async def test_a_folder_that_this_user_may_not_write_to_is_found(
     assert fault["fix"] == "let the gateway's user write to that folder, or let store.url name another"
 
 
-async def test_one_integration_is_examined_alone(config_only: Examined) -> None:
+async def test_doctor_checks_only_the_given_integration(config_only: Examined) -> None:
     others = config_only.document["environments"]["dev"]["integrations"]
     others["openai"] = {"provider": "openai"}
     result = await config_only.report("tracker", "--offline")
@@ -260,7 +260,7 @@ gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",
 
 
 @pytest.mark.parametrize(("unreadable", "rejected"), [(0, 0), (3, 0), (0, 1)])
-async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
+async def test_doctor_reads_the_metrics_of_a_running_gateway(
     examined: Examined, unreadable: int, rejected: int
 ) -> None:
     async def metrics(_request: web.Request) -> web.Response:
@@ -280,7 +280,7 @@ async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
         assert "gateway restore" in fault["fix"]
 
 
-async def test_it_reports_a_running_gateway_that_cannot_write_its_journal(
+async def test_doctor_reports_a_running_gateway_that_cannot_write_its_journal(
     examined: Examined, running: RunningGateway
 ) -> None:
     running.runtime.journals.of(running.folder).fault = "no space left"
@@ -304,7 +304,7 @@ async def test_database_that_the_running_gateway_has_lost_is_a_failure(
     assert ("restart" if replaced else "put it back") in fault["fix"]
 
 
-async def test_files_that_hold_no_secret_may_be_read_by_others(config_only: Examined) -> None:
+async def test_files_without_secrets_may_be_readable_by_others(config_only: Examined) -> None:
     port = config_only.file.parent / "port"
     port.write_text("0")
     port.chmod(0o644)

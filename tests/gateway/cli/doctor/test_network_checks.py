@@ -17,7 +17,7 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, responding
 
 
-async def test_it_works_while_the_gateway_does_not_run(examined: Examined, running: RunningGateway) -> None:
+async def test_doctor_works_without_a_running_gateway(examined: Examined, running: RunningGateway) -> None:
     await running.stop()
     result = await examined.report()
     assert result.levels("gateway") == {"ok"}
@@ -51,7 +51,7 @@ async def test_a_redirect_of_the_public_url_is_reported(examined: Examined) -> N
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_the_certificate_of_the_public_url_is_looked_at(
+async def test_certificate_of_the_public_url_is_checked(
     examined: Examined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
     async def health(_: web.Request) -> web.Response:
@@ -186,7 +186,7 @@ async def test_offline_option_makes_no_connection(examined: Examined, running: R
     assert result.of("redirect")
 
 
-async def test_a_receiver_that_does_not_run_is_to_be_started(examined: Examined) -> None:
+async def test_advice_for_a_receiver_that_does_not_run_is_to_start_it(examined: Examined) -> None:
     with free_socket() as closed:
         port = closed.getsockname()[1]
     examined.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
@@ -196,7 +196,7 @@ async def test_a_receiver_that_does_not_run_is_to_be_started(examined: Examined)
     assert fault["fix"] == "start the receiver, or correct webhook_url"
 
 
-async def test_a_receiver_that_egress_refuses_is_to_be_allowed(examined: Examined) -> None:
+async def test_advice_for_a_receiver_that_egress_refuses_is_to_allow_it(examined: Examined) -> None:
     examined.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.2:9/events"
     (fault,) = (await examined.report()).of("webhook")
     assert fault["fix"] == "add its IP address to egress.allow, or correct webhook_url"

@@ -148,7 +148,7 @@ def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
         (["create", "x", "--replaces", "99999999999999999999"], "of at most 18 digits"),
     ],
 )
-def test_what_is_wrong_is_reported_in_a_line(file: Path, arguments: list[str], words: str) -> None:
+def test_wrong_arguments_are_reported_in_one_line(file: Path, arguments: list[str], words: str) -> None:
     assert keys(file, "create", "first").exit_code == 0
     result = keys(file, *arguments)
     assert result.exit_code != 0
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_reported_in_a_line(file: Path, arguments: list[str], w
     assert "Traceback" not in result.output
 
 
-def test_a_list_that_is_cut_says_so(file: Path) -> None:
+def test_shortened_list_is_reported(file: Path) -> None:
     for name in ("a", "b"):
         keys(file, "create", name)
     cut = keys(file, "list", "--limit", "1")

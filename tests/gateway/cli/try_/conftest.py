@@ -55,7 +55,7 @@ async def running_target(tmp_path: Path) -> AsyncIterator[Paged]:
 
 @pytest.fixture
 def try_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Try:
-    """Run ``await tried("tracker", "c1", "/x")`` in the folder of the configuration."""
+    """Run ``await try_command("tracker", "c1", "/x")`` in the folder of the configuration."""
     monkeypatch.chdir(tmp_path)
     for name in ("GATEWAY_URL", "GATEWAY_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)

@@ -40,7 +40,7 @@ class Stub:
         ({}, None, None),
     ],
 )
-def test_a_dead_connection_is_reported_with_the_link_to_authorize_it_again(
+def test_connection_that_needs_reauthorization_is_reported_with_the_link(
     payload: dict[str, str], made: str | None, link: str | None
 ) -> None:
     fault = GatewayError(424, "reconnect_needed", "The provider refused.", payload=payload, request_id="r-1")
@@ -63,7 +63,7 @@ def test_cut_off_response_is_reported_with_its_message() -> None:
     assert explain_refusal(*given).lines == ("the response was interrupted",)  # type: ignore[arg-type]
 
 
-async def test_a_connection_that_the_provider_has_ended_is_reported_by_the_real_gateway(
+async def test_real_gateway_reports_a_connection_that_the_provider_ended(
     tracker: Tracker, running: RunningGateway, try_command: Try
 ) -> None:
     grant = tracker.grant() | {"expires_at": "2020-01-01T00:00:00Z"}

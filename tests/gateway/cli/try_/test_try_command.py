@@ -169,7 +169,7 @@ async def test_a_url_below_the_base_url_is_used_as_its_path(running_target: Page
     assert "Base-Url-Override" in result.stderr
 
 
-async def test_a_wrong_key_says_where_it_came_from(running_target: Paged, try_command: Try) -> None:
+async def test_error_for_a_wrong_key_names_its_source(running_target: Paged, try_command: Try) -> None:
     result = await try_command("tracker", "c1", "/x", "--key", "not-the-key-0123456789")
     assert result.exit_code == 1
     assert "unknown_account" in result.stderr
