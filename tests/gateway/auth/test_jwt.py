@@ -1,4 +1,5 @@
-"""JWTs that the gateway signs. If a value makes it impossible to sign, the credential is refused; the gateway reports no error of its own."""
+"""JWTs that the gateway signs. If a value makes it impossible to sign, the credential is refused; the gateway reports
+no error of its own."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,5 @@
-"""``gateway catalog import``: entries of a public catalog are written as files of the gateway, with a note on each loss."""
+"""``gateway catalog import``: entries of a public catalog are written as files of the gateway, with a note on each
+loss."""
 
 import json
 from pathlib import Path
