@@ -281,8 +281,9 @@ class KeyLookup:
 
 
 def wrong_kind_error(text: str, kind: KeyKind) -> Unauthorized | None:
-    """Return the error for a text that has the form of the other kind, or is the documentation's placeholder; else
-    None. The error says where that kind belongs, and does not reveal whether the key exists."""
+    """Return the error for a key sent as a capability, a capability sent as a key, or the placeholder of the
+    documentation; None for any other text. The error says where that kind belongs, and does not reveal whether the key
+    exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability URL, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."

@@ -56,10 +56,11 @@ def paging_schemes(
 ) -> list[PagingScheme]:
     """Return the possible pagination methods of the list, best first; at least one. Raises InvalidPagination.
 
-    The methods with an `applies_to` that covers the path are returned; else those with a parameter that the caller's
-    query has; else all of them, and the first page decides. The caller's fields are used alone if they are complete.
-    Otherwise they override the entry's fields (of the same `type`, if given), and an empty field removes one. A field
-    name may be shortened: ``cursor_path`` stands for ``cursor_path_in_response``.
+    If methods have an `applies_to` that covers the path, these are returned. If not, the methods are returned that have
+    a parameter of the caller's query. If there are none either, all are returned, and the first page decides. The
+    caller's fields are used alone if they are complete. Otherwise they override the entry's fields (of the same `type`,
+    if given), and an empty field removes one. A field name may be shortened: ``cursor_path`` stands for
+    ``cursor_path_in_response``.
 
     A POST is sent once per page, so it must be known to be a list: by an `applies_to` path, or because the caller says
     so.

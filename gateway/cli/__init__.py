@@ -14,8 +14,8 @@
 
 A new command is a module with a click command and one line in `COMMANDS` below.
 
-Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder has the name of its command; no command
-needs a secret as an argument, since every process of the machine can read arguments (`try --key` accepts one).
+Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder has the name of its command; no
+command needs a secret as an argument, since every process of the machine can read arguments (`try --key` accepts one).
 """
 
 import click
@@ -30,7 +30,9 @@ COMMANDS = {
     "init": Command("gateway.cli.init:init", "write a gateway.yaml and its keys"),
     "serve": Command("gateway.cli.serve:serve", "run the gateway"),
     "check": Command("gateway.cli.check:check", "check a configuration without starting the gateway"),
-    "try": Command("gateway.cli.try_.try_command:trial", "send one call through a running gateway and show all of it"),
+    "try": Command(
+        "gateway.cli.try_.try_command:try_call", "send one call through a running gateway and show all of it"
+    ),
     "doctor": Command(
         "gateway.cli.doctor.doctor_command:doctor", "find problems of a gateway and its surroundings before a user does"
     ),

@@ -351,8 +351,8 @@ class EntryConversion:
     def _on_token_request_auth_method(self, value: Any, _: Mapping[str, Any]) -> None:
         self.out["token_request_auth_method"] = as_text(value)
 
-    def _on_authorization_method(self, value: Any, given: Mapping[str, Any]) -> None:
-        if "token_request_auth_method" not in given:
+    def _on_authorization_method(self, value: Any, entry: Mapping[str, Any]) -> None:
+        if "token_request_auth_method" not in entry:
             self.out["token_request_auth_method"] = "basic" if value == "header" else "body"
         self.notes.add_changed(("authorization_method",), "became token_request_auth_method")
 

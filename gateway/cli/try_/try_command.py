@@ -159,7 +159,7 @@ REFUSED, PROVIDER_ERROR = 1, 3
 @click.option("--key", envvar="GATEWAY_SECRET_KEY", metavar="KEY", help="Its secret key.  [env: GATEWAY_SECRET_KEY]")
 @click.option("--environment", metavar="NAME", help="The environment, if the configuration has more than one.")
 @as_json
-def trial(file: Path | None, url: str | None, key: str | None, environment: str | None, **typed: Any) -> None:
+def try_call(file: Path | None, url: str | None, key: str | None, environment: str | None, **typed: Any) -> None:
     """Send one call to PATH of the provider, on behalf of CONNECTION. Show the request as sent (with the credential
     masked), the response, where the time went, and the call as curl, Python and Node.
 

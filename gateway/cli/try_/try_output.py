@@ -92,8 +92,8 @@ def response_head(status: int, reason: str, headers: Iterable[tuple[str, str]]) 
 
 
 def response_body(content: bytes, content_type: str, *, everything: bool, whole: bool) -> str:
-    """Return JSON indented and text unchanged, shortened with a note unless `everything`; for other content its
-    size."""
+    """Return JSON indented, text unchanged, and only the size of other content. Long content is shortened, with a note,
+    unless `everything`."""
     if not content:
         return "  (no body)"
     try:
