@@ -5,7 +5,8 @@
     request_body, shapes, path_ids      reads bodies and queries; members that several bodies share; ids in paths
     responses                           the shapes of response bodies
     connections, connection_json        list, read, change, delete; a connection as JSON
-    connection_import, minted_key_limits    `POST /connections`; what minted keys may not set for a connection
+    connection_import                   `POST /connections`
+    minted_key_limits                   what minted keys may not set for a connection
     integrations, integration_shapes    integrations; the bodies that create or change one, and its JSON
     connect_endpoints                   creates connect sessions for your back end
     session_results, connect_socket     results of sessions: on request, and on the browser's WebSocket
