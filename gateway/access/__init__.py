@@ -13,7 +13,7 @@ Modules:
     caller         the caller of a request: its environment, its access, its rate and budget
     known_keys     from a key's text to its caller: minted keys cached by digest, dropped when any process changes them
     issue_keys     creates and revokes keys, for the API and the command line
-    window_counter counts events by key within a time window
+    window_counter  counts events by key within a time window
     client_window  throttles invalid keys and limits log lines, for each client
 
 Always true: only digests of keys are stored; a key that mints a key can give it no rights beyond its own; a refusal

@@ -78,8 +78,8 @@ async def show_offers(request: web.Request) -> web.StreamResponse:
 async def show_form(request: web.Request) -> web.StreamResponse:
     """Serve the form of one integration.
 
-    ``?asked=``: the token under which `Flows.store_options` has stored the options of ``/oauth/connect/…``. ``?connected=``: a
-    frame requests the result.
+    ``?asked=``: the token under which `Flows.store_options` has stored the options of ``/oauth/connect/…``.
+    ``?connected=``: a frame requests the result.
     """
     words = words_for(request)
     try:
