@@ -116,8 +116,7 @@ class Setting(Shape):
 
 
 def with_titles(forms: Any) -> Any:
-    """Return `forms`, as read from YAML, and give each setting without a title a title that is derived from its
-    name."""
+    """Return `forms`, as read from YAML; a setting without a title gets one that is derived from its name."""
     if not isinstance(forms, dict):
         return forms
     return {name: _with_title(name, form) for name, form in forms.items()}

@@ -355,7 +355,9 @@ async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionG
     assert (await proxied(gateway, child["secret"], "c1"))[0] == 200
     assert (await proxied(gateway, child["secret"], "c2"))[0] == 404
     _, _, body = await gateway.asked("GET", KEYS, parent["secret"])
-    assert {one["display_name"] for one in body["data"]} == {"wide", "narrow"}, "a limited key sees its own"
+    assert {one["display_name"] for one in body["data"]} == {"wide", "narrow"}, (
+        "a limited key sees the keys that it minted"
+    )
     counted = await gateway.key("counted", limits={"budget": 5})
     assert (await gateway.asked("POST", KEYS, counted["secret"], json={"display_name": "x"}))[0] == 403
 

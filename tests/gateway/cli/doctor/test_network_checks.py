@@ -41,10 +41,10 @@ async def test_a_public_url_that_leads_elsewhere_is_found(examined: Examined) ->
 
 
 async def test_a_redirect_of_the_public_url_is_reported(examined: Examined) -> None:
-    async def moved(_: web.Request) -> web.Response:
+    async def redirect(_: web.Request) -> web.Response:
         raise web.HTTPMovedPermanently("https://login.example.com/")
 
-    async with responding(moved) as server:
+    async with responding(redirect) as server:
         examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
         (fault,) = (await examined.report()).of("public URL", "fail")
     assert "a redirect to login.example.com" in fault["message"]
