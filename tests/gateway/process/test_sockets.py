@@ -88,7 +88,7 @@ def test_a_socket_that_a_supervisor_keeps_open_goes_on_listening(
 ) -> None:
     """Its next gateway process gets the same socket, so this one must not make it ignore new connections."""
     hand_over(monkeypatch, two[1], count="1")
-    with sockets.listening(server(console_port=0)) as found:
+    with sockets.listening_sockets(server(console_port=0)) as found:
         assert found.close_ends_listening() == [False, True]
     os.close(two[1] + 1)
 
