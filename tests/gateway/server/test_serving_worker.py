@@ -118,7 +118,7 @@ async def test_no_connection_is_made_between_the_last_accept_and_the_close(liste
         closing.late = late
         site = BatchSite(runner, closing)
         await site.start()
-        site.close_ends_listening = False
+        site.close_ends_listening = True
         await site.stop()
         with pytest.raises(OSError, match="not connected"):
             late.getpeername()
