@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
@@ -219,26 +220,18 @@ OVERRIDES: Final = frozenset(
         "x-original-path",
         "x-rewrite-url",
         "x-override-url",
-        # The path of another object, which the provider copies, moves or links to the path of the request line.
-        "x-amz-copy-source",
-        "x-bce-copy-source",
-        "x-copy-from",  # OpenStack Swift
-        "x-cos-copy-source",
-        "x-goog-copy-source",
-        "x-ms-copy-source",
-        "x-ms-file-rename-source",
-        "x-ms-rename-source",
-        "x-object-manifest",
-        "x-obs-copy-source",
-        "x-oss-copy-source",
-        "x-symlink-target",
-        "x-tos-copy-source",
+        # The path of another object, where `_OTHER_OBJECT` does not match.
+        "x-emc-path",  # Dell EMC Atmos: the new name
+        "x-object-manifest",  # OpenStack Swift
     }
 )
-_COPY_OVERRIDES: Final = OVERRIDES | {
-    "destination"
-}  # RFC 4918 §10.3; for other methods, the name means nothing special
-_OVERRIDES_BY_METHOD: Final = {"COPY": _COPY_OVERRIDES, "MOVE": _COPY_OVERRIDES}
+# Headers that name another object, which the provider copies, moves or links to the path of the request line, such as
+# ``x-amz-copy-source`` and ``x-oss-symlink-target``. Storage services name them alike, so new ones are refused too.
+_OTHER_OBJECT: Final = re.compile(
+    r"x-(?:.+-)?(?:(?:copy|fetch|move|rename)-(?:from|source)|symlink-target)|x-.+-source-?ur[il]"
+)
+_DESTINATION: Final = "destination"
+_WITH_DESTINATION: Final = frozenset({"COPY", "MOVE"})  # RFC 4918 §10.3; for others, the name means nothing special
 # Windows turns these into a slash or a backslash if its code page lacks them ("best fit").
 _LOOKALIKES: Final = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9")
 QUERY_OVERRIDES: Final = frozenset(
@@ -247,6 +240,15 @@ QUERY_OVERRIDES: Final = frozenset(
 _METHOD_PARAMETER: Final = "method"  # also an ordinary name, so it is an override only if its value is a method
 _METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete", "options"})
 _MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)
+
+
+@lru_cache(maxsize=512)  # the fast path passes the same set for each request with the same header fields
+def overrides_in(names: frozenset[str]) -> tuple[str, ...]:
+    """Return the names of headers that may change a request's method or path or name another object, sorted. One of
+    them, ``destination``, does so only with some methods."""
+    return tuple(
+        sorted(name for name in names if name in OVERRIDES or name == _DESTINATION or _OTHER_OBJECT.fullmatch(name))
+    )
 
 
 class SentRequest(NamedTuple):
@@ -366,11 +368,9 @@ class Policy:
                 return Breach("hosts", f"it may not send requests to {request.host}", hosts)
         if not self._rules:
             return ""
-        overrides = sorted(_OVERRIDES_BY_METHOD.get(request.method, OVERRIDES).intersection(request.names))
-        if overrides:
-            return Breach(
-                "method_override", f"the header {overrides[0]} may change its method or path, or name another"
-            )
+        for header in overrides_in(frozenset(request.names)):
+            if header != _DESTINATION or request.method in _WITH_DESTINATION:
+                return Breach("method_override", f"the header {header} may change its method or path, or name another")
         fault = path_ambiguity(request.path)
         if fault is not None:
             return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
