@@ -72,6 +72,13 @@ async def call(gateway: TwoConnectionGateway, key: str, path: str) -> int:
         return response.status
 
 
+async def list_tools(gateway: TwoConnectionGateway, key: str) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    status, _, reply = await gateway.asked("POST", "/mcp", key, json=message, headers=headers)
+    assert (status, list(reply["result"])) == (200, ["tools"])
+
+
 @pytest.mark.parametrize("rules_of", [long_rules, long_body_rules])
 async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
     gateway: TwoConnectionGateway, rules_of: Callable[[int], list[str]]
@@ -79,6 +86,7 @@ async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
     """Each of them compiled all rules on the event loop: 0.25 s for a new key, 0.75 s with its ancestors."""
     key = (await gateway.key("warm", **MINTS))["secret"]
     assert await call(gateway, key, "/x") == 200
+    await list_tools(gateway, key)
     for depth in range(3):
         rules = rules_of(depth)
         async with longest_hold() as mint:
@@ -86,6 +94,9 @@ async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
         async with longest_hold() as first_use:
             assert await call(gateway, key, "/x") == 403
         assert max(*mint, *first_use) <= LONGEST_HOLD_S, (depth, mint, first_use)
+    async with longest_hold() as listing:
+        await list_tools(gateway, key)
+    assert listing[0] <= LONGEST_HOLD_S
 
 
 async def test_minting_and_first_use_of_a_key_with_many_operations_hold_up_nobody(tmp_path: Path) -> None:
@@ -97,12 +108,16 @@ async def test_minting_and_first_use_of_a_key_with_many_operations_hold_up_nobod
             for name in sorted(path.stem for path in (SHIPPED / "operations").glob("*.tsv"))
             if (rule := f"operations {name} read,write,delete") and names_operations(rule, catalog)
         ][:150]
-        assert await call(gateway, (await gateway.key("warm", **MINTS))["secret"], "/x") == 200
+        key = (await gateway.key("warm", **MINTS))["secret"]
+        assert await call(gateway, key, "/x") == 200
+        await list_tools(gateway, key)
         async with longest_hold() as mint:
             key = (await gateway.key("operations", **MINTS, limits={"rules": rules}))["secret"]
         async with longest_hold() as first_use:
             assert await call(gateway, key, "/x") == 403
-        assert max(*mint, *first_use) <= LONGEST_HOLD_S, (mint, first_use)
+        async with longest_hold() as listing:
+            await list_tools(gateway, key)
+        assert max(*mint, *first_use, *listing) <= LONGEST_HOLD_S, (mint, first_use, listing)
 
 
 async def test_a_large_key_decides_as_a_small_one(gateway: TwoConnectionGateway) -> None:
