@@ -14,7 +14,7 @@ import binascii
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import unquote_plus
 
@@ -73,18 +73,28 @@ class SentBody:
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """The part of a rule after ``with``; `text` is that part. `exact`: its names without ``*``; `patterns` matches the
-    others. `cost`: what it costs to compare one name of a body with the rule, in characters."""
+    """The part of a rule after ``with``; `text` is that part. `exact`: its names without ``*``; `patterns`: the others,
+    which are compiled at the first comparison. `cost`: what it costs to compare one name of a body with the rule, in
+    characters."""
 
     text: str
     kind: Kind
     exact: frozenset[str]
-    patterns: re.Pattern[str] | None
+    patterns: tuple[str, ...]
     cost: int
+    _compiled: re.Pattern[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def names(self, name: str) -> bool:
         """Return whether the rule names a tool or field of this name."""
-        return name in self.exact or (self.patterns is not None and self.patterns.fullmatch(name) is not None)
+        return name in self.exact or (bool(self.patterns) and self.compile().fullmatch(name) is not None)
+
+    def compile(self) -> re.Pattern[str]:
+        """Return the regular expression of `patterns`, compiled if it is not yet."""
+        compiled = self._compiled
+        if compiled is None:
+            compiled = re.compile("|".join(map(_name_regex, self.patterns)), re.ASCII)
+            object.__setattr__(self, "_compiled", compiled)
+        return compiled
 
     def refusal(self, body: SentBody) -> str | None:
         """Return why the rule does not allow this body, as words that follow "it"; None if it allows the body."""
@@ -128,9 +138,8 @@ def parse_body_rule(text: str) -> BodyRule:
         if one.count("*") > MAX_STARS or "**" in one:
             raise ValueError(f"may have '*' at most {MAX_STARS} times in a name, and no '**'")
     exact = frozenset(one for one in patterns if "*" not in one)
-    others = [one for one in patterns if "*" in one]
-    compiled = re.compile("|".join(map(_name_regex, others)), re.ASCII) if others else None
-    return BodyRule(text, kind, exact, compiled, COST_PER_COMPARISON + sum(map(len, others)))
+    others = tuple(one for one in patterns if "*" in one)
+    return BodyRule(text, kind, exact, others, COST_PER_COMPARISON + sum(map(len, others)))
 
 
 def _name_regex(pattern: str) -> str:

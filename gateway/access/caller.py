@@ -221,6 +221,16 @@ class Caller:
         return AuditActor("key", key_id=key.id, name=key.name, parents=self.access.parents, address=address)
 
 
-def build_access(key: MintedKey, meter: Meter | None, parents: tuple[int, ...] = ()) -> Access:
+def build_access(
+    key: MintedKey, meter: Meter | None, parents: tuple[int, ...] = (), policy: Policy | None = None
+) -> Access:
+    """Return the key's rights. `policy`: the key's, if it has been made already."""
     ends_at = math.inf if key.expires_at is None else key.expires_at.timestamp()
-    return Access(key, Policy(key.scopes, key.limits), meter, ends_at, parents=parents)
+    return Access(key, policy or Policy(key.scopes, key.limits), meter, ends_at, parents=parents)
+
+
+def compiled_policy(key: MintedKey) -> Policy:
+    """Return the key's policy with all rules compiled; for large keys, called in a thread."""
+    policy = Policy(key.scopes, key.limits)
+    policy.compile()
+    return policy

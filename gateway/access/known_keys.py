@@ -11,11 +11,13 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.access.caller import Access, Caller, Meter, build_access
+from gateway.access.caller import Access, Caller, Meter, build_access, compiled_policy
 from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, key_kind
+from gateway.access.key_policy import is_slow_to_compile
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.config import Config
 from gateway.errors import GatewayError, Unauthorized
+from gateway.off_loop import off_loop
 from gateway.records.access import Environment, KeyKind, MintedKey
 from gateway.records.audit import AuditActor, current_actor
 from gateway.records.connection import ConnectionRef
@@ -165,16 +167,29 @@ class MintedKeyCache:
             self._used.add(caller.access.key.digest)
 
     async def _load(self, key_digest: str) -> Caller | None:
+        policy = None
+        key, parents, generation = await self._read(key_digest)
+        if key is not None and is_slow_to_compile(key.limits):
+            root = parents[-1] if parents else key.id  # all keys below one key share its turns
+            policy = await off_loop(str(root), compiled_policy, key)
+            # Read the key again, since it may have ended in the meantime. Its limits never change.
+            key, parents, generation = await self._read(key_digest)
+        if key is None:
+            self._cache_result(self._unknown, key_digest, None, generation)
+            return None
+        caller = Caller(Environment(key.environment), build_access(key, self._meter_for(key), parents, policy))
+        self._cache_result(self._callers, key_digest, caller, generation)
+        return caller
+
+    async def _read(self, key_digest: str) -> tuple[MintedKey | None, tuple[int, ...], int]:
+        """Return the key if it is alive, the ids of its ancestors, and the generation at which they were read."""
         async with self._load_limit:
             generation = self._generation
             key = await self._store.keys.get(key_digest)
-            parents = () if key is None or key.parent_id is None else await self._store.keys.ancestors(key)
-        if key is None or not key.alive(clock.now()):
-            self._cache_result(self._unknown, key_digest, None, generation)
-            return None
-        caller = Caller(Environment(key.environment), build_access(key, self._meter_for(key), parents))
-        self._cache_result(self._callers, key_digest, caller, generation)
-        return caller
+            if key is None or not key.alive(clock.now()):
+                return None, (), generation
+            parents = () if key.parent_id is None else await self._store.keys.ancestors(key)
+        return key, parents, generation
 
     def _cache_result(
         self, place: dict[str, Caller] | dict[str, None], key_digest: str, result: Caller | None, then: int

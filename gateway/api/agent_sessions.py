@@ -26,6 +26,7 @@ from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import Code, InvalidRequest, Issue, NotFound, NotImplementedHere
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
+from gateway.off_loop import off_loop
 from gateway.records.access import KeyLimits, MintedKey
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
@@ -124,7 +125,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
         for one in generation.integrations.of(environment)
         if caller.policy.reaches_integration(one.integration_id)
     }
-    tools = _tools_by_integration(body, integrations, generation.catalog)
+    tools = await off_loop(caller.share, _tools_by_integration, body, integrations, generation.catalog)
     _check_meta_tools(body.meta_tools)
     _check_pinned_tools(body.pinned_tools, tools)
     connections = await _tenant_connections(request, body.tenant.connections, tools)

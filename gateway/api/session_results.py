@@ -21,7 +21,8 @@ from gateway.errors import InvalidRequest, NotFound
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
 from gateway.middleware.key_limits import needs
-from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
+from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome, PendingConnection
+from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.secret import Secret
 from gateway.timestamps import iso
@@ -108,14 +109,23 @@ async def poll_session(request: web.Request) -> web.Response:
 
     ``wait_s``: wait up to this long for a first result. Raises NotFound."""
     query = read_query(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
-    runtime, name = request.app[RUNTIME], request.match_info["session_id"]
+    runtime, name, of_tags = request.app[RUNTIME], request.match_info["session_id"], request[CALLER].policy.of_tags
     session = await runtime.sessions.find_by_digest(name)
-    mine = session is not None and session.environment == request[ENVIRONMENT].name
+    mine = session is not None and await _fits_session(request, session)
+    if session is not None and not mine and of_tags:
+        raise _unknown_session()
     outcomes = await _wait_for_outcomes(request, name, None, (query_number(query, "wait_s") or 0) if mine else 0)
     outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _is_visible(request, one)]
+    if of_tags:
+        outcomes = await _with_fitting_tags(request, name, outcomes, fits_session=mine)
     if mine and not outcomes:
         session = await runtime.sessions.find_by_digest(name)  # the session may have ended during the wait
-    if not mine and not outcomes and not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name):
+    # Nothing shows whether an ended session had the tags that the key is limited to.
+    if (
+        not mine
+        and not outcomes
+        and (of_tags or not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name))
+    ):
         raise _unknown_session()
     expires_at = session.expires_at if mine and session else None
     return web.json_response(responses.SessionResult(data=_result_json(outcomes, expires_at)))
@@ -132,11 +142,13 @@ async def complete_session(request: web.Request) -> web.Response:
     body = await read_json(request, Completion)
     runtime, environment, name = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
     session = await runtime.sessions.find_by_digest(name)
-    if session is not None and session.environment != environment:
+    if session is not None and not await _fits_session(request, session):
         raise _unknown_session()
     pending = await runtime.store.pending.of_session(name, now=clock.now())
     policy = request[CALLER].policy
     pending = [one for one in pending if one.ref.environment == environment and policy.reaches(*one.ref[1:])]
+    if policy.of_tags:
+        pending = [one for one in pending if await _fits_pending(request, one)]
     if body.connection_id is not None:
         pending = [one for one in pending if one.ref.connection_id == body.connection_id]
     if session is None and not pending:
@@ -159,6 +171,55 @@ def _is_visible(request: web.Request, outcome: Outcome) -> bool:
     if outcome.connection_id:
         return policy.reaches(outcome.integration_id, outcome.connection_id)
     return policy.reaches_integration(outcome.integration_id)
+
+
+async def _fits_session(request: web.Request, session: ConnectSession) -> bool:
+    """Return whether the session is of the key's environment and, for a key limited to tags, has these tags. For a
+    reconnect, the tags of the existing connection are enough."""
+    policy = request[CALLER].policy
+    if session.environment != request[ENVIRONMENT].name:
+        return False
+    if not policy.of_tags or policy.fits(session.tags):
+        return True
+    if session.connection_id is None or session.integration_id is None:
+        return False
+    ref = ConnectionRef(session.environment, session.integration_id, session.connection_id)
+    existing = await request.app[RUNTIME].store.connections.get(ref)
+    return existing is not None and policy.fits(existing.tags)
+
+
+async def _with_fitting_tags(
+    request: web.Request, session_digest: str, outcomes: Sequence[Outcome], *, fits_session: bool
+) -> list[Outcome]:
+    """Return the outcomes that a key limited to tags may see: those of connections with these tags, and those without a
+    connection if the session fits."""
+    store, policy = request.app[RUNTIME].store, request[CALLER].policy
+    pending = {one.ref: one for one in await store.pending.of_session(session_digest, now=clock.now())}
+    fits: dict[ConnectionRef, bool] = {}
+    found: list[Outcome] = []
+    for one in outcomes:
+        ref = ConnectionRef(one.environment, one.integration_id, one.connection_id or "")
+        if ref not in fits:
+            existing = await store.connections.get(ref) if one.connection_id else None
+            if existing is not None:
+                fits[ref] = policy.fits(existing.tags)
+            elif ref in pending:
+                fits[ref] = await _fits_pending(request, pending[ref])
+            else:
+                fits[ref] = fits_session
+        if fits[ref]:
+            found.append(one)
+    return found
+
+
+async def _fits_pending(request: web.Request, pending: PendingConnection) -> bool:
+    """Return whether a key limited to tags may complete this: the connection must have the tags now, if it exists, and
+    after the completion."""
+    policy = request[CALLER].policy
+    existing = await request.app[RUNTIME].store.connections.get(pending.ref)
+    tags = None if pending.new is None else pending.new.tags
+    after = tags if tags is not None or existing is None else existing.tags
+    return policy.fits(after or {}) and (existing is None or policy.fits(existing.tags))
 
 
 async def telemetry(request: web.Request) -> web.Response:

@@ -12,6 +12,7 @@ from gateway.errors import GatewayError, InvalidRequest
 from gateway.http.url import join, rest_of
 from gateway.middleware.dry_run import masked_request
 from gateway.middleware.upstream import place_credential
+from gateway.off_loop import off_loop
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.runtime import RUNTIME
 
@@ -48,9 +49,8 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
         path, _, query = upstream.target.partition("?")
         if it.key_id is not None:
             key = await runtime.issuer.find(environment, it.key_id)
-            data["verdict"] = verdict(
-                key, SentRequest(it.method, base.host, opened.path_for_rules(path), query, ()), opened.connection
-            )
+            sent = SentRequest(it.method, base.host, opened.path_for_rules(path), query, ())
+            data["verdict"] = await off_loop(str(key.id), verdict, key, sent, opened.connection)
         place_credential(opened, upstream, has_body=has_body)
         data["preview"] = masked_request(opened, upstream, has_body=has_body, body=None)
     except GatewayError as fault:

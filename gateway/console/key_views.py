@@ -15,6 +15,7 @@ from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.query_fields import fields_of, number_in
 from gateway.console.sign_in import FORM_BYTES
 from gateway.errors import InvalidRequest, NotFound
+from gateway.off_loop import off_loop
 from gateway.records.access import Environment, MintedKey
 from gateway.records.connection import Connection
 from gateway.records.filters import single_or_any_set
@@ -82,7 +83,7 @@ async def key(request: web.Request, environment: str) -> View:
         "key": _shown(one),
         "operations": await rows(request.app[RUNTIME].store, environment, operations.operations),
         "asked": asked,
-        "verdict": _asked_verdict(one, asked) if asked["path"] else None,
+        "verdict": await off_loop(str(one.id), _asked_verdict, one, asked) if asked["path"] else None,
     }
     return View("key.html", data, "keys")
 

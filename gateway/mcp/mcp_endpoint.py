@@ -151,6 +151,8 @@ async def _result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
     The request is counted against the key's rate, unless an RpcError or a call through ``/proxy`` counts it.
     """
     method, params = request.message.method, request.message.params
+    if method in ("tools/call", "tools/list"):
+        await KeyTools(request).find_off_loop()
     if method == "tools/call":
         return await ToolRun(request).result(params), None
     if method == "resources/read":

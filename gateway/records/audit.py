@@ -173,20 +173,24 @@ def canonical_json(value: Any) -> str:
 
 def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return `detail` with secrets masked and long texts cut; only its names if it is too long in total."""
-    shown: dict[str, Any] = _shortened(masked(dict(detail)))
-    if len(canonical_json(shown)) > MAX_DETAIL_CHARS:
+    length = 0  # of the masked texts so far; beyond the limit, no further text is masked, since none is shown
+
+    def shortened(value: Any) -> Any:
+        nonlocal length
+        if isinstance(value, str):
+            text = masked_text(value[:MAX_TEXT_CHARS]) if length <= MAX_DETAIL_CHARS else ""
+            length += len(text)
+            return text
+        if isinstance(value, Mapping):
+            return {str(name): shortened(inner) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [shortened(inner) for inner in value]
+        return value if isinstance(value, int | float | bool) or value is None else str(value)[:MAX_TEXT_CHARS]
+
+    shown: dict[str, Any] = shortened(masked(dict(detail)))
+    if length > MAX_DETAIL_CHARS or len(canonical_json(shown)) > MAX_DETAIL_CHARS:
         return {"too_long": sorted(shown)[:50]}
     return shown
-
-
-def _shortened(value: Any) -> Any:
-    if isinstance(value, str):
-        return masked_text(value[:MAX_TEXT_CHARS])
-    if isinstance(value, Mapping):
-        return {str(name): _shortened(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shortened(inner) for inner in value]
-    return value if isinstance(value, int | float | bool) or value is None else str(value)[:MAX_TEXT_CHARS]
 
 
 class AuditColumns(NamedTuple):

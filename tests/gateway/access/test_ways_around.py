@@ -146,6 +146,15 @@ async def test_no_header_turns_an_allowed_request_into_another(gateway: TwoConne
         assert gateway.provider.heads == [], name
 
 
+OTHER_OBJECTS = (
+    b"x-amz-rename-source", b"X_Amz_Rename_Source", b"x-ms-file-rename-source", b"x-oss-rename-source",
+    b"x-oss-symlink-target", b"x-cos-symlink-target", b"x-tos-symlink-target", b"x-bce-symlink-target",
+    b"x-bce-fetch-source", b"x-qs-fetch-source", b"x-qs-copy-source", b"x-qs-move-source", b"x-nos-copy-source",
+    b"x-nos-move-source", b"x-upyun-move-source", b"x-jss-copy-source", b"x-kss-copy-source", b"x-kss-sourceurl",
+    b"x-vendor-of-tomorrow-copy-from", b"Nango-Proxy-X-Amz-Rename-Source",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("method", "more"),
     [
@@ -155,6 +164,8 @@ async def test_no_header_turns_an_allowed_request_into_another(gateway: TwoConne
         (b"PUT", b"x-goog-copy-source: container/secret"),
         (b"PUT", b"x-oss-copy-source: /container/secret"),
         (b"PUT", b"x-object-manifest: container/secret"),
+        (b"PUT", b"x-emc-path: /container/secret"),
+        *((b"PUT", name + b": /container/secret") for name in OTHER_OBJECTS),
         (b"COPY", b"Destination: /container/outbox/x"),
         (b"MOVE", b"Destination: https://dav.example/container/outbox/x"),
     ],
@@ -170,6 +181,8 @@ async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
     assert gateway.provider.heads == []
     assert (await gateway.raw(message(key, target, empty, method=b"PUT"))).status == 200
     assert (await gateway.raw(message(key, target, empty + b"Destination: x\r\n", method=b"PUT"))).status == 200
+    conditions = b"x-amz-copy-source-range: bytes=0-9\r\nx-source: a\r\nlink-target: b\r\nx-source-url: c\r\n"
+    assert (await gateway.raw(message(key, target, empty + conditions, method=b"PUT"))).status == 200
     gateway.provider.heads.clear()
     everything = (await gateway.key("wide", limits={"connections": ["lane/c1"]}))["secret"]
     assert (await gateway.raw(message(everything, target, empty + more + b"\r\n", method=method))).status == 200

@@ -1,5 +1,6 @@
 """``POST /sessions`` end to end: the connections and tools of a session, its MCP URL, and how it ends."""
 
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from gateway import clock
+from gateway.catalog.api_operations import ProviderOperations
+from gateway.catalog.load_catalog import Catalog
 from tests.fakes.agents import BASE, Agents, agents
 from tests.gateway.mcp.test_operation_tools import operations
 
@@ -47,6 +50,23 @@ async def test_session_has_the_tenants_connection_and_the_requested_tools(door: 
     refused = await door.call(token, "call_api", {"method": "DELETE", "path": "/items/7"}, **bearer(session))
     assert refused["isError"]
     assert [call[:3] for call in door.provider.calls] == [("GET", f"{BASE}/items/7", "Bearer key-of-c1")]
+
+
+async def test_the_catalogs_operations_are_not_read_on_the_event_loop(
+    door: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take about 10 ms for each integration of the environment."""
+    threads: list[threading.Thread] = []
+    read = Catalog.operations
+
+    def operations(catalog: Catalog, name: str) -> ProviderOperations | None:
+        threads.append(threading.current_thread())
+        return read(catalog, name)
+
+    monkeypatch.setattr(Catalog, "operations", operations)
+    await create_session(door)
+    assert len(threads) >= 2
+    assert threading.main_thread() not in threads
 
 
 async def test_deny_removes_tools_and_a_missing_allow_list_allows_all(door: Agents) -> None:
