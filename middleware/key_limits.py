@@ -186,7 +186,9 @@ async def _decide_by_body(request: web.Request, caller: Caller, upstream: Upstre
     large = len(raw) > INLINE_BYTES
     body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
     with_body = request_for_rules(upstream.method, upstream, request[CONNECTION])._replace(body=body)
-    rule = _decide(caller, upstream, with_body)
+    decide = caller, upstream, with_body
+    slow = caller.policy.is_slow_for(body)
+    rule = await off_loop(caller.share, _decide, *decide) if slow else _decide(*decide)
     if rule is None:
         raise unread_body_error()
     request[READ_BODY] = raw
