@@ -8,9 +8,10 @@ from aiohttp import hdrs, web
 
 from gateway.access.body_rules import MAX_BODY_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
 from gateway.access.caller import Caller, RateState
-from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
+from gateway.access.key_policy import WEBSOCKET, SentRequest
 from gateway.access.refusals import beyond_limits_error, breach_error, missing_scope_error, unread_body_error
 from gateway.access.scopes import EVERYTHING
+from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, plain

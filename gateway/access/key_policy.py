@@ -14,10 +14,8 @@ from urllib.parse import unquote_plus, unquote_to_bytes
 from gateway.access.body_rules import (
     INLINE_COMPARISON_COST,
     MAX_COMPARISON_COST,
-    TOOLS_CALL,
     WITH,
     BodyRule,
-    McpMessage,
     SentBody,
     comparison_cost,
     parse_body_rule,
@@ -363,17 +361,11 @@ class Policy:
         of_bodies = (body_rule for rules in self._rules for _, body_rule in rules.body_rules)
         return comparison_cost(of_bodies, body) > INLINE_COMPARISON_COST
 
-
-@dataclass(frozen=True, slots=True)
-class ToolFilter:
-    """Selects the tools of an MCP server's list that the caller may call. `sent`: the request for the list."""
-
-    policy: Policy
-    sent: SentRequest
-
-    def shows(self, tool: str) -> bool:
-        call = SentBody(McpMessage(TOOLS_CALL, tool), "is not a GraphQL request")
-        return isinstance(self.policy.decision(self.sent._replace(body=call)), str)
+    def tool_rules(self, request: SentRequest) -> list[list[BodyRule]]:
+        """Return one list for each key of the chain without a plain rule for this request: a tool that the request
+        calls must be named by a rule of each list."""
+        without = [rules for rules in self._rules if not rules.matching_rule(request)]
+        return [[body for _, body in rules.matching_body_rules(request)] for rules in without]
 
 
 class _Rules:
