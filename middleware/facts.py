@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from aiohttp import web
 
 from gateway.access.caller import Caller, RateState
-from gateway.access.key_policy import ToolFilter
+from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions

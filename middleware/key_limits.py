@@ -8,9 +8,10 @@ from aiohttp import hdrs, web
 
 from gateway.access.body_rules import MAX_BODY_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
 from gateway.access.caller import Caller, RateState
-from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
+from gateway.access.key_policy import WEBSOCKET, SentRequest
 from gateway.access.refusals import beyond_limits_error, breach_error, missing_scope_error, unread_body_error
 from gateway.access.scopes import EVERYTHING
+from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, plain
@@ -186,7 +187,9 @@ async def _decide_by_body(request: web.Request, caller: Caller, upstream: Upstre
     large = len(raw) > INLINE_BYTES
     body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
     with_body = request_for_rules(upstream.method, upstream, request[CONNECTION])._replace(body=body)
-    rule = _decide(caller, upstream, with_body)
+    decide = caller, upstream, with_body
+    slow = caller.policy.is_slow_for(body)
+    rule = await off_loop(caller.share, _decide, *decide) if slow else _decide(*decide)
     if rule is None:
         raise unread_body_error()
     request[READ_BODY] = raw

@@ -7,6 +7,7 @@ Modules:
     key_policy     one key's scopes, limits and rules: the decision that the chain and the fast path share
     rule_paths     the path of a rule: matched in linear time
     body_rules     rules that read the body: tools of an MCP server, GraphQL; a strict parser of bodies
+    tool_filter    selects the tools of an MCP server's list that a key may call
     operation_rules, freeze_operations    rules that name operations of the catalog: the snapshot, and how it is built
     refusals       the 403 and 404 of a limited key: the rule, who can change it, the next step
     key_forms      the form of minted keys and capabilities, and the checks of a request for one

@@ -28,10 +28,12 @@ WITH: Final = " with "
 Kind = Literal["tools", "query", "mutation"]
 KINDS: Final[dict[str, Kind]] = {"tools": "tools", "query": "query", "mutation": "mutation"}
 MAX_STARS: Final = 2
-MAX_COMPARISON_COST: Final = 250_000_000
-"""Maximum of `comparison_cost` for the rules of one key, about 0.1 s. A request above it is refused. One rule is always
-below it; many rules exceed it only with thousands of fields, or with names of thousands of characters."""
+MAX_COMPARISON_COST: Final = 50_000_000
+"""Maximum of `comparison_cost` for the rules of a key and all its ancestors, about 50 ms. A request above it is refused.
+Only hundreds of patterns together with thousands of fields, or names of thousands of characters, exceed it."""
+INLINE_COMPARISON_COST: Final = 5_000_000  # above this, names are compared in a thread
 COST_PER_COMPARISON: Final = 16  # fixed cost of a comparison, in characters
+COST_OF_SEARCH: Final = 10  # for a pattern that is searched for at each character of a name
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 TOOLS_CALL: Final = "tools/call"
 TOOLS_LIST: Final = "tools/list"
@@ -74,8 +76,8 @@ class SentBody:
 @dataclass(frozen=True, slots=True)
 class BodyRule:
     """The part of a rule after ``with``; `text` is that part. `exact`: its names without ``*``; `patterns`: the others,
-    which are compiled at the first comparison. `cost`: what it costs to compare one name of a body with the rule, in
-    characters."""
+    which are compiled at the first comparison. `cost`: what it costs to compare one character of a body's name with
+    the rule, in nanoseconds."""
 
     text: str
     kind: Kind
@@ -139,7 +141,7 @@ def parse_body_rule(text: str) -> BodyRule:
             raise ValueError(f"may have '*' at most {MAX_STARS} times in a name, and no '**'")
     exact = frozenset(one for one in patterns if "*" not in one)
     others = tuple(one for one in patterns if "*" in one)
-    return BodyRule(text, kind, exact, others, COST_PER_COMPARISON + sum(map(len, others)))
+    return BodyRule(text, kind, exact, others, COST_PER_COMPARISON + sum(map(_cost_of, others)))
 
 
 def _name_regex(pattern: str) -> str:
@@ -150,14 +152,30 @@ def _name_regex(pattern: str) -> str:
     text. The expression does not backtrack.
     """
     first, *middle, last = pattern.split("*")
-    found = "".join(f"(?>.*?{re.escape(text)})" for text in middle)
+    found = "".join(map(_first_occurrence_regex, middle))
     return f"{re.escape(first)}{found}" + (f".{{{len(last)},}}+(?<={re.escape(last)})" if last else ".*+")
 
 
+def _first_occurrence_regex(text: str) -> str:
+    """Return the expression for any characters and `text`, up to its first occurrence. For one character, `re` searches
+    ten times as fast by a set of characters."""
+    one = re.escape(text)
+    return f"[^{one}]*+{one}" if len(text) == 1 else f"(?>.*?{one})"
+
+
+def _cost_of(pattern: str) -> int:
+    return COST_OF_SEARCH if any(len(text) > 1 for text in pattern.split("*")[1:-1]) else 1
+
+
 def comparison_cost(rules: Iterable[BodyRule], body: SentBody) -> int:
-    """Return the maximum number of pairs of characters that are compared to match the names in `body` with `rules`."""
-    fields = body.graphql.fields if isinstance(body.graphql, GraphqlOperation) else ()
-    return sum(rule.cost for rule in rules) * sum(len(name) + COST_PER_COMPARISON for name in fields)
+    """Return how long it takes at most to match the names in `body` with `rules`, in nanoseconds; measured on one
+    machine."""
+    names: Iterable[str] = ()
+    if isinstance(body.graphql, GraphqlOperation):
+        names = body.graphql.fields
+    elif isinstance(body.mcp, McpMessage):
+        names = (body.mcp.tool,)
+    return sum(rule.cost for rule in rules) * sum(len(name) + COST_PER_COMPARISON for name in names)
 
 
 # ── Parses the request's body from the bytes that are sent: an MCP message or a GraphQL operation. No I/O.

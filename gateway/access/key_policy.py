@@ -13,11 +13,10 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
 from gateway.access.body_rules import (
+    INLINE_COMPARISON_COST,
     MAX_COMPARISON_COST,
-    TOOLS_CALL,
     WITH,
     BodyRule,
-    McpMessage,
     SentBody,
     comparison_cost,
     parse_body_rule,
@@ -376,25 +375,29 @@ class Policy:
             return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
         if _MAY_OVERRIDE.search(request.query) and (name := _method_override_in(request.query)):
             return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
-        allowing = ""
+        allowing, cost = "", 0
         for rules in self._rules:
-            fitting = rules.matching_rule(request) or rules.matching_body_rule(request)
+            fitting: str | Breach = rules.matching_rule(request)
+            if not fitting:
+                of_bodies = rules.matching_body_rules(request)
+                if request.body is not None:
+                    cost += comparison_cost((body for _, body in of_bodies), request.body)
+                fitting = rules.body_decision(request, of_bodies, can_compare=cost <= MAX_COMPARISON_COST)
             if isinstance(fitting, Breach):
                 return fitting
             allowing = fitting
         return allowing
 
+    def is_slow_for(self, body: SentBody) -> bool:
+        """Return whether `decision` for a request with this body may take more than a few milliseconds."""
+        of_bodies = (body_rule for rules in self._rules for _, body_rule in rules.body_rules)
+        return comparison_cost(of_bodies, body) > INLINE_COMPARISON_COST
 
-@dataclass(frozen=True, slots=True)
-class ToolFilter:
-    """Selects the tools of an MCP server's list that the caller may call. `sent`: the request for the list."""
-
-    policy: Policy
-    sent: SentRequest
-
-    def shows(self, tool: str) -> bool:
-        call = SentBody(McpMessage(TOOLS_CALL, tool), "is not a GraphQL request")
-        return isinstance(self.policy.decision(self.sent._replace(body=call)), str)
+    def tool_rules(self, request: SentRequest) -> list[list[BodyRule]]:
+        """Return one list for each key of the chain without a plain rule for this request: a tool that the request
+        calls must be named by a rule of each list."""
+        without = [rules for rules in self._rules if not rules.matching_rule(request)]
+        return [[body for _, body in rules.matching_body_rules(request)] for rules in without]
 
 
 class _Rules:
@@ -435,14 +438,19 @@ class _Rules:
                 return f"{operation.text}: {operation.name}"
         return ""
 
-    def matching_body_rule(self, request: SentRequest) -> str | Breach:
-        """Return the text of the first rule with a part about the body that allows the request; else the Breach."""
-        matching = [(rule, body) for rule, body in self.body_rules if rule.fits(request.method, request.path)]
+    def matching_body_rules(self, request: SentRequest) -> list[tuple[KeyRule, BodyRule]]:
+        """Return the rules with a part about the body that allow the request's method and path."""
+        return [(rule, body) for rule, body in self.body_rules if rule.fits(request.method, request.path)]
+
+    def body_decision(
+        self, request: SentRequest, matching: Sequence[tuple[KeyRule, BodyRule]], *, can_compare: bool
+    ) -> str | Breach:
+        """Return the text of the first rule of `matching` that allows the request's body; else the Breach."""
         if not matching:
             return Breach("rules", f"none of its rules allows {request.method} for this path", self.rule_texts)
         if request.body is None:
             return Breach("unread_body", "a rule of it needs the body, which was not read", self.rule_texts)
-        if comparison_cost((body for _, body in matching), request.body) > MAX_COMPARISON_COST:
+        if not can_compare:
             return Breach("body", "it requests more fields than its rules can be compared with", self.rule_texts)
         refusals: dict[str, None] = {}
         for rule, body in matching:

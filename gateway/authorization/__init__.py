@@ -6,7 +6,7 @@ grant becomes a connection. Read in this order:
     connect_sessions      what the application allows one end user to connect, and which settings it fixes
     fixed_settings        checks the fixed settings when the session is created
     flows                 the authorization at a provider: redirect to its page, callback to the gateway, once
-    open_authorizations   limits how many authorizations a session starts without finishing them
+    open_authorizations   limits how many attempts a session makes without success
     grants                turns a grant into a connection, or keeps it encrypted until the end user has chosen a site
     typed_credentials     connects without a redirect: the end user types a key, a password or an OAuth client
     session_connections   stores the connection, or keeps it pending if the session has a code challenge

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from multidict import MultiMapping
@@ -23,7 +24,6 @@ from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Grante
 from gateway.auth.provider_responses import safe_text
 from gateway.authorization.connect_sessions import check_connection_limit, check_offered, connection_settings
 from gateway.authorization.grants import Grants
-from gateway.authorization.open_authorizations import OpenAuthorizations
 from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
 from gateway.authorization.results import (
     LIFETIME,
@@ -144,14 +144,13 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._open_authorizations = OpenAuthorizations()
         self._exchanging: set[asyncio.Task[ConnectedResult | Choice]] = set()
         self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     def count_start(self, session: ConnectSession) -> None:
-        """Count a start of the session, also one that is refused. Raises TooManyRequests."""
-        self._open_authorizations.add(session)
+        """Count a start of the session until it makes a connection. Raises TooManyRequests."""
+        self._outcomes.attempts.add(session)
 
     async def store_options(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
         """Check `options` as `begin` does, without a request to the provider, and store it encrypted until the end user
@@ -416,16 +415,18 @@ class Flows:
         # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
         exchanging = asyncio.create_task(self._outcome_reporter.report_result(flow, pending, work, callback))
         self._exchanging.add(exchanging)
-        exchanging.add_done_callback(self._forget_exchange)
+        exchanging.add_done_callback(partial(self._exchange_ended, flow.session_digest))
         try:
             return await asyncio.shield(exchanging)
         except (InvalidRequest, Forbidden, UpstreamFailed) as fault:
             raise failed_callback(flow, fault) from fault
 
-    def _forget_exchange(self, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
+    def _exchange_ended(self, session_digest: str, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
         self._exchanging.discard(task)
-        if not task.cancelled():
-            task.exception()  # marks the exception as retrieved if the browser has disconnected
+        if task.cancelled() or task.exception() is not None:  # retrieved, since the browser may have disconnected
+            return
+        if isinstance(task.result(), ConnectedResult):
+            self._outcomes.attempts.succeed(session_digest)
 
     def _check_browser(self, flow: Flow, state: str, cookies: Mapping[str, str]) -> None:
         if Secret(digest(cookies.get(self.cookie_name(state), ""))) != Secret(flow.browser_digest):
@@ -471,7 +472,6 @@ class Flows:
                 raise failed_callback(
                     flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
                 )
-            self._open_authorizations.finish(flow.session_digest)
         except (CallbackFailed, NotFound) as fault:
             await self._outcome_reporter.failure(flow, pending, fault, callback)
             raise

@@ -1,4 +1,4 @@
-"""Limits how many authorizations a connect session may start without finishing them."""
+"""Limits how many attempts to connect a connect session may make without success."""
 
 from typing import Final
 
@@ -9,31 +9,32 @@ from gateway.errors import TooManyRequests
 from gateway.records.connecting import ConnectSession
 
 MAX_OPEN: Final = 100
-"""Maximum number of authorizations that a session may start, and not finish, in `WINDOW_S`, in this process. Each takes
-up to 8 KB of the database for up to an hour."""
+"""Maximum number of attempts, open or failed, that a session may make in `WINDOW_S`, in this process. Each takes up to
+8 KB of the database for up to an hour, and a failed authorization also an event to the application."""
 WINDOW_S: Final = LIFETIME.total_seconds()
 
 
 class OpenAuthorizations:
-    """Counts the authorizations of each connect session that were started and not finished, in this process."""
+    """Counts the attempts of each connect session that have not succeeded, in this process: authorizations that were
+    started, or credentials that were typed in."""
 
     def __init__(self) -> None:
         self._open: WindowCounter[str] = WindowCounter(WINDOW_S)
 
     def add(self, session: ConnectSession) -> None:
-        """Count an authorization that `session` starts. Raises TooManyRequests if `MAX_OPEN` of them are open."""
+        """Count an attempt that `session` begins. Raises TooManyRequests if `MAX_OPEN` of them are open or failed."""
         self._open.restart_if_over()
         if self._open[session.digest] >= MAX_OPEN:
             wait_s = self._open.left_s
             fix = f"Finish one that is open in another window, or try again in {wait_s} s."
             raise TooManyRequests(
                 "too_many_request",
-                f"More than {MAX_OPEN} authorizations were started with this link and not finished. {fix}",
+                f"More than {MAX_OPEN} attempts to connect with this link did not succeed. {fix}",
                 payload={"limit": MAX_OPEN, **rule_and_fix("authorizations_open", fix)},
                 retry_after_s=wait_s,
             )
         self._open.add(session.digest)
 
-    def finish(self, session_digest: str) -> None:
-        """Stop counting one authorization of the session, since its browser has returned from the provider."""
+    def succeed(self, session_digest: str) -> None:
+        """Stop counting one attempt of the session, since it made a connection."""
         self._open.subtract(session_digest)

@@ -17,8 +17,10 @@ import structlog
 
 from gateway import clock
 from gateway.access.refusals import rule_and_fix
+from gateway.access.window_counter import WindowCounter
 from gateway.auth.provider_responses import safe_text
-from gateway.authorization.results import CallbackRequest, Choice, ConnectedResult, error_type
+from gateway.authorization.open_authorizations import OpenAuthorizations
+from gateway.authorization.results import LIFETIME, CallbackRequest, Choice, ConnectedResult, error_type
 from gateway.errors import GatewayError, TooManyRequests
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.observe.masking import masked_text
@@ -91,6 +93,9 @@ def _masked_text(words: object) -> str | None:
     return masked_text(safe_text(words[:MAX_TEXT])) if isinstance(words, str) and words else None
 
 
+MAX_FAILURES: Final = 100
+"""Maximum number of failures of one connect session that are stored in `LIFETIME`, in this process. Callbacks from other
+browsers fail without a start that would be counted."""
 RETRY_SOCKET_S: Final = 10
 CLOCK_TOLERANCE: Final = timedelta(seconds=60)  # clocks of nodes differ, and a commit may be delayed
 
@@ -111,7 +116,7 @@ class WaitingWindow:
 
 class Outcomes:
     """Publishes and awaits outcomes of authorizations. It does not query the store while no window waits in this
-    worker."""
+    worker. `attempts` counts the attempts without a successful outcome."""
 
     def __init__(self, store: Store, note: RecordOperation = lambda _: None) -> None:
         self._store = store
@@ -120,6 +125,8 @@ class Outcomes:
         self._count = 0
         self._sockets: Counter[str] = Counter()  # by client
         self._looked_at: datetime | None = None
+        self.attempts = OpenAuthorizations()
+        self._failures: WindowCounter[str] = WindowCounter(LIFETIME.total_seconds())  # by session
 
     @staticmethod
     def new_client() -> str:
@@ -172,10 +179,15 @@ class Outcomes:
 
     async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
         """Store the outcome and wake its waiters. If the store fails, other nodes miss the outcome; the connection is
-        kept.
+        kept. Above `MAX_FAILURES`, a session's failures only wake the waiters of this worker.
 
         `failure`: the log fields of a failed authorization.
         """
+        if outcome.is_failed_attempt:
+            self._failures.restart_if_over()
+            if self._failures.add(outcome.session_digest) > MAX_FAILURES:
+                self._deliver(outcome)
+                return
         self._note(_operation(outcome, failure or {}))
         try:
             await self._store.flow_results.add(outcome)

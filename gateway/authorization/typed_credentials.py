@@ -46,8 +46,9 @@ class TypedCredentialConnector:
         """Return the new connection, pending if the session has a code challenge. `typed`: the credential's fields.
         `params`: the settings. `browser`: the digest that identifies the confirming browser. Raises the errors of
         creating a connection; the paths of their issues begin with the field's name or ``params``. A poll of the
-        session returns the connection or the error.
+        session returns the connection or the error, except TooManyRequests after many failures of the session.
         """
+        self._outcomes.attempts.add(session)
         outcome = Outcome(
             environment=session.environment,
             session_digest=session.digest,
@@ -68,6 +69,7 @@ class TypedCredentialConnector:
             )
             await self._outcomes.publish(failed, logged)
             raise
+        self._outcomes.attempts.succeed(session.digest)
         is_pending = isinstance(connection, PendingConnection)
         made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
         await self._outcomes.publish(made)

@@ -59,14 +59,16 @@ class StreamEventFilter:
     """Filters an event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). It
     buffers one event, of at most `MOST_EVENT` bytes."""
 
-    def __init__(self, shows: Shows) -> None:
+    def __init__(self, shows: Shows, inline_bytes: int = INLINE_STREAM_BYTES) -> None:
+        """`inline_bytes`: see `needs_thread`; never more than `INLINE_STREAM_BYTES`."""
         self._shows = shows
+        self._inline_bytes = min(inline_bytes, INLINE_STREAM_BYTES)
         self._held = bytearray()
         self._begun = False
 
     def needs_thread(self, piece: bytes) -> bool:
         """Return whether `feed` with this piece would block the event loop for too long."""
-        return len(self._held) + len(piece) > INLINE_STREAM_BYTES
+        return len(self._held) + len(piece) > self._inline_bytes
 
     def feed(self, piece: bytes) -> bytes:
         """Return the events that `piece` completes, filtered. Raises MalformedResponse."""

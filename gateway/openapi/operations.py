@@ -359,7 +359,7 @@ OPERATIONS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/app-auth/connect", "Callback after the installation of an app", SESSIONS, who="open", content=HTML),
     Endpoint("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Get the client metadata document for MCP authorization servers", SESSIONS, responses.ClientMetadata, errors=("not_found",), who="open"),
     *(
-        Endpoint("POST", f"{path}/{{integration_id}}", f"Connect with credentials that the end user enters: {form.mode}", SESSIONS, responses.Connected, responses.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
+        Endpoint("POST", f"{path}/{{integration_id}}", f"Connect with credentials that the end user enters: {form.mode}", SESSIONS, responses.Connected, responses.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "too_many_request", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
         for path, form in credential_forms.FORMS.items()
     ),
     Endpoint("POST", "/auth/oauth-outbound/{integration_id}", "Always fails: no provider of the catalog starts an installation itself", SESSIONS, responses.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),

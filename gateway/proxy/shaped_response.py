@@ -100,8 +100,9 @@ async def shaped_response(
 
 async def filtered(request: web.Request, whole: bytes) -> bytes:
     """Return a list of tools without those that the caller's key does not allow. Raises MalformedResponse."""
-    arguments = whole, request[LISTED_TOOLS].shows
-    if len(whole) <= INLINE_BYTES:
+    tools = request[LISTED_TOOLS]
+    arguments = whole, tools.shows
+    if len(whole) <= min(INLINE_BYTES, tools.inline_bytes):
         return filtered_json(*arguments)
     return await off_loop(request[CALLER].share, filtered_json, *arguments)
 
@@ -174,7 +175,8 @@ class FilteredEvents:
     def __init__(self, request: web.Request, body: ResponseBody) -> None:
         self._body = body
         self._share = request[CALLER].share
-        self._filter = StreamEventFilter(request[LISTED_TOOLS].shows)
+        tools = request[LISTED_TOOLS]
+        self._filter = StreamEventFilter(tools.shows, tools.inline_bytes)
         self._parts: Iterator[bytes] | None = body.first
         self.first: Iterator[bytes] = iter(())
 

@@ -301,3 +301,8 @@ class Outcome:
     @property
     def succeeded(self) -> bool:
         return self.error_type is None
+
+    @property
+    def is_failed_attempt(self) -> bool:
+        """Whether the outcome is a failure, and not the end of a connection that waited for the application."""
+        return not self.succeeded and not self.is_pending

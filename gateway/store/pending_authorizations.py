@@ -283,6 +283,7 @@ def _alive(state_digest: str, now: datetime) -> Any:
 # ── Results of authorizations, kept for an hour and while their session exists. Other nodes read results here.
 
 MOST: Final = 1000
+MAX_KEPT_FAILURES: Final = 100  # of one session; older ones are deleted
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
 
 
@@ -296,8 +297,8 @@ class ReturnedSum(NamedTuple):
 
 
 class FlowResults:
-    """Results of authorizations. Rows are only added, and removed by age. They contain no secret: tokens are
-    digests."""
+    """Results of authorizations. Rows are only added, and removed by age; of a session's failures, the newest
+    `MAX_KEPT_FAILURES` stay. They contain no secret: tokens are digests."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -307,6 +308,11 @@ class FlowResults:
 
         async def write(db: AsyncConnection) -> None:
             await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in RESULT_COLUMNS}))
+            if outcome.is_failed_attempt:
+                failures = (flow_results.c.session_digest == outcome.session_digest, _is_failed_attempt())
+                newest = select(flow_results.c.id).where(*failures).order_by(flow_results.c.id.desc())
+                first_old = newest.offset(MAX_KEPT_FAILURES).limit(1).scalar_subquery()
+                await db.execute(delete(flow_results).where(*failures, flow_results.c.id <= first_old))
             db.info[NOTIFIES] = True
 
         await self._transactions.write(write)
@@ -319,9 +325,13 @@ class FlowResults:
         return await self._found(late.order_by(flow_results.c.at.desc()).limit(MOST))
 
     async def of_session(self, session_digest: str) -> list[Outcome]:
-        """Return the last 1000 results of one connect session, oldest first."""
-        of_it = select(flow_results).where(flow_results.c.session_digest == session_digest)
-        return (await self._found(of_it.order_by(flow_results.c.id.desc()).limit(MOST)))[::-1]
+        """Return the results of one connect session, oldest first: its last 1000 connections and last 100 failures."""
+        newest = select(flow_results).order_by(flow_results.c.id.desc())
+        of_it = newest.where(flow_results.c.session_digest == session_digest)
+        async with self._transactions.read() as db:
+            made = (await db.execute(of_it.where(~_is_failed_attempt()).limit(MOST))).mappings().all()
+            failed = (await db.execute(of_it.where(_is_failed_attempt()).limit(MAX_KEPT_FAILURES))).mappings().all()
+        return [_outcome(row) for row in sorted((*made, *failed), key=lambda row: int(row["id"]))]
 
     async def of_flow(self, flow_digest: str) -> Outcome | None:
         """Return the result of the authorization whose `state` has this digest; None if there is none."""
@@ -350,4 +360,14 @@ class FlowResults:
     async def _found(self, wanted: Select[Any]) -> list[Outcome]:
         async with self._transactions.read() as db:
             rows: Sequence[RowMapping] = (await db.execute(wanted)).mappings().all()
-        return [Outcome(**{name: row[name] for name in RESULT_COLUMNS}) for row in rows]
+        return [_outcome(row) for row in rows]
+
+
+def _outcome(row: RowMapping) -> Outcome:
+    return Outcome(**{name: row[name] for name in RESULT_COLUMNS})
+
+
+def _is_failed_attempt() -> ColumnElement[bool]:
+    """Return the condition that a result is a failure; one with `is_pending` ends a connection that was made."""
+    wanted = (flow_results.c.error_type.is_not(None), flow_results.c.error_type != SESSION_ENDED)
+    return and_(*wanted, flow_results.c.is_pending.is_(False))

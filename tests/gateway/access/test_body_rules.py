@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.access.body_rules import parse_body_rule, read_body
-from gateway.access.key_policy import Breach, Policy, SentRequest, ToolFilter, parse_rule
+from gateway.access.body_rules import MAX_COMPARISON_COST, SentBody, comparison_cost, parse_body_rule, read_body
+from gateway.access.key_policy import Breach, Policy, SentRequest, parse_rule
+from gateway.access.tool_filter import ToolFilter
+from gateway.http.graphql_document import GraphqlOperation
 from gateway.records.access import KeyLimits
+from tests.fakes.scaling import cpu_s, reference_s
 
 JSON = [("Content-Type", "application/json")]
 TOOLS = "POST /mcp with tools search_*,get_issue"
@@ -179,3 +182,33 @@ def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: lis
     assert isinstance(alone, Breach)
     assert alone.why.startswith("it requests ")
     assert "more fields" not in alone.why
+
+
+def test_names_are_compared_with_the_rules_of_the_whole_chain_of_keys_together() -> None:
+    """Five keys in a chain, each of which was within the limit, took five times as long as one key."""
+    rules = tuple(f"POST /g with query {','.join(f'*0{n}*{one}' for one in range(50))},ok*" for n in range(10))
+    body = {"query": f"{{ {' '.join(f'ok{number}' for number in range(100))} other }}"}
+    allowing = ("POST /g with query *",)
+    read = read_body(JSON, "", json.dumps(body).encode())
+
+    def chain(keys: int) -> Breach | str:
+        key = Policy(("environment:proxy",), [KeyLimits(rules=(*rules, *allowing))] * keys)
+        return key.decision(SentRequest("POST", "api.example.com", "/g", "", (), read))
+
+    body_rules = [parse_body_rule(text.partition(" with ")[2]) for text in rules]
+    keys = MAX_COMPARISON_COST // comparison_cost(body_rules, read)
+    assert keys > 1
+    assert chain(keys - 1) == allowing[0]
+    refused = chain(keys + 1)
+    assert isinstance(refused, Breach)
+    assert (refused.broken, refused.why) == ("body", "it requests more fields than its rules can be compared with")
+
+
+@pytest.mark.parametrize("pattern", ["*0*", "*0*1", "*ab*", "*aab*b", "*a*b", "*z"])
+@pytest.mark.parametrize("name", ["ok" + "a" * 28, "ok" + "a" * 398, "ok" + "aab0" * 99])
+def test_comparisons_within_the_limit_take_no_longer_than_plain_passes(pattern: str, name: str) -> None:
+    """Within the limit, patterns with two stars took 0.4 s."""
+    rule = parse_body_rule(f"query {','.join([pattern] * 60)}")
+    body = SentBody("", GraphqlOperation("query", "", (name,)))
+    number = MAX_COMPARISON_COST // comparison_cost([rule], body)
+    assert cpu_s(lambda: [rule.names(name) for _ in range(number)]) <= 3 * reference_s(1_000_000)

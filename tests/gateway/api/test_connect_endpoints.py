@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gateway import clock
+from gateway.authorization import open_authorizations
 from gateway.authorization.connect_sessions import SESSION_PREFIX
+from gateway.store import pending_authorizations
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -228,6 +230,31 @@ async def test_polling_reports_a_wrong_typed_credential(running: RunningGateway,
     assert (await call(running, "DELETE", "/connect/session", session["token"]))[0] == 204
     ended = (await running.json("GET", path, expect=200))["data"]
     assert (ended["status"], ended["error"]) == ("expired", result["error"])
+
+
+async def test_failed_attempts_of_a_session_are_limited_and_hide_no_connection(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 1,000 failures the application read `pending` and no connection, though its end user had connected."""
+    entry = {"display_name": "Keyed", "categories": ["crm"], "docs": "https://docs.example.com", "auth_mode": "API_KEY"}
+    proxy = {"base_url": "https://api.example.com", "headers": {"x-api-key": "${apiKey}"}}
+    write_entry(running.folder, "keyed", {**entry, "proxy": proxy})
+    running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
+    await running.restart()
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 3)
+    monkeypatch.setattr(pending_authorizations, "MOST", 2)
+    monkeypatch.setattr(pending_authorizations, "MAX_KEPT_FAILURES", 2)
+    session = await create_session(running, max_connections=1)
+    url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    seen = []
+    for _ in range(5):
+        async with running.http.post(url, json={"apiKey": "a-key"}) as response:
+            seen.append((response.status, response.headers.get("Gateway-Error"), "Retry-After" in response.headers))
+    used = (403, "connect_session_used", False)
+    assert seen == [(200, None, False), used, used, used, (429, "too_many_request", True)]
+    result = (await running.json("GET", session["poll_url"].removeprefix(running.url)))["data"]
+    assert (result["status"], len(result["connections"])) == ("connected", 1)
+    assert result["error"]["code"] == "connect_session_used"
 
 
 async def test_outcome_of_an_ended_session_stays_readable_for_a_while(

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 from structlog.testing import capture_logs
 
-from gateway.authorization import open_authorizations
+from gateway.authorization import open_authorizations, outcomes
 from gateway.errors import Unavailable
 from gateway.records.connecting import FlowOptions
 from gateway.store.pending_authorizations import _flow_address
@@ -158,6 +158,39 @@ async def test_a_session_starts_a_limited_number_of_authorizations(
     assert (await begun(other))[0] == usual
     later(660)
     assert (await begun(token))[0] == usual
+
+
+async def test_authorizations_that_the_end_user_refuses_count_as_started(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One link could begin and refuse authorizations without limit: each stored a result and sent the application an
+    event."""
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 2)
+    token = await running.session_token(webhook_url_override="https://hook.example.com/x")
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    for _ in range(2):
+        async with running.http.get(begin, allow_redirects=False) as response:
+            state = parse_qs(urlsplit(response.headers["Location"]).query)["state"][0]
+        denied = {"state": state, "error": "access_denied"}
+        async with running.http.get(f"{running.url}/oauth/callback", params=denied) as response:
+            assert response.status == 400
+    async with running.http.get(begin, allow_redirects=False) as response:
+        assert response.status == 429
+    assert await stored_counts(running) == (0, 2)
+
+
+async def test_callbacks_without_the_browsers_cookie_store_a_limited_number_of_failures(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They use up no state, so the same callback could be repeated without limit."""
+    monkeypatch.setattr(outcomes, "MAX_FAILURES", 2)
+    query = urlsplit(await start_flow(running)).query
+    running.http.cookie_jar.clear()
+    for _ in range(4):
+        url = f"{running.url}/oauth/callback"
+        async with running.http.get(url, params={"state": parse_qs(query)["state"][0], "code": "x"}) as response:
+            assert response.status == 400
+    assert await stored_counts(running) == (1, 2)
 
 
 async def test_finished_authorizations_do_not_count(

@@ -1,4 +1,4 @@
-"""The limit of authorizations that a connect session starts without finishing them."""
+"""The limit of attempts that a connect session makes without success."""
 
 from datetime import UTC, datetime
 
@@ -16,12 +16,12 @@ def session(digest: str) -> ConnectSession:
 
 
 @pytest.mark.usefixtures("clock")
-def test_finished_authorizations_and_other_sessions_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_authorizations_that_succeed_and_other_sessions_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_authorizations, "MAX_OPEN", 2)
     authorizations = OpenAuthorizations()
     for _ in range(3):
         authorizations.add(session("a"))
-        authorizations.finish("a")
+        authorizations.succeed("a")
     authorizations.add(session("a"))
     authorizations.add(session("a"))
     with pytest.raises(TooManyRequests) as refused:

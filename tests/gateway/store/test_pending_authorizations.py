@@ -3,11 +3,13 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from gateway.records.connecting import NewFlow, PendingAuthorization, flow_details
+from gateway.records.connecting import NewFlow, Outcome, PendingAuthorization, flow_details
 from gateway.store import Store
+from gateway.store.pending_authorizations import MAX_KEPT_FAILURES, MOST
 from gateway.vault import VaultError
 from tests.gateway.store.conftest import NOW, Opener
 
@@ -70,3 +72,21 @@ async def test_one_flows_details_do_not_open_in_another(store: Store) -> None:
 
 def test_a_new_flow_does_not_print_its_details() -> None:
     assert "v" * 43 not in repr(flow())
+
+
+async def test_failures_of_a_session_are_limited_and_push_no_connection_out(store: Store) -> None:
+    def outcome(session: str = "d1", **more: Any) -> Outcome:
+        return Outcome(environment="dev", session_digest=session, integration_id="jira", at=NOW, **more)
+
+    failure = {"error_type": "callback_err", "code": "authorization_refused"}
+    dropped = outcome(connection_id="c2", is_pending=True, error_type="state_err", code="invalid_state")
+    connected = [outcome(connection_id="c1"), dropped]
+    for one in (*connected, outcome("d2", **failure)):
+        await store.flow_results.add(one)
+    for number in range(MAX_KEPT_FAILURES + 5):
+        await store.flow_results.add(outcome(error_desc=str(number), **failure))
+    await store.flow_results.add(outcome(connection_id="c3"))
+    found = await store.flow_results.of_session("d1")
+    assert (found[:2], found[-1]) == (connected, outcome(connection_id="c3"))
+    assert [one.error_desc for one in found[2:-1]] == [str(number + 5) for number in range(MAX_KEPT_FAILURES)]
+    assert len(await store.flow_results.since(NOW)) == len(found) + 1 < MOST
