@@ -288,6 +288,8 @@ class AuthContext:
         moment: Moment | None = None,
     ) -> dict[str, str]:
         """Return the entry's parameters or header fields, without those that lack a setting. Raises InvalidRequest."""
+        if not templates:
+            return {}
         return fill_texts(templates, self.values(credential), moment=moment)
 
     def json(self, value: Any, credential: Mapping[str, Secret], moment: Moment) -> Any:

@@ -173,21 +173,20 @@ NONCE_BYTES: Final = 12
 class Entry:
     """Where and how the replies of one refresh attempt are recorded.
 
-    `folder`: the journal's. `about`: JSON that names the credential (ref, row, version), the attempt and the sealed
-    `key`.
+    `folder`: the journal's. `about`: names the credential (ref, row, version), the attempt and the sealed `key`.
     """
 
     folder: Path
     attempt: str
-    about: str
+    about: Mapping[str, Any]
     key: bytes = field(repr=False)
 
     def head(self, step: int) -> bytes:
         """Return the head of the record for the attempt's call number `step`, counted from 0."""
-        return json.dumps({**json.loads(self.about), "step": step}).encode()
+        return json.dumps({**self.about, "step": step}).encode()
 
-    def sealed(self, step: int, call: ProviderCall, reply: Reply) -> bytes:
-        """Return the sealed `reply` to `call`, bound to the record's head."""
+    def sealed(self, head: bytes, call: ProviderCall, reply: Reply) -> bytes:
+        """Return the sealed `reply` to `call`, bound to the record's `head`."""
         nonce = os.urandom(NONCE_BYTES)
         plain = {
             "call": call_name(call),
@@ -196,7 +195,7 @@ class Entry:
             "body": base64.b64encode(reply.body).decode(),
             "asked_at": reply.asked_at.isoformat(),
         }
-        return nonce + AESGCM(self.key).encrypt(nonce, json.dumps(plain).encode(), self.head(step) + b"\n")
+        return nonce + AESGCM(self.key).encrypt(nonce, json.dumps(plain).encode(), head + b"\n")
 
 
 @dataclass(frozen=True, slots=True)

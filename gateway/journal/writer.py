@@ -64,7 +64,8 @@ class Writer:
 
         The record is synced to the disk `SYNC_AFTER_S` later, unless it is released before.
         """
-        payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
+        head = entry.head(step)
+        payload = head + b"\n" + entry.sealed(head, call, reply)
         first.reserved -= RESERVED_BYTES
         segment = first if first.fits(len(payload)) else await self._segment_with_room(len(payload))
         if segment is None:

@@ -1,6 +1,7 @@
 """A token exchange as a message from a worker to its parent, and its result as the message back."""
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -55,7 +56,7 @@ class Request:
             "route": [self.route.allow, self.route.proxy, self.route.connect_s, self.route.connections],
             "entry": None
             if entry is None
-            else [str(entry.folder), entry.attempt, entry.about, base64.b64encode(entry.key).decode()],
+            else [str(entry.folder), entry.attempt, json.dumps(entry.about), base64.b64encode(entry.key).decode()],
             "step": self.step,
             "timeout_s": self.timeout_s,
             "limit_bytes": self.limit_bytes,
@@ -77,7 +78,9 @@ class Request:
         return cls(
             call,
             route,
-            None if entry is None else Entry(Path(entry[0]), entry[1], entry[2], base64.b64decode(entry[3])),
+            None
+            if entry is None
+            else Entry(Path(entry[0]), entry[1], json.loads(entry[2]), base64.b64decode(entry[3])),
             message["step"],
             message["timeout_s"],
             message["limit_bytes"],

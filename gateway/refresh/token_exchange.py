@@ -1,7 +1,6 @@
 """A journalled call to a token endpoint: its start and its reply are recorded before the reply is returned."""
 
 import asyncio
-import json
 import math
 from collections.abc import Callable
 from datetime import datetime
@@ -52,8 +51,7 @@ class SentCredentials:
 
 
 def _credential(entry: Entry) -> Credential:
-    about = json.loads(entry.about)
-    return about["row"], about["version"]
+    return entry.about["row"], entry.about["version"]
 
 
 class ExchangeLost(EgressError):

@@ -10,15 +10,28 @@ import asyncio
 from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, CursorResult, Executable, Table, bindparam, delete, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    CursorResult,
+    Executable,
+    RowMapping,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.store.backend import ChangeWatch
-from gateway.store.tables import changes
+from gateway.store.connection_rows import AT, place
+from gateway.store.tables import changes, connections
 from gateway.store.transactions import NOTIFIES, Transactions
 
 # ── The last statement of a transaction. On SQLite, marking it as the last saves a trip.
@@ -32,11 +45,14 @@ async def execute_last(db: AsyncConnection, statement: Executable, parameters: M
     end.
     """
     if db.dialect.name == "sqlite":
-        connection = db.sync_connection
-        assert connection is not None, "a transaction has a connection"
-        driver: Any = connection.connection.driver_connection
-        driver.commit_with_next()
+        _driver(db).commit_with_next()
     return await db.execute(statement, parameters)
+
+
+def _driver(db: AsyncConnection) -> Any:
+    connection = db.sync_connection
+    assert connection is not None, "a transaction has a connection"
+    return connection.connection.driver_connection
 
 
 # ── Refreshes that this process has written itself: following the change log, it need not read their rows back.
@@ -105,6 +121,12 @@ LOOK_BACK: Final = 10_000  # when a reader starts, it checks this many ids befor
 IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
 NOTED: Final = insert(changes)
+_NOTED_COLUMNS: Final = ("environment", "integration_id", "connection_id")
+NOTED_ROW: Final = insert(changes).from_select(
+    ["at", *_NOTED_COLUMNS],
+    select(connections.c.updated_at, *(connections.c[name] for name in _NOTED_COLUMNS)).where(AT),
+)
+"""Adds the row at `place` to the log, with the time of its last change."""
 LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
 AMONG: Final = select(changes).where(changes.c.id.in_(bindparam("missing", expanding=True))).order_by(changes.c.id)
 RECENT: Final = select(changes.c.id).order_by(changes.c.id.desc()).limit(LOOK_BACK)
@@ -155,6 +177,40 @@ async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, 
     inserted = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
     (change_id,) = inserted.inserted_primary_key or (0,)
     return int(change_id)
+
+
+async def update_and_record(
+    db: AsyncConnection,
+    update: Executable,
+    parameters: Mapping[str, Any],
+    ref: ConnectionRef,
+    now: datetime,
+    *,
+    ends: bool,
+) -> tuple[RowMapping | None, int]:
+    """Run `update`, and add `ref` to the log if that changed its row. Returns the row and the entry's id.
+
+    `update` returns at most that one row, and sets its `updated_at` to `now`. `ends`: as in `record_change`, if a row
+    was changed; then SQLite needs one trip for the whole transaction.
+    """
+    follow_up = None
+    if db.dialect.name == "sqlite":
+        follow_up = _driver(db).follow_next(_noted_row(), place(ref), ends=ends)
+    row = (await db.execute(update, parameters)).mappings().one_or_none()
+    if row is None:
+        return None, 0
+    if follow_up is None:
+        return row, await record_change(db, ref, now, ends=ends)
+    db.info[NOTIFIES] = True
+    return row, follow_up.row_id
+
+
+@cache
+def _noted_row() -> str:
+    """Return `NOTED_ROW` as text for SQLite's own driver, with named parameters."""
+    from sqlalchemy.dialects import sqlite  # not imported with PostgreSQL, since it costs 2 MB
+
+    return str(NOTED_ROW.compile(dialect=sqlite.dialect(paramstyle="named")))
 
 
 class ChangeLog:

@@ -6,7 +6,6 @@ vault. `gateway.journal` reads and writes the files.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass
@@ -97,9 +96,7 @@ class RefreshJournal:
             log.warning("refresh_not_journalled", connection_id=row.ref.connection_id, detail=str(fault))
             return None
         about = {"ref": row.ref, "row": row.uid, "version": row.version}
-        return Entry(
-            self.folder, attempt, json.dumps({**about, "attempt": attempt, "key": sealed.ciphertext.hex()}), key
-        )
+        return Entry(self.folder, attempt, {**about, "attempt": attempt, "key": sealed.ciphertext.hex()}, key)
 
     async def earlier_replies(self, row: Connection) -> EarlierReplies:
         """Return the replies that other processes received for the present credential of `row`.

@@ -35,7 +35,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
 from gateway.records.states import REJECTED, State, StateTrigger, trigger_for_failure
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import OwnChanges, execute_last, record_change
+from gateway.store.changes import OwnChanges, execute_last, record_change, update_and_record
 from gateway.store.connection_rows import (
     AT,
     NO_FAILURE,
@@ -252,15 +252,13 @@ class RefreshStore:
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
-                row = (
-                    (await db.execute(SAVE_WITHOUT_STATE_CHANGE, {**mine, "row_uid": uid, **changed(uid)}))
-                    .mappings()
-                    .one_or_none()
+                values = {**mine, "row_uid": uid, **changed(uid)}
+                row, change_id = await update_and_record(
+                    db, SAVE_WITHOUT_STATE_CHANGE, values, ref, now, ends=not self._trail.all_refreshes
                 )
                 if row is not None:
-                    saved = connection_of(row)
                     await self._trail.record_refresh(db, entry, news=False)
-                    return saved, await record_change(db, ref, now, ends=True)
+                    return connection_of(row), change_id
             held = (await db.execute(SELECT_LEASED, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
@@ -428,7 +426,9 @@ class RefreshStore:
             refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED_COLUMNS, clock.now(), entry)
             await db.execute(refresh.statement, refresh.parameters)
         else:
-            await db.execute(SAVE_WITHOUT_STATE_CHANGE, nobody | SAVED_COLUMNS)
+            values = nobody | SAVED_COLUMNS
+            where = ConnectionRef("", "", "")
+            await update_and_record(db, SAVE_WITHOUT_STATE_CHANGE, values, where, clock.now(), ends=False)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
         """Extend the lease to `ttl` from now, even if it has expired. Returns False if another owner holds it."""

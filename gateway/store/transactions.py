@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from sqlalchemy import Dialect, Executable, RowMapping, Table
+from sqlalchemy import Connection, Dialect, Executable, RowMapping, Table
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway import clock
@@ -26,14 +26,14 @@ CloseLeft = Callable[[], Awaitable[None]]
 class Engines:
     """The engines of one database. `writes_at_once`: how many transactions the writer may have open.
 
-    `autocommit`: the writer's connections with each statement as its own transaction; None on SQLite. `close_left`:
-    close connections that were in use when the engines were disposed of.
+    `takes_one_statement`: whether one statement can read and write several tables. `close_left`: close connections that
+    were in use when the engines were disposed of.
     """
 
     writer: AsyncEngine
     reader: AsyncEngine
     writes_at_once: int
-    autocommit: AsyncEngine | None = None
+    takes_one_statement: bool = False
     close_left: tuple[CloseLeft, ...] = ()
 
     async def dispose(self) -> None:
@@ -176,7 +176,7 @@ class Transactions:
     @property
     def takes_one_statement(self) -> bool:
         """Whether one statement can read and write several tables: on PostgreSQL, not on SQLite."""
-        return self._engines.autocommit is not None
+        return self._engines.takes_one_statement
 
     async def write(self, work: Work[T], *, before: Before | None = None, at_once: AtOnce[T] = None) -> T:
         """Run `work` in one transaction and commit it. `before` runs ahead of the transaction, in the same turn.
@@ -267,10 +267,9 @@ class Transactions:
         return done
 
     async def _one_row(self, one: OneStatement[T]) -> RowMapping | None:
-        assert self._engines.autocommit is not None
         with raised_as_unavailable(self.damage):
-            async with self._engines.autocommit.connect() as db:
-                row = (await db.execute(one.statement, one.parameters)).mappings().one_or_none()
+            async with self._engines.writer.connect() as db:
+                row = await db.run_sync(_executed_alone, one)
         if row is not None:
             self.damage.record_commit()
         if row is not None and one.notifies and self._notify is not None:
@@ -296,6 +295,15 @@ class Transactions:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as retrieved: the caller gets it, unless it was cancelled
+
+
+def _executed_alone(connection: Connection, one: OneStatement[Any]) -> RowMapping | None:
+    """Execute the statement as a transaction of its own, and return its row.
+
+    An engine with this option would cost more: for its event, SQLAlchemy prepares listeners with each connection.
+    """
+    connection.execution_options(isolation_level="AUTOCOMMIT")
+    return connection.execute(one.statement, one.parameters).mappings().one_or_none()
 
 
 def with_fence(fence: Fence, work: Work[T]) -> Work[T]:

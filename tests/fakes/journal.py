@@ -23,7 +23,8 @@ class JournalFile:
         self.segment.append(BEGUN, entry.head(step))
 
     def reply(self, entry: Entry, call: ProviderCall, reply: Reply, step: int = 0) -> None:
-        self.segment.append(REPLY, entry.head(step) + b"\n" + entry.sealed(step, call, reply))
+        head = entry.head(step)
+        self.segment.append(REPLY, head + b"\n" + entry.sealed(head, call, reply))
 
     def die(self) -> None:
         """Close the file as the system does when the process is killed."""

@@ -6,6 +6,7 @@ HOW is `usual` or `often`. With `often`, the parent replaces a worker immediatel
 
 import os
 import signal
+import sqlite3
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -53,8 +54,8 @@ def arm() -> None:
     """Install the kill points."""
     from gateway.refresh import protocol
     from gateway.refresh.auth_exchange import Attempt
-    from gateway.store import refreshes
     from gateway.store.refreshes import RefreshStore
+    from gateway.store.sqlite.sqlite_driver import FollowUp
 
     def wrap(owner: Any, name: str, *, before: str = "", after: str = "") -> None:
         function = getattr(owner, name)
@@ -72,8 +73,14 @@ def arm() -> None:
     wrap(RefreshStore, "lease_refresh", before="before the claim", after="after the intent")
     wrap(Attempt, "send", after="response in memory")
     wrap(protocol, "commit", before="before the commit")
-    wrap(refreshes, "record_change", before="inside the commit")
     wrap(RefreshStore, "save_refreshed", after="after the commit")
+    insert = FollowUp.run
+
+    def insert_or_die(follow_up: FollowUp, db: sqlite3.Connection) -> None:
+        die_if_ordered("inside the commit")  # the row is written, its change log entry is not
+        insert(follow_up, db)
+
+    FollowUp.run = insert_or_die  # type: ignore[method-assign]
 
 
 def arm_workers() -> None:

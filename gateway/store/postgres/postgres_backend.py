@@ -42,8 +42,7 @@ def postgres_engines(url: str, pool: PoolConfig) -> Engines:
     """Return the engines. Connections are opened when first needed and kept; one that the server closed is replaced."""
     reader = _engine(url, pool, size=pool.readers, read_only=True, isolation_level="AUTOCOMMIT")
     writer = _engine(url, pool, size=pool.writers, read_only=False)
-    autocommit = writer.execution_options(isolation_level="AUTOCOMMIT")
-    return Engines(writer, reader, writes_at_once=pool.writers, autocommit=autocommit)
+    return Engines(writer, reader, writes_at_once=pool.writers, takes_one_statement=True)
 
 
 def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:

@@ -2,15 +2,16 @@
 
 A trip wakes a thread and then the event loop, and each waits for the interpreter lock: under load, that costs several
 times as much as SQLite itself. So one trip runs a statement, fetches all rows and closes the cursor. Statements such as
-BEGIN share the trip of the next statement, and a commit shares the trip of the last statement if that is known to be
-the last.
+BEGIN share the trip of the next statement. A commit, and an insert that depends on a statement's success, share the trip
+of that statement.
 """
 
 import asyncio
 import sqlite3
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,6 +20,25 @@ from urllib.parse import quote
 import aiosqlite
 
 CHUNK_ROWS: Final = 64  # for aiosqlite's own cursors, which are not used here
+
+
+@dataclass(slots=True)
+class FollowUp:
+    """An insert that runs in the trip of another statement, after it, if that returned a row.
+
+    `ends`: the trip then commits too. `row_id`: of the inserted row; None if the insert did not run.
+    """
+
+    statement: str
+    parameters: Mapping[str, Any]
+    ends: bool
+    row_id: int | None = None
+
+    def run(self, db: sqlite3.Connection) -> None:
+        """Run the insert, and commit if it ends the transaction. Blocks."""
+        self.row_id = db.execute(self.statement, self.parameters).lastrowid
+        if self.ends:
+            db.commit()
 
 
 class OneTripCursor:
@@ -51,7 +71,7 @@ class OneTripCursor:
         """Do nothing: SQLite's own cursor is closed already."""
 
     async def _run(self, statement: Callable[[sqlite3.Cursor], object]) -> None:
-        result = await self._connection.trip(partial(_run, statement))
+        result = await self._connection.trip(partial(_run, statement, self._connection.take_follow_up()))
         self.description, self._rows, self.rowcount, self.lastrowid = result
 
 
@@ -64,6 +84,7 @@ class OneTripConnection(aiosqlite.Connection):
         self._thread.daemon = True  # SQLAlchemy sets this when it creates the connection itself
         self._ahead: list[str] = []
         self._last = False
+        self._follow_up: FollowUp | None = None
         self._cut = False
         self.shared = False  # several writes share the transaction: none may commit it alone
 
@@ -81,6 +102,17 @@ class OneTripConnection(aiosqlite.Connection):
         """Commit in the trip of the next statement, the last of its transaction. A failed commit raises from that
         statement."""
         self._last = not self.shared
+
+    def follow_next(self, statement: str, parameters: Mapping[str, Any], *, ends: bool) -> FollowUp:
+        """Run the insert `statement` in the trip of the next statement, if that returns a row. `ends`: and then commit,
+        unless other writes share the transaction."""
+        self._follow_up = FollowUp(statement, parameters, ends and not self.shared)
+        return self._follow_up
+
+    def take_follow_up(self) -> FollowUp | None:
+        """Return the insert that follows the statement which runs now, if any."""
+        follow_up, self._follow_up = self._follow_up, None
+        return follow_up
 
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run `work` in the connection's thread and return its result."""
@@ -109,6 +141,7 @@ class OneTripConnection(aiosqlite.Connection):
         """Drop the statements that were to share the next statement's trip: there is no next statement."""
         self._ahead.clear()
         self._last = False
+        self._follow_up = None
 
 
 class Connector:
@@ -157,12 +190,14 @@ def _between(
 
 
 def _run(
-    statement: Callable[[sqlite3.Cursor], object], db: sqlite3.Connection
+    statement: Callable[[sqlite3.Cursor], object], follow_up: FollowUp | None, db: sqlite3.Connection
 ) -> tuple[Any, Sequence[Any], int, int | None]:
     cursor = db.cursor()
     try:
         statement(cursor)
         rows = cursor.fetchall() if cursor.description else ()
+        if follow_up is not None and rows:
+            follow_up.run(db)
         return cursor.description, rows, cursor.rowcount, cursor.lastrowid  # the row count is known after the last row
     finally:
         cursor.close()

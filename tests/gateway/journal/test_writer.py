@@ -1,7 +1,6 @@
 """The writer: each call of an attempt stays recorded until it is released, and files without open records are deleted."""
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import Callable
@@ -27,7 +26,7 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 def entry(folder: Path, attempt: str = "a1") -> Entry:
     about = {"ref": ["dev", "tracker", "c1"], "row": "u1", "version": 1, "attempt": attempt, "key": "00"}
-    return Entry(folder, attempt, json.dumps(about), new_key())
+    return Entry(folder, attempt, about, new_key())
 
 
 def reply(body: bytes = b"fresh") -> Reply:

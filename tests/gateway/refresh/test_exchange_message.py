@@ -18,7 +18,7 @@ from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json, reply_of_json
 from gateway.secret import Secret
 
-ENTRY = Entry(Path("/var/lib/x-refresh-journal"), "a1", '{"row": "u1"}', new_key())
+ENTRY = Entry(Path("/var/lib/x-refresh-journal"), "a1", {"row": "u1"}, new_key())
 ROUTE = EgressRoute((("10.0.0.0/8", None), ("127.0.0.1/32", 80)), "http://user:secret@proxy:1", 5.0, 10)
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 

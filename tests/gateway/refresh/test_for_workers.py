@@ -97,7 +97,7 @@ async def pair() -> AsyncIterator[Pair]:
 @pytest.fixture
 def entry(tmp_path: Path) -> Entry:
     about = {"ref": ["dev", "tracker", "c1"], "row": "u1", "version": 1, "attempt": "a1", "key": "00"}
-    return Entry(tmp_path / "journal", "a1", json.dumps(about), new_key())
+    return Entry(tmp_path / "journal", "a1", about, new_key())
 
 
 @pytest.fixture
@@ -254,8 +254,8 @@ async def test_call_of_a_dead_worker_is_not_sent(
 def second(request: Request) -> Request:
     """Return another attempt with the same credential."""
     assert request.entry is not None
-    about = json.loads(request.entry.about) | {"attempt": "a2"}
-    return replace(request, entry=Entry(request.entry.folder, "a2", json.dumps(about), new_key()))
+    about = {**request.entry.about, "attempt": "a2"}
+    return replace(request, entry=Entry(request.entry.folder, "a2", about, new_key()))
 
 
 async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(

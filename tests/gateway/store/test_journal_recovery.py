@@ -149,7 +149,7 @@ async def test_slot_files_are_read_and_removed(opener: Opener, path: Path) -> No
     entry = store.journal.entry(row)
     assert entry is not None
     slots = path.with_name(f"{path.name}-pairs")
-    file = slot_file(slots, [entry.head(0) + b"\n" + entry.sealed(0, CALL, REPLY)])
+    file = slot_file(slots, [entry.head(0) + b"\n" + entry.sealed(entry.head(0), CALL, REPLY)])
     (found,) = (await store.journal.earlier_replies(row)).replies
     assert found.reply == REPLY
     await store.journal.sweep(store.connections.get, nobody)

@@ -68,9 +68,7 @@ async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines
 
 
 @sqlite_only
-async def test_claim_needs_two_round_trips_and_refresh_without_state_change_three(
-    store: Store, trips: list[Any]
-) -> None:
+async def test_claim_and_refresh_without_state_change_need_two_round_trips_each(store: Store, trips: list[Any]) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     lease = {"ttl": timedelta(seconds=30), "intent": "digest"}
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
@@ -81,7 +79,7 @@ async def test_claim_needs_two_round_trips_and_refresh_without_state_change_thre
         one = await store.refreshes.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
         assert one is not None
         seen = one
-    assert (claimed - before, len(trips) - claimed) == (2, 3)
+    assert (claimed - before, len(trips) - claimed) == (2, 2)
 
 
 async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, trips: list[Any]) -> None:
@@ -93,6 +91,45 @@ async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, tr
             assert (await other.execute(text("SELECT name FROM things"))).scalar() == "a"
             before = len(trips)
     assert len(trips) == before, "nothing is left to commit"
+
+
+async def test_an_insert_shares_the_trip_of_the_statement_that_it_follows(engines: Engines, trips: list[Any]) -> None:
+    insert, update = (
+        "INSERT INTO things (name) VALUES (:name)",
+        text("UPDATE things SET id = 7 WHERE id = 1 RETURNING id"),
+    )
+
+    async def write(name: str) -> int | None:
+        async with engines.writer.begin() as db:
+            driver: Any = (await db.get_raw_connection()).driver_connection
+            follow_up = driver.follow_next(insert, {"name": name}, ends=True)
+            await db.execute(update)
+            row_id: int | None = follow_up.row_id
+            return row_id
+
+    assert await write("too early") is None, "the update changes no row, so the insert must not run"
+    async with engines.writer.begin() as db:
+        await db.execute(text(insert), {"name": "a"})
+    before = len(trips)
+    assert await write("b") == 8
+    assert len(trips) - before == 1, "update, insert and commit"
+    async with engines.reader.connect() as db:
+        assert list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars()) == ["a", "b"]
+
+
+async def test_an_insert_that_fails_undoes_the_statement_that_it_follows(engines: Engines) -> None:
+    async def write() -> None:
+        async with engines.writer.begin() as db:
+            driver: Any = (await db.get_raw_connection()).driver_connection
+            driver.follow_next("INSERT INTO things (name) VALUES (:name)", {"name": "a!"}, ends=True)
+            await db.execute(text("UPDATE things SET name = name || '!' RETURNING id"))
+
+    async with engines.writer.begin() as db:
+        await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
+    with pytest.raises(IntegrityError):
+        await write()
+    async with engines.reader.connect() as db:
+        assert list((await db.execute(text("SELECT name FROM things"))).scalars()) == ["a"]
 
 
 async def test_a_last_statement_that_fails_commits_nothing(engines: Engines) -> None:
