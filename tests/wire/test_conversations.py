@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import CHUNKED, CLOSE, HOST, KEY, naming, request, sized, upload
+from tests.wire.messages import CHUNKED, CLOSE, HOST, KEY, naming, request, sized_upload, upload
 from tests.wire.recorder import ok, says, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -122,8 +122,8 @@ async def test_a_refused_upload_gets_no_100_continue_and_its_connection_ends(
 
 
 UNINVITED = table(
-    ("a body that comes with its head", sized(b"abc", EXPECTING)),
-    ("an expectation in capitals", sized(b"abc", b"EXPECT: 100-CONTINUE\r\n")),
+    ("a body that comes with its head", sized_upload(b"abc", EXPECTING)),
+    ("an expectation in capitals", sized_upload(b"abc", b"EXPECT: 100-CONTINUE\r\n")),
     ("HTTP/1.0, which knows no interim responses",
      request(b"/proxy/x", EXPECTING + b"Content-Length: 3\r\nConnection: keep-alive\r\n", b"abc", method=b"POST",
              version=b"HTTP/1.0")),

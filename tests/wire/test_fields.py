@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import CREDENTIAL, Bench, table
-from tests.wire.messages import HOST, KEY, naming, request, sized
+from tests.wire.messages import HOST, KEY, naming, request, sized_upload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -114,7 +114,7 @@ async def test_hop_by_hop_fields_are_not_forwarded(bench: Bench, lines: bytes) -
 
 
 async def test_a_framing_field_named_by_connection_still_frames_the_upload(bench: Bench) -> None:
-    heard, _ = await bench.passes(sized(b"hello", b"Connection: Content-Length\r\n"))
+    heard, _ = await bench.passes(sized_upload(b"hello", b"Connection: Content-Length\r\n"))
     assert (heard.body.framing, heard.body.data) == ("length", b"hello")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import HOST, KEY, naming, request, sized
+from tests.wire.messages import HOST, KEY, naming, request, sized_upload
 from tests.wire.recorder import ScriptedHttpResponse, ok, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -239,6 +239,6 @@ async def test_a_response_without_a_body_has_none(
 
 
 async def test_the_connection_of_an_upload_serves_the_next_request(bench: Bench) -> None:
-    response = await bench.responded(says(ok(b"abc")), sized(b"hello"))
+    response = await bench.responded(says(ok(b"abc")), sized_upload(b"hello"))
     assert response.body.data == b"abc"
     assert bench.recorder.heard[0].connection == bench.recorder.heard[-1].connection

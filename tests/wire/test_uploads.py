@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import CHUNKED, request, sized, upload
+from tests.wire.messages import CHUNKED, request, sized_upload, upload
 from tests.wire.recorder import ok, says, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,7 +30,7 @@ BODIES = table(
 
 @pytest.mark.parametrize("body", BODIES)
 async def test_a_body_of_declared_length_arrives_complete(bench: Bench, body: bytes) -> None:
-    heard, _ = await bench.passes(sized(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
+    heard, _ = await bench.passes(sized_upload(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
     assert (heard.body.data, heard.body.framing) == (body, "length")
     assert heard.passed_on == [b"Content-Encoding: gzip", b"Content-Type: a/b"]
 

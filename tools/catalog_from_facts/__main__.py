@@ -15,13 +15,13 @@ from typing import Any, Final
 from gateway.catalog.yaml_file import read_yaml
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
-from tools.catalog_from_facts.further import further_facts
-from tools.catalog_from_facts.heirs import FAMILIES, without_inherited_fields
-from tools.catalog_from_facts.proofs import with_proof
+from tools.catalog_from_facts.further_providers import further_facts
+from tools.catalog_from_facts.inheritance import FAMILIES, without_inherited_fields
+from tools.catalog_from_facts.proofs import with_verification
 from tools.catalog_from_facts.setups import setups
 from tools.catalog_from_facts.signatures import signatures
 from tools.catalog_from_facts.tokens import with_lifetimes
-from tools.catalog_from_facts.yaml_text import written
+from tools.catalog_from_facts.yaml_text import entry_text
 from tools.evidence.by_hand import entry_evidence
 
 ROOT: Final = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def main() -> int:
     texts = catalog_texts(
         facts,
         load_corrections(asked.corrections),
-        by_hand(asked.catalog),
+        hand_written_values(asked.catalog),
         proofs=_read(folder / "verification-account.json")["facts"] if folder else {},
         consoles=setups(_read(folder / "setup-steps.json")) if folder else {},
         lifetimes=_read(folder / "oauth-quirks.json")["facts"] if folder else {},
@@ -91,7 +91,7 @@ def catalog_texts(
         if one["name"] not in hand_made and one["name"] not in corrections.left_out
     }
     for name, entry in made.items():
-        made[name] = with_proof(name, entry, proofs.get(name), corrections.entries.get(name, {}))
+        made[name] = with_verification(name, entry, proofs.get(name), corrections.entries.get(name, {}))
     for name, entry in made.items():
         if name in consoles:
             entry["setup"] = consoles[name]
@@ -105,7 +105,7 @@ def catalog_texts(
             entries[name]["webhook_signature"] = signature
     _add_evidence(entries, hand_made)
     return {
-        name: written(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()
+        name: entry_text(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()
     }
 
 
@@ -139,12 +139,12 @@ def _entry_for_file(
         entry = {key: value for key, value in entry.items() if key != "family"}
     family = entry.get("family")
     if family in FAMILIES and (heir := without_inherited_fields(entry, family, made[family])) is not None:
-        return corrections.over(name, heir)
-    corrected = corrections.over(name, entry)
+        return corrections.corrected(name, heir)
+    corrected = corrections.corrected(name, entry)
     base = corrected.pop("alias", None)
     if base is None:
         return corrected
-    known = corrections.over(base, made[base]) if base in made else hand_made[base]
+    known = corrections.corrected(base, made[base]) if base in made else hand_made[base]
     return without_inherited_fields(corrected, base, known) or corrected
 
 
@@ -153,7 +153,7 @@ def _remark(entry: Entry) -> str:
     return f"# {entry.pop('#')}\n" if "#" in entry else ""
 
 
-def by_hand(catalog: Path) -> dict[str, Entry]:
+def hand_written_values(catalog: Path) -> dict[str, Entry]:
     """Return the values of the hand-written entries."""
     paths = [path for path in sorted(catalog.glob("*.yaml")) if not is_made(path)]
     return {path.stem: read_yaml(path).value for path in paths}

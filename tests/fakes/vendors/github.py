@@ -29,7 +29,7 @@ class GitHub(Vendor):
             web.patch("/repos/octo/{name}/issues/{number}", self._change),
         ]
 
-    def refused(self) -> web.Response:
+    def refusal(self) -> web.Response:
         return web.json_response({"message": "Bad credentials", "status": "401"}, status=401)
 
     async def _user(self, request: web.Request) -> web.Response:

@@ -32,7 +32,7 @@ class Jira(Vendor):
             web.put(f"{api}/issue/{{key}}", self._change),
         ]
 
-    def refused(self) -> web.Response:
+    def refusal(self) -> web.Response:
         return web.json_response({"code": 401, "message": "Unauthorized; scope does not match"}, status=401)
 
     async def _sites(self, _request: web.Request) -> web.Response:

@@ -48,7 +48,7 @@ class Vendor:
     def routes(self) -> list[web.RouteDef]:
         raise NotImplementedError
 
-    def refused(self) -> web.Response:
+    def refusal(self) -> web.Response:
         """Return the response to a wrong credential."""
         return web.json_response({"error": {"message": "wrong credential", "type": "authentication_error"}}, status=401)
 
@@ -73,7 +73,7 @@ class Vendor:
         self.seen.append(Seen(request.method, request.raw_path, headers, await request.read()))
         proven = self.presigned is not None and request.path.startswith(self.presigned)
         if not proven and self.seen[-1].all(self.slot[0]) != [self.slot[1]]:
-            return self.refused()
+            return self.refusal()
         response: web.StreamResponse = await handler(request)
         return response
 

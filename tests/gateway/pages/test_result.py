@@ -29,7 +29,9 @@ def browser() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
 
-async def walked(running: RunningGateway, url: str, headers: Mapping[str, str] = BROWSER) -> aiohttp.ClientResponse:
+async def last_page_of_flow(
+    running: RunningGateway, url: str, headers: Mapping[str, str] = BROWSER
+) -> aiohttp.ClientResponse:
     """Return the last page of the flow, or the redirect out of the gateway. `headers`: for the provider's callback."""
     consent = await to_consent(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
@@ -50,7 +52,7 @@ def result_in(url: str, key: str, state: str | None = None) -> Any:
 
 async def test_result_has_its_own_url_without_ids(running: RunningGateway) -> None:
     url, _ = await link(running)
-    response = await walked(running, url)
+    response = await last_page_of_flow(running, url)
     assert (response.status, response.headers["Location"]) == (303, f"{url}/i/tracker/result")
     html = await text_of(running, response.headers["Location"])
     assert "is connected" in html
@@ -78,7 +80,7 @@ async def test_a_callback_that_is_loaded_again_shows_its_result(running: Running
 
 async def test_a_link_that_is_opened_again_shows_already_connected(running: RunningGateway) -> None:
     url, token = await link(running)
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     html = await text_of(running, f"{running.url}/connect?session_token={token}")
     assert "is already connected" in html
     assert "Connect another account" in html
@@ -91,7 +93,7 @@ async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
     environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
     await running.restart()
     url, _ = await link(running, max_connections=1, allowed_integrations=["tracker", "second"])
-    await walked(running, f"{url}/i/tracker")
+    await last_page_of_flow(running, f"{url}/i/tracker")
     async with running.http.get(f"{url}/i/second", headers=BROWSER) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_used")
         assert "has been used" in await response.text()
@@ -100,7 +102,7 @@ async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
 
 async def test_done_button_returns_to_the_application_with_a_signed_result(running: RunningGateway) -> None:
     url, _ = await link(running, return_url=APP, state="s 1&x")
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     html = await text_of(running, f"{url}/i/tracker/result")
     assert f'href="{url}/return?i=tracker"' in html
     async with running.http.get(f"{url}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
@@ -139,7 +141,7 @@ async def test_cancel_without_a_return_url_ends_cleanly(running: RunningGateway)
 async def test_a_program_is_redirected_to_the_application_with_a_pending_connection(running: RunningGateway) -> None:
     verifier = new_code_verifier()
     url, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
-    response = await walked(running, url)
+    response = await last_page_of_flow(running, url)
     assert response.status == 303
     result = result_in(response.headers["Location"], await signing_key(running), "mine")
     assert result.outcome == "pending"
@@ -156,7 +158,7 @@ async def test_a_browser_continues_to_the_application_from_a_page(
 ) -> None:
     """No redirect leads there: a consent page with ``form-action 'self' <gateway>`` would block it."""
     url, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(new_code_verifier()))
-    response = await walked(running, url, {**BROWSER, **mark})
+    response = await last_page_of_flow(running, url, {**BROWSER, **mark})
     assert (response.status, response.headers["Location"]) == (303, f"{url}/i/tracker/result")
     async with running.http.get(response.headers["Location"], headers=BROWSER, allow_redirects=False) as page:
         assert (page.status, page.headers["Cache-Control"]) == (200, "no-store")
@@ -169,7 +171,7 @@ async def test_a_browser_continues_to_the_application_from_a_page(
 async def test_pending_result_without_a_return_url_says_that_a_step_is_left(running: RunningGateway) -> None:
     verifier = new_code_verifier()
     url, _ = await link(running, code_challenge=code_challenge(verifier))
-    response = await walked(running, url)
+    response = await last_page_of_flow(running, url)
     html = await text_of(running, response.headers["Location"])
     assert "One more step" in html
     assert "is connected" not in html
@@ -177,7 +179,7 @@ async def test_pending_result_without_a_return_url_says_that_a_step_is_left(runn
 
 async def test_a_result_is_for_the_browser_that_holds_the_session(running: RunningGateway) -> None:
     url, _ = await link(running)
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     async with aiohttp.ClientSession() as stranger:
         for page in (f"{url}/i/tracker/result", f"{url}/return"):
             async with stranger.get(page, headers=BROWSER) as response:
@@ -186,7 +188,7 @@ async def test_a_result_is_for_the_browser_that_holds_the_session(running: Runni
 
 async def test_a_result_outlives_its_session(running: RunningGateway) -> None:
     url, token = await link(running)
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     async with running.http.delete(
         f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}
     ) as response:
