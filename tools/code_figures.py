@@ -160,7 +160,7 @@ async def paths(folder: Path) -> dict[str, CalledFunctions]:
     from gateway.app.reload import reload
     from gateway.records.connection import ConnectionRef
     from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-    from tests.fakes.pages import BROWSER, to_consent
+    from tests.fakes.pages import BROWSER, consent_url
     from tests.fakes.tracker import Tracker
 
     tracker = Tracker()
@@ -190,7 +190,7 @@ async def paths(folder: Path) -> dict[str, CalledFunctions]:
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
             async with http.get(session["data"]["connect_link"], headers=BROWSER) as page:
                 url = str(page.url)
-            consent = await to_consent(http, url, {"params[cloudId]": "cloud-1"})
+            consent = await consent_url(http, url, {"params[cloudId]": "cloud-1"})
             async with http.get(consent, headers=BROWSER) as response:
                 html = await response.text()
                 assert "is connected" in html, html

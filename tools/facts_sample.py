@@ -40,17 +40,17 @@ def _trim(one: dict[str, Any]) -> dict[str, Any]:
     return {**kept, **({"connection_configuration": settings} if settings else {}), "proxy": proxy}
 
 
-def made_entries() -> set[str]:
+def generated_entries() -> set[str]:
     """Return the names of the shipped entries that were generated from facts."""
-    from tools.catalog_from_facts.__main__ import is_made
+    from tools.catalog_from_facts.__main__ import is_generated
 
-    return {path.stem for path in (ROOT / "catalog").glob("*.yaml") if is_made(path)}
+    return {path.stem for path in (ROOT / "catalog").glob("*.yaml") if is_generated(path)}
 
 
 def main() -> int:
     """Draw the sample and write it."""
     facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    chosen = draw_providers(facts, made_entries(), seed=SEED, count=COUNT)
+    chosen = draw_providers(facts, generated_entries(), seed=SEED, count=COUNT)
     lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in chosen)
     SAMPLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"wrote {SAMPLE.relative_to(ROOT)}: {', '.join(one['name'] for one in chosen)}")

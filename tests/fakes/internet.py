@@ -100,7 +100,7 @@ class LongLivedTokens:
         accepted = (
             request.method == "POST" and parameters["code"] == "c-1" and parameters["client_secret"] == "our secret"
         )
-        return web.json_response({"access_token": "short", "user_id": 17841400000000001}) if accepted else _refused()
+        return web.json_response({"access_token": "short", "user_id": 17841400000000001}) if accepted else _refusal()
 
     async def exchange(self, request: web.Request) -> web.Response:
         wanted = {
@@ -108,7 +108,7 @@ class LongLivedTokens:
             "client_secret": "our secret",
             "access_token": "short",
         }
-        return self._new() if request.method == "GET" and dict(request.query) == wanted else _refused()
+        return self._new() if request.method == "GET" and dict(request.query) == wanted else _refusal()
 
     async def refresh(self, request: web.Request) -> web.Response:
         parameters = dict(request.query)
@@ -118,7 +118,7 @@ class LongLivedTokens:
             and parameters["grant_type"] == f"{self._prefix}_refresh_token"
         )
         if request.method != "GET" or not fits or made is None or self._now() - made < self.DAY_S:
-            return _refused()
+            return _refusal()
         self.refreshes += 1
         return self._new()
 
@@ -133,7 +133,7 @@ class LongLivedTokens:
         return made is not None and self._now() - made < 60 * self.DAY_S
 
 
-def _refused() -> web.Response:
+def _refusal() -> web.Response:
     return web.json_response({"error": {"message": "Cannot parse access token", "type": "OAuthException"}}, status=400)
 
 

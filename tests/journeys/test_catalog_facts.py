@@ -30,7 +30,7 @@ from tests.fakes.certificate import issued
 from tests.fakes.gateways import RunningGateway, document
 from tests.fakes.internet import ORIGIN, diverted
 from tools.catalog_from_facts.inheritance import FAMILIES
-from tools.facts_sample import COUNT, SAMPLE, draw_providers, made_entries
+from tools.facts_sample import COUNT, SAMPLE, draw_providers, generated_entries
 
 CORRECTIONS = Path(__file__).parents[2] / "tools" / "corrections"
 CLIENT = {"client_id": "the client", "client_secret": "s3cret/+"}
@@ -48,7 +48,7 @@ def facts() -> list[dict[str, Any]]:
         key: int(os.environ.get(f"CATALOG_FACTS_{key.upper()}", value))
         for key, value in (("seed", 0), ("count", COUNT))
     }
-    return draw_providers(whole, made_entries(), **options)
+    return draw_providers(whole, generated_entries(), **options)
 
 
 class Internet:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.pages import BROWSER, submit, to_consent
+from tests.fakes.pages import BROWSER, consent_url, submit
 from tests.fakes.tracker import Tracker
 
 
@@ -98,7 +98,7 @@ async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGatewa
 
 async def test_the_form_leads_to_the_provider_without_unknown_fields(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await opened(running)
-    consent = await to_consent(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
+    consent = await consent_url(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
     assert consent.startswith(f"{tracker.url}/authorize?")
     async with running.http.get(consent) as response:
         text = await response.text()

@@ -16,7 +16,7 @@ from gateway.events.signatures import signing_keys
 from gateway.pages.error_page import advice
 from gateway.pages.frame import LANGUAGES, PageWords
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.pages import BROWSER, submit, to_consent
+from tests.fakes.pages import BROWSER, consent_url, submit
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_completion import declare_key_integration
 from tests.gateway.pages.test_confirmation import ADA, connections, link, opened
@@ -33,7 +33,7 @@ async def last_page_of_flow(
     running: RunningGateway, url: str, headers: Mapping[str, str] = BROWSER
 ) -> aiohttp.ClientResponse:
     """Return the last page of the flow, or the redirect out of the gateway. `headers`: for the provider's callback."""
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
     async with running.http.get(callback, headers=headers, allow_redirects=False) as response:
@@ -66,7 +66,7 @@ async def test_result_has_its_own_url_without_ids(running: RunningGateway) -> No
 
 async def test_a_callback_that_is_loaded_again_shows_its_result(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await link(running)
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
     for _ in range(3):
@@ -206,7 +206,7 @@ async def test_the_result_page_shows_the_form_as_long_as_there_is_no_result(runn
 
 async def test_a_failure_is_shown_with_a_link_to_try_again(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await link(running)
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{running.url}/oauth/callback?state={state}&error=access_denied"
     async with running.http.get(refusal, headers=BROWSER) as response:
@@ -223,7 +223,7 @@ async def test_a_failure_shows_first_the_advice_and_then_the_details_for_support
     shared: RunningGateway, shared_tracker: Tracker, lang: str
 ) -> None:
     url, _ = await link(shared)
-    consent = await to_consent(shared.http, url)
+    consent = await consent_url(shared.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{shared.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
     async with shared.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as response:
@@ -294,7 +294,7 @@ async def test_a_browser_does_not_return_with_the_connection_of_another_browser(
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **wish)
     async with browser() as bob:
         url = await opened(running, bob, token)
-        async with bob.get(await to_consent(bob, url), headers=BROWSER, allow_redirects=False) as granted:
+        async with bob.get(await consent_url(bob, url), headers=BROWSER, allow_redirects=False) as granted:
             callback = granted.headers["Location"]
         async with bob.get(callback, headers=BROWSER, allow_redirects=False) as response:
             assert "result=" in response.headers["Location"]
@@ -312,7 +312,7 @@ async def test_a_single_use_link_shows_its_result_only_in_its_own_browser(runnin
     async with browser() as first, browser() as other:
         url = await opened(running, first, token)
         await opened(running, other, token)
-        async with first.get(await to_consent(first, url), headers=BROWSER) as response:
+        async with first.get(await consent_url(first, url), headers=BROWSER) as response:
             assert "is connected" in await response.text()
         async with other.get(f"{url}/{way}", headers=BROWSER, allow_redirects=False) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
@@ -344,7 +344,7 @@ async def test_a_claimed_link_accepts_no_typed_credential_from_another_browser(
 
 async def test_a_failure_returns_to_the_application_as_a_failed_result(running: RunningGateway) -> None:
     url, _ = await link(running, return_url=APP)
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     html = await text_of(running, f"{running.url}/oauth/callback?error=access_denied&state={state}")
     assert f'href="{url}/return?i=tracker"' in html
