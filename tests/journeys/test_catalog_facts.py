@@ -28,7 +28,7 @@ from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
 from tests.fakes.certificate import issued
 from tests.fakes.gateways import RunningGateway, document
-from tests.fakes.internet import ORIGIN, diverted
+from tests.fakes.internet import ORIGIN, divert_requests
 from tools.catalog_from_facts.inheritance import FAMILIES
 from tools.facts_sample import COUNT, SAMPLE, draw_providers, generated_entries
 
@@ -79,7 +79,7 @@ class Internet:
 async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []
     web_of_providers = Internet()
-    async with diverted(monkeypatch, web_of_providers.response) as port:
+    async with divert_requests(monkeypatch, web_of_providers.response) as port:
         chosen = [entry for entry in facts() if entry["auth_mode"] in modes()]
         running = RunningGateway(tmp_path, gateway_yaml(chosen, port))
         await running.start()
