@@ -93,10 +93,7 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 async def test_each_mode_connects_by_its_form(fake_provider: FakeProvider, start: Any, path: str) -> None:
     open_api(fake_provider)
     entry, body, sent = FORMS[path]
-    entry = {
-        name: text.format(fake_provider=fake_provider.url) if name == "token_url" else text
-        for name, text in entry.items()
-    }
+    entry = {name: text.format(far=fake_provider.url) if name == "token_url" else text for name, text in entry.items()}
     gateway = await start(**entry)
     status, reply = await post(
         gateway, path, body or None, query="&params[accountId]=acme" if path == "/auth/tba" else ""
