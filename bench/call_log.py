@@ -48,7 +48,7 @@ def made_up(rows: int, begun: datetime) -> list[Operation]:
     return made
 
 
-def say(text: str, stream: TextIO = sys.stdout) -> None:
+def write_line(text: str, stream: TextIO = sys.stdout) -> None:
     stream.write(text)
     stream.flush()
 
@@ -81,7 +81,7 @@ def filters(now: datetime) -> dict[str, dict[str, Any]]:
     }
 
 
-async def measured(path: Path, rows: int) -> None:
+async def measure(path: Path, rows: int) -> None:
     log = SqliteCallLog(path, CallLogBounds(keep_days=3650, max_bytes=64 << 30))
     begun, cpu_s = datetime.now(UTC) - SPAN, 0.0
     for at in range(0, rows, 100_000):
@@ -90,9 +90,9 @@ async def measured(path: Path, rows: int) -> None:
         for first in range(0, len(many), BATCH):
             await log.add_many(many[first : first + BATCH])
         cpu_s += time.process_time() - before
-        say(f"\r{at + len(many):,} of {rows:,} rows", sys.stderr)
-    say("\n", sys.stderr)
-    say(f"{rows:,} rows: {cpu_s / rows * 1e6:.1f} µs of CPU and {size_of(path) / rows:.0f} bytes each\n")
+        write_line(f"\r{at + len(many):,} of {rows:,} rows", sys.stderr)
+    write_line("\n", sys.stderr)
+    write_line(f"{rows:,} rows: {cpu_s / rows * 1e6:.1f} µs of CPU and {size_of(path) / rows:.0f} bytes each\n")
     for name, wanted in filters(datetime.now(UTC)).items():
         took_ms = []
         for _ in range(TIMES):
@@ -101,7 +101,7 @@ async def measured(path: Path, rows: int) -> None:
             took_ms.append((time.perf_counter() - begun_s) * 1000)
         took_ms.sort()
         far = f", searched back to {page.searched_until:%H:%M}" if page.searched_until else ""
-        say(
+        write_line(
             f"{name:26} {len(page.operations):3} found, median {took_ms[TIMES // 2]:6.1f} ms, worst {took_ms[-1]:6.1f}{far}\n"
         )
     await log.close()
@@ -109,4 +109,4 @@ async def measured(path: Path, rows: int) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measured(Path(folder) / "gateway.calls.db", int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000))
+        asyncio.run(measure(Path(folder) / "gateway.calls.db", int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000))

@@ -16,9 +16,9 @@ from typing import Final
 
 from bench import load, proc
 from bench.contenders import PEERS, Contender
+from bench.gateway_contender import GatewayContender
 from bench.goals import Goal
 from bench.open_loop import Latency, at_rate
-from bench.ours import Ours
 from bench.result import MANY
 from bench.server import CannotRun, Server, raise_file_limit
 from bench.shapes import MANY_TURNS, NAMES, WARM_S, measure, one_load, running_contenders, table
@@ -57,12 +57,12 @@ PAIRS: Final = (
     Pair("10,000 connections in turn, to one", ("many", "10,000 connections in turn"), ("many", GET), 1.25),
 )
 CONTENDERS: Final = (
-    Ours(),
-    Ours("plugin", plugin=True),
-    Ours("postgres", postgres=True),
-    Ours("two", workers=2),
-    Ours("traced", traced=0.01),
-    Ours("console", settings={"console": {"enabled": True}}),
+    GatewayContender(),
+    GatewayContender("plugin", plugin=True),
+    GatewayContender("postgres", postgres=True),
+    GatewayContender("two", workers=2),
+    GatewayContender("traced", traced=0.01),
+    GatewayContender("console", settings={"console": {"enabled": True}}),
 )
 
 
@@ -75,7 +75,7 @@ class Ratio:
     other: float
 
 
-def compared(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) -> Ratio:
+def compare(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) -> Ratio:
     """Measure both loads of `pair` in turns. Raises CannotRun."""
     both: tuple[list[float], list[float]] = ([], [])
     sides = (pair.one, pair.other)
@@ -97,7 +97,7 @@ def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[fl
 
     Return that rate and each server's latencies, one per round. Raises CannotRun.
     """
-    rate = load.loaded(servers[GATEWAY], connections=MANY, seconds=max(2, seconds)).per_second / 2
+    rate = load.measure_load(servers[GATEWAY], connections=MANY, seconds=max(2, seconds)).per_second / 2
     found: dict[str, list[Latency]] = {}
     names = [name for name in ("nginx", "go", "node", "aiohttp", GATEWAY) if name in servers]
     for number in range(rounds):
@@ -147,13 +147,13 @@ def conditions(rounds: int, seconds: int) -> list[str]:
         running_contenders(Path(top), [*peers, *CONTENDERS]) as up,
     ):
         servers = {server.name: server for server in up}
-        found = _tried(PAIRS[:-1], lambda pair: compared(pair, servers, rounds, seconds), failed)
+        found = _tried(PAIRS[:-1], lambda pair: compare(pair, servers, rounds, seconds), failed)
         rate, late = latencies(servers, rounds, seconds)
     with tempfile.TemporaryDirectory(prefix="bench-") as top:
-        many = Ours("many", usable=MANY_TURNS, connections=MANY_TURNS)
+        many = GatewayContender("many", usable=MANY_TURNS, connections=MANY_TURNS)
         with running_contenders(Path(top), [many]) as up:
             cold, warm = cold_and_warm(up[0])
-            found += _tried(PAIRS[-1:], lambda pair: compared(pair, {"many": up[0]}, rounds, seconds), failed)
+            found += _tried(PAIRS[-1:], lambda pair: compare(pair, {"many": up[0]}, rounds, seconds), failed)
     rows, goal = latency_table(late)
     said = "–" if goal.found is None else f"{goal.found:.2f}"
     parts += ["## The gateway under other conditions", ratio_table(found)]

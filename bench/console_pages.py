@@ -54,7 +54,7 @@ PAGES = {
 }
 
 
-def say(text: str, stream: TextIO = sys.stdout) -> None:
+def write_line(text: str, stream: TextIO = sys.stdout) -> None:
     stream.write(text)
     stream.flush()
 
@@ -74,7 +74,7 @@ def document() -> dict[str, Any]:
     }
 
 
-async def started(folder: Path) -> TestServer:
+async def running_gateway(folder: Path) -> TestServer:
     config = configuration.parse(document(), base=folder, environ={})
     server = TestServer(gateway.create_app(config))
     await server.start_server()
@@ -155,13 +155,13 @@ async def more_calls(folder: Path, rows: int) -> None:
             )
         await log.add_many(many)
         if first % 100_000 == 0:
-            say(f"\r{first:,} of {rows:,} calls", sys.stderr)
+            write_line(f"\r{first:,} of {rows:,} calls", sys.stderr)
     await log.close()
-    say("\n", sys.stderr)
+    write_line("\n", sys.stderr)
 
 
 async def measure(folder: Path) -> None:
-    server = await started(folder)
+    server = await running_gateway(folder)
     runtime = server.app[RUNTIME]
     token, _ = await new_link(runtime.store.console_sessions, "bench", "viewer")
     took: list[float] = []
@@ -191,21 +191,21 @@ async def measure(folder: Path) -> None:
             p95 = took[int(len(took) * 0.95)]
             worst = max(worst, p95)
             assert size <= PAGE_BYTES, f"{name} has {size} bytes"
-            say(
+            write_line(
                 f"{name:32} {status} {size / 1000:6.1f} kB   p50 {took[len(took) // 2]:6.1f} ms   p95 {p95:6.1f} ms"
                 f"   CPU {cpu_ms:5.1f} ms\n"
             )
-    say(f"worst p95 {worst:.1f} ms\n")
+    write_line(f"worst p95 {worst:.1f} ms\n")
     await server.close()
 
 
 async def main(folder: Path, connections: int, calls: int) -> None:
     if not (folder / "built").exists():
-        server = await started(folder)
+        server = await running_gateway(folder)
         await first_rows(server)
         await server.close()
         more_connections(folder, connections)
-        say(f"{connections:,} connections\n", sys.stderr)
+        write_line(f"{connections:,} connections\n", sys.stderr)
         await more_calls(folder, calls)
         (folder / "built").touch()
     await measure(folder)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.server import CLIENTS, Server, Target, free_port, started
+from bench.server import CLIENTS, Server, Target, free_port, running_server
 from bench.upstream import PEERS as FILES
 from bench.upstream import binary, filled
 
@@ -87,7 +87,7 @@ class Peer:
         if certificate is not None:
             trusted = {"SSL_CERT_FILE": str(certificate), "NODE_EXTRA_CA_CERTS": str(certificate)}
             environ |= {"UPSTREAM_SCHEME": "https", **trusted}
-        with started(self.title, command, Target(port), folder=folder, environ=environ) as server:
+        with running_server(self.title, command, Target(port), folder=folder, environ=environ) as server:
             yield server
 
     def _binary(self) -> str | None:

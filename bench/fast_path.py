@@ -26,7 +26,7 @@ import aiohttp
 import uvloop
 
 import gateway
-from bench.ours import HEADER, INTEGRATION
+from bench.gateway_contender import HEADER, INTEGRATION
 from bench.shapes import CALL
 from bench.upstream import SMALL
 from gateway.egress.provider_connection import ProviderConnection
@@ -157,7 +157,7 @@ class Stage:
         await log._write_rows()
 
 
-async def staged(folder: Path, measure: argparse.Namespace) -> None:
+async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
     key = "sk-bench-" + secrets.token_hex(16)
     entry = {
         "display_name": "Bench",
@@ -210,13 +210,13 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
         stage = Stage(server.fast_path, runtime, server(), key, agent)
         await stage.open()
         freeze_startup_objects()
-        await measured(stage, measure)
+        await measure_stage(stage, measure)
         stage.close()
     finally:
         await asyncio.wait_for(runner.cleanup(), 3)
 
 
-async def measured(stage: Stage, measure: argparse.Namespace) -> None:
+async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
     stage.response_with(measure.shape)
     if measure.shape == "agent":
         await stage.run_messages(stage.requests(measure.shape, AT_ONCE))
@@ -265,7 +265,7 @@ def main() -> int:
     logs.setup("info", terminal=False)
     gc.collect()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        uvloop.run(staged(Path(folder), asked))
+        uvloop.run(running_stage(Path(folder), asked))
     return 0
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from bench import load, shapes, upstream
 from bench.contenders import PEERS, Contender
-from bench.ours import Ours
+from bench.gateway_contender import GatewayContender
 from bench.result import MANY
 from bench.server import CannotRun, raise_file_limit
 
 
 def main() -> int:
     """Return 0 after the load. If the load cannot be generated, print one line with the reason and return 1."""
-    everyone: list[Contender] = [*PEERS, Ours()]
+    everyone: list[Contender] = [*PEERS, GatewayContender()]
     contenders = {one.name: one for one in everyone}
     parser = argparse.ArgumentParser(prog="python -m bench.hold", description="One contender under load.")
     parser.add_argument("name", nargs="?", default="gateway", choices=contenders)
@@ -48,7 +48,7 @@ def main() -> int:
                 sys.stdout.write(f"{' '.join(map(str, server.pids()))}\n")
                 sys.stdout.flush()
                 if asked.shape is None:
-                    cpu_us = load.loaded(server, connections=asked.connections, seconds=asked.seconds).cpu_us
+                    cpu_us = load.measure_load(server, connections=asked.connections, seconds=asked.seconds).cpu_us
                 else:
                     cpu_us = shapes.one_load(server, asked.shape, int(asked.seconds))
         except CannotRun as fault:

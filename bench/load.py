@@ -43,7 +43,7 @@ def generator() -> str:
     return "wrk" if binary("wrk") else "the built-in load generator"
 
 
-def loaded(server: Server, *, connections: int, seconds: float, turns: int = 0, built_in: bool = False) -> Load:
+def measure_load(server: Server, *, connections: int, seconds: float, turns: int = 0, built_in: bool = False) -> Load:
     """Send load for `seconds` and measure the server's CPU time. Raises CannotRun if responses were bad.
 
     `turns`: the requests rotate over this many connections of the gateway.

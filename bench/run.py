@@ -13,14 +13,14 @@ from typing import Final
 
 from bench import load, proc, streams, upstream
 from bench.contenders import PEERS, Contender
-from bench.ours import IN_USE, Ours
+from bench.gateway_contender import IN_USE, GatewayContender
 from bench.result import MANY, Result, Row
 from bench.server import CLIENTS, CannotRun, Server
 
 VARIANTS: Final = (
-    Ours("ten", "10 connections stored", "requests take turns over them"),
-    Ours("full", "100,000 connections stored", "requests take turns over ten of them", connections=100_000),
-    Ours("two", "2 workers", "one listening socket", workers=2),
+    GatewayContender("ten", "10 connections stored", "requests take turns over them"),
+    GatewayContender("full", "100,000 connections stored", "requests take turns over ten of them", connections=100_000),
+    GatewayContender("two", "2 workers", "one listening socket", workers=2),
 )
 _SETTLE_S: Final = 0.5
 
@@ -51,14 +51,18 @@ def run(options: Options, say: Callable[[str], None]) -> Result:
     made = time.strftime("%Y-%m-%d")
     result = Result(f"{proc.machine()}, Python {sys.version.split()[0]}", made, generator, asdict(options))
     with tempfile.TemporaryDirectory(prefix="bench-") as top:
-        result.rows = _all(_here([*PEERS, Ours()], options, result), options, Path(top) / "a", say, streamed=True)
-        result.variants = _all(_here(VARIANTS, options, result), options, Path(top) / "b", say, streamed=False)
+        result.rows = _measure_all(
+            _available([*PEERS, GatewayContender()], options, result), options, Path(top) / "a", say, streamed=True
+        )
+        result.variants = _measure_all(
+            _available(VARIANTS, options, result), options, Path(top) / "b", say, streamed=False
+        )
     if not any(row.loads for row in result.rows):
         raise CannotRun("No contender could be measured; " + "; ".join(w for row in result.rows for w in row.skipped))
     return result
 
 
-def _here(contenders: Sequence[Contender], options: Options, result: Result) -> list[Contender]:
+def _available(contenders: Sequence[Contender], options: Options, result: Result) -> list[Contender]:
     here = []
     for contender in filter(options.wants, contenders):
         if why := contender.missing():
@@ -68,18 +72,18 @@ def _here(contenders: Sequence[Contender], options: Options, result: Result) -> 
     return here
 
 
-def _all(
+def _measure_all(
     contenders: Sequence[Contender], options: Options, folder: Path, say: Callable[[str], None], *, streamed: bool
 ) -> list[Row]:
     rows = {one.name: Row(one.name, one.title, one.note, one.version()) for one in contenders}
-    with _up(contenders, rows, folder / "small", say, streamed=False) as servers:
+    with _running_contenders(contenders, rows, folder / "small", say, streamed=False) as servers:
         _take_turns(servers, rows, options, say)
         for server in servers if streamed else []:
             _try(rows[server.name], say, "idle connections", partial(_idle, server, rows[server.name], options))
     if streamed:
-        with _up(contenders, rows, folder / "streams", say, streamed=True) as servers:
+        with _running_contenders(contenders, rows, folder / "streams", say, streamed=True) as servers:
             for number in range((options.rounds + 1) // 2):
-                for server in _rotated(servers, number):
+                for server in _rotate(servers, number):
                     _try(rows[server.name], say, "download", partial(_download, server, rows[server.name], options))
                     _try(rows[server.name], say, "upload", partial(_upload, server, rows[server.name], options))
             for server in servers:
@@ -88,7 +92,7 @@ def _all(
 
 
 @contextmanager
-def _up(
+def _running_contenders(
     contenders: Sequence[Contender], rows: dict[str, Row], folder: Path, say: Callable[[str], None], *, streamed: bool
 ) -> Iterator[list[Server]]:
     """Start the contenders in front of one upstream and yield those that started. Report and leave out the others."""
@@ -123,13 +127,13 @@ def _take_turns(servers: list[Server], rows: dict[str, Row], options: Options, s
     """Measure round after round. Round 0 only warms up. Each later round begins with another contender."""
     for number in range(options.rounds + 1):
         for connections in (MANY, 1):
-            for server in _rotated(servers, number):
+            for server in _rotate(servers, number):
                 say(f"round {number} of {options.rounds}: {server.name}, {connections} connections")
                 row = rows[server.name]
                 seconds = options.seconds if number else min(1.0, options.seconds)
                 turns = IN_USE if server.name in ("ten", "full") else 0
                 try:
-                    found = load.loaded(
+                    found = load.measure_load(
                         server, connections=connections, seconds=seconds, turns=turns, built_in=options.built_in
                     )
                 except CannotRun as fault:
@@ -166,6 +170,6 @@ def _try(row: Row, say: Callable[[str], None], what: str, measure: Callable[[], 
         say(f"{row.name}: {what} failed: {fault}")
 
 
-def _rotated(servers: list[Server], by: int) -> list[Server]:
+def _rotate(servers: list[Server], by: int) -> list[Server]:
     by %= max(1, len(servers))
     return servers[by:] + servers[:by]

@@ -43,7 +43,8 @@ class Target:
 
 @dataclass(slots=True)
 class Server:
-    """A running server. `start_s`: seconds from its start to its first good response; `start_cpu_s`: CPU time in that."""
+    """A running server. `start_s`: seconds from its start to its first good response; `start_cpu_s`: CPU time in
+    that."""
 
     name: str
     target: Target
@@ -58,7 +59,7 @@ class Server:
 
 
 @contextmanager
-def started(
+def running_server(
     name: str,
     command: Sequence[str],
     target: Target,

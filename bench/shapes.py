@@ -1,4 +1,5 @@
-"""The shapes of ordinary calls, and a mix of them, through a TLS upstream: CPU time per request of gateway and peers."""
+"""The shapes of ordinary calls, and a mix of them, through a TLS upstream: CPU time per request of gateway and
+peers."""
 
 import json
 import os
@@ -15,8 +16,8 @@ from typing import Final
 
 from bench import proc, upstream
 from bench.contenders import PEERS, Contender
+from bench.gateway_contender import GatewayContender, other_targets
 from bench.goals import Goal
-from bench.ours import Ours, other_targets
 from bench.result import MANY
 from bench.server import HOST, CannotRun, Server
 
@@ -28,9 +29,8 @@ class Shape:
     """A kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight` is its percentage of
     the mix.
 
-    `target`: which of the gateway's targets to call (`bench.ours.other_targets`); peers get the plain request.
-    `text`: the body itself.
-    `turns`: the requests rotate over this many connections of the gateway.
+    `target`: which of the gateway's targets to call (`bench.gateway_contender.other_targets`); peers get the plain
+    request. `text`: the body itself. `turns`: the requests rotate over this many connections of the gateway.
     """
 
     name: str
@@ -177,7 +177,7 @@ def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[lis
             running = one.running(top / one.name, behind.target.port, streams=True, certificate=certificate)
             server = stack.enter_context(running)
             server.name = one.name
-            if isinstance(one, Ours) and not one.plugin:
+            if isinstance(one, GatewayContender) and not one.plugin:
                 server.other_targets = other_targets(server)
             servers.append(server)
         yield servers
@@ -187,7 +187,7 @@ def measure(names: Sequence[str], rounds: int, seconds: int) -> tuple[Found, lis
     """Measure the shapes in turns. Return the figures and what failed. Raises CannotRun."""
     found: Found = {name: {} for name in names}
     failed: list[str] = []
-    everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), Ours()]
+    everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), GatewayContender()]
     with tempfile.TemporaryDirectory(prefix="bench-") as top, running_contenders(Path(top), everyone) as servers:
         for name in names:
             for server in servers:  # new connections, TLS handshakes and first compilation are not measured

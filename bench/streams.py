@@ -47,14 +47,14 @@ def download(server: Server, size: int) -> Stream:
     """Download `size` bytes from the upstream through `server`. Raises CannotRun if the number of bytes differs."""
 
     def take() -> int:
-        with _asked(server.target, "GET", f"/bytes/{size}") as peer:
-            taken = len(_after_head(peer))
+        with _send_request(server.target, "GET", f"/bytes/{size}") as peer:
+            taken = len(_read_head(peer))
             buffer = bytearray(MIB)
             while taken < size and (got := peer.recv_into(buffer)):
                 taken += got
             return taken
 
-    return _measured(server, size, take)
+    return _measure_transfer(server, size, take)
 
 
 def upload(server: Server, size: int) -> Stream:
@@ -63,7 +63,7 @@ def upload(server: Server, size: int) -> Stream:
     def give() -> int:
         with (
             tempfile.TemporaryFile() as noise,
-            _asked(server.target, "POST", "/sink", f"Content-Length: {size}") as peer,
+            _send_request(server.target, "POST", "/sink", f"Content-Length: {size}") as peer,
         ):
             noise.write(os.urandom(PIECE))
             noise.flush()
@@ -71,20 +71,20 @@ def upload(server: Server, size: int) -> Stream:
             while sent < size:
                 offset = sent % PIECE
                 sent += peer.sendfile(noise, offset, min(size - sent, PIECE - offset))
-            said = _after_head(peer)
+            said = _read_head(peer)
             while chunk := peer.recv(MIB):
                 said += chunk
             found = _SUNK.search(said)
             return int(found[1]) if found else 0
 
-    return _measured(server, size, give)
+    return _measure_transfer(server, size, give)
 
 
 def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]:
     """Return the delay of each event between sending and arrival, in ms, sorted. Raises CannotRun if events are
     missing."""
     delays: list[float] = []
-    with _asked(server.target, "GET", f"/events/{count}/{every_ms}") as peer:
+    with _send_request(server.target, "GET", f"/events/{count}/{every_ms}") as peer:
         held = b""
         while len(delays) < count and (got := peer.recv(65536)):
             now = time.monotonic_ns()
@@ -106,19 +106,19 @@ def idle(server: Server, connections: int) -> Idle:
     with ExitStack() as stack:
         held: list[socket.socket] = []
         while len(held) < connections:
-            fresh = [_connected(server.target) for _ in range(min(_AT_ONCE, connections - len(held)))]
+            fresh = [_connect(server.target) for _ in range(min(_AT_ONCE, connections - len(held)))]
             for peer in fresh:
                 stack.enter_context(peer).sendall(request)
             for peer in fresh:
                 _whole_response(peer)
             held += fresh
         after = proc.rss_mib(pids)
-        if closed := _closed(held):
+        if closed := _count_closed(held):
             raise CannotRun(f"{server.name} closed {closed} of {connections} idle connections")
     return Idle(connections, before, after)
 
 
-def _measured(server: Server, size: int, move: Callable[[], int]) -> Stream:
+def _measure_transfer(server: Server, size: int, move: Callable[[], int]) -> Stream:
     pids = server.pids()
     proc.forget_peak(pids)
     before_mib, before_s, began = proc.rss_mib(pids), proc.cpu_s(pids), time.monotonic()
@@ -131,12 +131,12 @@ def _measured(server: Server, size: int, move: Callable[[], int]) -> Stream:
     return Stream(mib / took, used_s * 1000 / mib, before_mib, max(0.0, proc.peak_mib(pids) - before_mib))
 
 
-def _connected(target: Target) -> socket.socket:
+def _connect(target: Target) -> socket.socket:
     return socket.create_connection((HOST, target.port), timeout=60)
 
 
-def _asked(target: Target, method: str, path: str, more: str = "") -> socket.socket:
-    peer = _connected(target)
+def _send_request(target: Target, method: str, path: str, more: str = "") -> socket.socket:
+    peer = _connect(target)
     peer.sendall(_head(target, method, path, "\r\n".join(filter(None, ["Connection: close", more]))))
     return peer
 
@@ -147,7 +147,7 @@ def _head(target: Target, method: str, path: str, more: str) -> bytes:
     return "\r\n".join([*lines, *filter(None, [more]), "", ""]).encode()
 
 
-def _after_head(peer: socket.socket) -> bytes:
+def _read_head(peer: socket.socket) -> bytes:
     """Read until the head of a 200 is complete. Return the bytes of the body that arrived with it."""
     held = b""
     while b"\r\n\r\n" not in held:
@@ -170,7 +170,7 @@ def _whole_response(peer: socket.socket) -> None:
         held += got
 
 
-def _closed(peers: list[socket.socket]) -> int:
+def _count_closed(peers: list[socket.socket]) -> int:
     """Return how many are readable. No data is expected, so a readable socket means a closed connection."""
     with selectors.DefaultSelector() as selector:
         for peer in peers:

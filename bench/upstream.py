@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.server import CannotRun, Server, Target, free_port, started
+from bench.server import CannotRun, Server, Target, free_port, running_server
 
 PEERS: Final = Path(__file__).parent / "peers"
 ROOT: Final = Path(__file__).parent.parent
@@ -44,7 +44,7 @@ def small(folder: Path) -> Iterator[Server]:
     port = free_port()
     configuration = filled("small_file.conf", folder, PORT=port, BODY=SMALL)
     command = [nginx, "-p", str(folder), "-c", str(configuration), "-e", "stderr"]
-    with started("the upstream", command, Target(port), folder=folder) as server:
+    with running_server("the upstream", command, Target(port), folder=folder) as server:
         yield server
 
 
@@ -54,7 +54,7 @@ def streams(folder: Path) -> Iterator[Server]:
     port = free_port()
     command = [sys.executable, "-m", "bench.stream_server", str(port)]
     environ = {"PYTHONPATH": str(ROOT)}
-    with started("the upstream of streams", command, Target(port), folder=folder, environ=environ) as server:
+    with running_server("the upstream of streams", command, Target(port), folder=folder, environ=environ) as server:
         yield server
 
 
@@ -77,5 +77,5 @@ def tls(folder: Path) -> Iterator[tuple[Server, Path]]:
         configuration = filled("tls_upstream.conf", folder, **values)
         command = [nginx, "-p", str(folder), "-c", str(configuration), "-e", "stderr"]
         target = Target(port, certificate=certificate)
-        with started("the TLS upstream", command, target, folder=folder) as server:
+        with running_server("the TLS upstream", command, target, folder=folder) as server:
             yield server, certificate

@@ -39,7 +39,7 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
 def masked_request(
     opened: Opened, upstream: UpstreamRequest, *, has_body: bool, body: tuple[str, int | None] | None
 ) -> dict[str, Any]:
-    """Return `upstream`, with its credential placed, as a dry run shows it.
+    """Return the request that `upstream` and the credential make, as a dry run shows it: with the credential masked.
 
     The entry's templates decide what is masked, not the values: text from the caller is shown unchanged, so nobody can
     confirm a guessed credential.

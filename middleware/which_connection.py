@@ -23,7 +23,7 @@ async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set ASKED and CONNECTION. Raises InvalidRequest for bad headers, and the errors of `ConnectionCache.opened`.
+    """Set PROXY_OPTIONS and CONNECTION. Raises InvalidRequest for bad headers, and the errors of `ConnectionCache.opened`.
 
     A fresh connection is found in memory, without yielding to the event loop.
     """

@@ -50,10 +50,10 @@ def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str,
         slug = by_name.get(shown) or by_name.get(_plain(name))
         if slug is not None and (name, slug) not in NOT_THEIRS:
             own[name] = slug
-    return {name: slug for name in entries if (slug := _of_kin(name, entries, own)) is not None}
+    return {name: slug for name in entries if (slug := _family_icon(name, entries, own)) is not None}
 
 
-def _of_kin(name: str, entries: Mapping[str, Mapping[str, Any]], own: Mapping[str, str]) -> str | None:
+def _family_icon(name: str, entries: Mapping[str, Mapping[str, Any]], own: Mapping[str, str]) -> str | None:
     kin = (name, str(entries[name].get("alias")), str(entries[name].get("family")))
     return next((own[one] for one in kin if one in own), None)
 

@@ -109,7 +109,7 @@ def figures() -> Iterator[tuple[str, object]]:
 # ── The code that a path runs.
 
 
-class Touched:
+class CalledFunctions:
     """The gateway's functions that ran, except in tasks that already existed."""
 
     def __init__(self) -> None:
@@ -139,10 +139,10 @@ class Touched:
         return {file: sorted(names) for file, names in sorted(by.items())}
 
 
-async def traced(path: Callable[[], Awaitable[object]]) -> Touched:
+async def trace_calls(path: Callable[[], Awaitable[object]]) -> CalledFunctions:
     await path()  # triggers lazy imports
     await asyncio.sleep(0.05)
-    touched = Touched()
+    touched = CalledFunctions()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # the pool's threads start under the profiler
     threading.setprofile(touched)
     sys.setprofile(touched)
@@ -154,13 +154,13 @@ async def traced(path: Callable[[], Awaitable[object]]) -> Touched:
     return touched
 
 
-async def paths(folder: Path) -> dict[str, Touched]:
+async def paths(folder: Path) -> dict[str, CalledFunctions]:
     import aiohttp
 
     from gateway.app.reload import reload
     from gateway.records.connection import ConnectionRef
     from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-    from tests.fakes.pages import BROWSER, to_consent
+    from tests.fakes.pages import BROWSER, consent_url
     from tests.fakes.tracker import Tracker
 
     tracker = Tracker()
@@ -190,7 +190,7 @@ async def paths(folder: Path) -> dict[str, Touched]:
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
             async with http.get(session["data"]["connect_link"], headers=BROWSER) as page:
                 url = str(page.url)
-            consent = await to_consent(http, url, {"params[cloudId]": "cloud-1"})
+            consent = await consent_url(http, url, {"params[cloudId]": "cloud-1"})
             async with http.get(consent, headers=BROWSER) as response:
                 html = await response.text()
                 assert "is connected" in html, html
@@ -200,7 +200,7 @@ async def paths(folder: Path) -> dict[str, Touched]:
 
     found = {}
     for name, path in (("proxied", call), ("refresh", refresh), ("connect", connect), ("reload", again)):
-        found[name] = await traced(path)
+        found[name] = await trace_calls(path)
     await gateway.stop()
     await server.close()
     return found

@@ -23,14 +23,14 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-def drawn(facts: list[dict[str, Any]], made: set[str], *, seed: int, count: int) -> list[dict[str, Any]]:
+def draw_providers(facts: list[dict[str, Any]], made: set[str], *, seed: int, count: int) -> list[dict[str, Any]]:
     """Return `count` providers of `facts` with a generated entry. The same `seed` draws the same providers."""
     known = [one for one in facts if one["name"] in made and one["auth_mode"] in MODES]
     chosen = random.Random(seed).sample(known, count)  # noqa: S311 - a draw, not a secret
-    return [_trimmed(one) for one in sorted(chosen, key=lambda one: str(one["name"]))]
+    return [_trim(one) for one in sorted(chosen, key=lambda one: str(one["name"]))]
 
 
-def _trimmed(one: dict[str, Any]) -> dict[str, Any]:
+def _trim(one: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {key: one[key] for key in FIELDS if key in one}
     settings = [
         {key: setting[key] for key in ("name", "default") if key in setting}
@@ -40,17 +40,17 @@ def _trimmed(one: dict[str, Any]) -> dict[str, Any]:
     return {**kept, **({"connection_configuration": settings} if settings else {}), "proxy": proxy}
 
 
-def made_entries() -> set[str]:
+def generated_entries() -> set[str]:
     """Return the names of the shipped entries that were generated from facts."""
-    from tools.catalog_from_facts.__main__ import is_made
+    from tools.catalog_from_facts.__main__ import is_generated
 
-    return {path.stem for path in (ROOT / "catalog").glob("*.yaml") if is_made(path)}
+    return {path.stem for path in (ROOT / "catalog").glob("*.yaml") if is_generated(path)}
 
 
 def main() -> int:
     """Draw the sample and write it."""
     facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    chosen = drawn(facts, made_entries(), seed=SEED, count=COUNT)
+    chosen = draw_providers(facts, generated_entries(), seed=SEED, count=COUNT)
     lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in chosen)
     SAMPLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"wrote {SAMPLE.relative_to(ROOT)}: {', '.join(one['name'] for one in chosen)}")

@@ -154,11 +154,11 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     has_client = bool(mode.integration) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
     if has_client and (chosen := next(open_secret_urls(provider), None)):
-        yield "The client secret", _on_hosts(chosen[1])
-    if provider.refresh is not None and (text := " ".join(_on_refresh(provider.refresh))):
+        yield "The client secret", _client_secret_sentence(chosen[1])
+    if provider.refresh is not None and (text := " ".join(_refresh_sentences(provider.refresh))):
         yield "Tokens", text
     if proxy.paginate is not None:
-        yield "Lists", _on_paging(proxy.paginate)
+        yield "Lists", _paging_sentence(proxy.paginate)
     if provider.revocation_url:
         yield "Deleting a connection", "also revokes its tokens at the provider."
     if proxy.verification is not None and not mode.redirects:
@@ -169,14 +169,14 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
         yield "Webhooks", f"are signed in {where} ({signature.scheme})."
 
 
-def _on_hosts(setting: str) -> str:
+def _client_secret_sentence(setting: str) -> str:
     return (
         f"is sent only to hosts in the integration's allowed_hosts, since users choose the host with the setting "
         f"'{setting}'. Without it, users connect as with a public client (PKCE), or with their own client."
     )
 
 
-def _on_paging(paginate: Paginate) -> str:
+def _paging_sentence(paginate: Paginate) -> str:
     parts = (paginate.cursor_name_in_request, paginate.offset_name_in_request, paginate.limit_name_in_request)
     named = ", ".join(part for part in parts if part)
     how = f"are paged by {paginate.type}" + (
@@ -185,7 +185,7 @@ def _on_paging(paginate: Paginate) -> str:
     return how + (f": {named}." if named else ".")
 
 
-def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:
+def _refresh_sentences(refresh: RefreshPolicy) -> Iterator[str]:
     if refresh.access_token_lifetime_s:
         yield f"Access tokens are valid for about {_duration(refresh.access_token_lifetime_s)}."
     if refresh.rotating:

@@ -78,20 +78,20 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
         yield GuideStep(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
     else:
         callback = f"The callback URL is {public_url}{CALLBACK}."
-        yield _in_console(provider.display_name, provider.setup, (*shared, callback))
+        yield _console_step(provider.display_name, provider.setup, (*shared, callback))
     yield GuideStep("Register exactly this callback URL.", code=f"{public_url}{CALLBACK}")
     if provider.auth_mode in _WITH_SCOPES:
-        yield GuideStep("Select the scopes that your application needs.", notes=tuple(_on_scopes(provider)))
+        yield GuideStep("Select the scopes that your application needs.", notes=tuple(_scope_notes(provider)))
     shown = ", ".join(_variable(provider, key) for key in mode.integration)
     text = f"Copy what the console shows into the environment ({shown}), and declare the integration in gateway.yaml."
-    yield GuideStep(text, code=declaration(provider, mode), notes=tuple(_on_variables(mode)))
+    yield GuideStep(text, code=declaration(provider, mode), notes=tuple(_variable_notes(mode)))
     blocks = provider.setup.blocks_production if provider.setup else ()
     unchecked = provider.auth_mode == "CUSTOM" and provider.installation_access_url is None
     risks = (UNCHECKED_INSTALLATION,) if unchecked or provider.auth_mode in _UNCHECKED_MODES else ()
     yield GuideStep(MAKE_PUBLIC, notes=risks, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
 
 
-def _on_variables(mode: ModeFormat) -> Iterator[str]:
+def _variable_notes(mode: ModeFormat) -> Iterator[str]:
     yield "These are environment variables: restart the gateway after you set them. SIGHUP only loads changes in gateway.yaml."
     if "app_link" in mode.integration:
         yield "The app's public link is the URL of its page, such as https://github.com/apps/my-app."
@@ -99,14 +99,14 @@ def _on_variables(mode: ModeFormat) -> Iterator[str]:
         yield "The private key is the text of the PEM file. To read it from the file, write ${file:path/to/key.pem} instead."
 
 
-def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
+def _console_step(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
     known = "from the provider's pages" if setup.sources else "from general knowledge, not verified"
     what = f"Create an app in {name}'s developer console" + (f": {setup.app_type}." if setup.app_type else ".")
     dated = f"As of {setup.date}, {known}. Consoles change."
     return GuideStep(what, link=setup.console, notes=(*notes, dated), items=tuple(setup.steps))
 
 
-def _on_scopes(provider: Provider) -> Iterator[str]:
+def _scope_notes(provider: Provider) -> Iterator[str]:
     if scopes := _starter_scopes(provider):
         yield f"To start with: {', '.join(scopes)}. Select the same scopes here and in gateway.yaml (next step)."
     if provider.default_scopes:
@@ -126,7 +126,7 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
     if mode.integration and not _registers_itself(provider) and (hosts := _example_hosts(provider)):
         lines.append(f"  allowed_hosts: [{', '.join(hosts)}]")
     if mode.redirects and (scopes := _starter_scopes(provider)):
-        lines.append(f"  scopes: [{', '.join(map(_in_yaml, scopes))}]")
+        lines.append(f"  scopes: [{', '.join(map(_yaml_scope, scopes))}]")
     return "environments:\n  dev:\n    integrations:\n" + "\n".join(f"      {line}" for line in lines)
 
 
@@ -152,7 +152,7 @@ def _example_hosts(provider: Provider) -> list[str]:
     return [urlsplit(text).netloc if "://" in text else text for text in examples]
 
 
-def _in_yaml(scope: str) -> str:
+def _yaml_scope(scope: str) -> str:
     return f'"{scope}"' if ":" in scope else scope
 
 

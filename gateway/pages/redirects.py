@@ -135,11 +135,12 @@ MAX_FORM_BYTES: Final = 4096
 
 async def callback(request: web.Request) -> web.Response:
     """Handle the provider's callback. The response is a 303 to the result page. It is the result page itself if the
-    browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an error.
+    browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an
+    error.
 
     A browser is never redirected to the application: it may still follow a form, of the provider's consent page or of
-    `choose_site`, and applies the form-action of that page's CSP to all redirects. The result page continues by itself. A
-    program, which reads no pages, is redirected to the application with a pending connection.
+    `choose_site`, and applies the form-action of that page's CSP to all redirects. The result page continues by itself.
+    A program, which reads no pages, is redirected to the application with a pending connection.
     """
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
@@ -148,7 +149,7 @@ async def callback(request: web.Request) -> web.Response:
     except GatewayError as fault:
         if fault.code == "invalid_state" and (earlier := await _earlier_result(request, state_in(request.query))):
             return earlier
-        response = await _failed(request, fault)
+        response = await _callback_failure_page(request, fault)
         if fault.code == "invalid_state" and not getattr(fault, "is_state_used", False):
             return response  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
@@ -166,7 +167,7 @@ async def choose_site(request: web.Request) -> web.Response:
         token = form.get("token", "")
         finished = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
-        return await _failed(request, fault)
+        return await _callback_failure_page(request, fault)
     response = await _result_response(request, finished)
     _delete_flow_cookie(request, response, runtime.flows.cookie_name(token))
     return response
@@ -189,7 +190,7 @@ async def _result_response(request: web.Request, finished: ConnectedResult | Cho
     return response
 
 
-async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
+async def _callback_failure_page(request: web.Request, fault: GatewayError) -> web.Response:
     if not isinstance(fault, CallbackFailed) or fault.integration_id is None:
         return failure_page(request, fault, posts_to_opener=True)
     runtime, generation, words = request.app[RUNTIME], generation_of(request), words_for(request)

@@ -10,15 +10,15 @@ class SharedMemory:
     """
 
     def __init__(self) -> None:
-        self.configurations = (_unnamed("configuration-0"), _unnamed("configuration-1"))
-        self.board = _unnamed("metrics")
+        self.configurations = (_open_unnamed_file("configuration-0"), _open_unnamed_file("configuration-1"))
+        self.board = _open_unnamed_file("metrics")
 
     @property
     def descriptors(self) -> list[int]:
         return [*self.configurations, self.board]
 
 
-def _unnamed(name: str) -> int:
+def _open_unnamed_file(name: str) -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name)
     with tempfile.TemporaryFile() as file:  # macOS

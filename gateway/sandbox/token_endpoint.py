@@ -25,7 +25,7 @@ async def token(request: web.Request) -> web.Response:
         sent = await _parameters(request)
         grant_type = sent.get("grant_type", "")
         sandbox.counts[f"token_requests.{grant_type or 'none'}"] += 1
-        client = _authenticated(request, sent)
+        client = _authenticate_client(request, sent)
         return _response(_grant(sandbox.memory.grants, client, sent))
     except GrantRefused as refused:
         return _refusal(400, refused.error, str(refused))
@@ -37,7 +37,7 @@ async def revoke(request: web.Request) -> web.Response:
     """POST /oauth/revoke: returns 200, also for an unknown token (RFC 7009 §2.2)."""
     try:
         sent = await _parameters(request)
-        client = _authenticated(request, sent)
+        client = _authenticate_client(request, sent)
         if not sent.get("token"):
             raise GrantRefused("invalid_request", "token is missing.")
         request.app[SANDBOX].counts["revocations"] += 1
@@ -91,7 +91,7 @@ async def _parameters(request: web.Request) -> dict[str, str]:
     return {name: str(value) for name, value in form.items()}
 
 
-def _authenticated(request: web.Request, sent: dict[str, str]) -> SandboxClient:
+def _authenticate_client(request: web.Request, sent: dict[str, str]) -> SandboxClient:
     """Return the client, authenticated in exactly one way (RFC 6749 §2.3). Raises GrantRefused, InvalidClient."""
     in_header = "Authorization" in request.headers
     if in_header and "client_secret" in sent:

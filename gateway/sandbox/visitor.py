@@ -58,14 +58,14 @@ async def visit(session: ClientSession, url: str, inputs: Mapping[str, str]) -> 
     """
     page = await _open(session, "GET", url, {})
     for _ in range(_PAGES):
-        wanted = next((form for form in forms(page) if _filled(form, inputs) != form.fields), None)
+        wanted = next((form for form in forms(page) if _form_values(form, inputs) != form.fields), None)
         if wanted is None or page.status >= 400:
             return page
-        page = await _open(session, wanted.method, wanted.action, _filled(wanted, inputs))
+        page = await _open(session, wanted.method, wanted.action, _form_values(wanted, inputs))
     raise VisitUnfinished(f"Stopped after {_PAGES} forms; the next one is at {page.url.partition('?')[0]}.")
 
 
-def _filled(form: VisitedForm, inputs: Mapping[str, str]) -> dict[str, str]:
+def _form_values(form: VisitedForm, inputs: Mapping[str, str]) -> dict[str, str]:
     typed = {name: text for name, text in inputs.items() if name in form.fields}
     pressed = {name: value for name, value in form.buttons if inputs.get(name) == value}
     return {**form.fields, **typed, **pressed}

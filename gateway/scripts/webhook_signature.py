@@ -157,18 +157,18 @@ class _SignedPayload:
 
     def __init__(self, message: IncomingWebhook, how: WebhookSignature, given: str, secret: Secret) -> None:
         self._message, self._how, self._secret = message, how, secret
-        self._form = how.signed_payload or RAW_BODY
+        self._payload_format = how.signed_payload or RAW_BODY
         self._parts = [part for part in re.split(r"[,;\s]+", given) if part]
         listed = any(_ELEMENT.fullmatch(part) for part in self._parts) and not how.prefix
-        self._listed = listed and (
-            bool(TIME_NAMES & set(_PLACE.findall(self._form))) or "is a list" in (how.note or "")
+        self._has_elements = listed and (
+            bool(TIME_NAMES & set(_PLACE.findall(self._payload_format))) or "is a list" in (how.note or "")
         )
         self._elements = [found.groups() for part in self._parts if (found := _ELEMENT.fullmatch(part))]
         self.time: str | None = None
 
     def signatures(self) -> Iterator[str]:
         """Yield the signatures of the webhook; if there are several, one must be valid."""
-        if self._listed:
+        if self._has_elements:
             yield from (text for name, text in self._elements if name not in TIME_NAMES)
         elif prefix := self._how.prefix:
             yield from (part[len(prefix) :] for part in self._parts if part.startswith(prefix))
@@ -180,15 +180,15 @@ class _SignedPayload:
 
         Raises SignatureRefused if a part is missing.
         """
-        if self._form == RAW_BODY:
+        if self._payload_format == RAW_BODY:
             return self._message.body
-        if self._form == URL_AND_FORM:
+        if self._payload_format == URL_AND_FORM:
             return self._url_and_form()
         signed, end = b"", 0
-        for place in _PLACE.finditer(self._form):
-            signed += self._form[end : place.start()].encode() + self._value(place[1])
+        for place in _PLACE.finditer(self._payload_format):
+            signed += self._payload_format[end : place.start()].encode() + self._value(place[1])
             end = place.end()
-        return signed + self._form[end:].encode()
+        return signed + self._payload_format[end:].encode()
 
     def _value(self, name: str) -> bytes:
         if name == RAW_BODY:
@@ -211,7 +211,7 @@ class _SignedPayload:
         return _header_bytes(text)
 
     def _time(self) -> str:
-        if self._listed:
+        if self._has_elements:
             for name, text in self._elements:
                 if name in TIME_NAMES:
                     return text

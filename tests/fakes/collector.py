@@ -56,7 +56,7 @@ class Collector:
         if self.status == 200:
             plain = gzip.decompress(body) if request.headers.get("Content-Encoding") == "gzip" else body
             self.raw.append(plain)
-            self.spans += decoded(plain)
+            self.spans += decode_spans(plain)
         response = ExportTraceServiceResponse().SerializeToString()
         return web.Response(status=self.status, body=response, content_type="application/x-protobuf")
 
@@ -80,7 +80,7 @@ class Collector:
         return [span for span in self.spans if span.parent and (span.trace_id, span.parent) not in known]
 
 
-def decoded(body: bytes) -> list[Span]:
+def decode_spans(body: bytes) -> list[Span]:
     message = ExportTraceServiceRequest.FromString(body)
     found = []
     for resource in message.resource_spans:

@@ -52,33 +52,33 @@ def program(name: str) -> str | None:
 def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
     """Write deploy/nginx.conf for these ports into `folder`. Return the command to run; ``-t`` may be appended."""
     text = (DEPLOY / "nginx.conf").read_text()
-    text = swapped(text, r"/etc/nginx/tls/(fullchain|privkey)\.pem", str(certificate), 2)
-    text = swapped(text, r"listen 443 ", f"listen 127.0.0.1:{ports.https} ", 1)
-    text = swapped(text, r"listen 80;", f"listen 127.0.0.1:{ports.plain};", 1)
-    text = swapped(text, r"pid /run/nginx\.pid;", f"pid {folder}/nginx.pid;", 1)
+    text = replace_exactly(text, r"/etc/nginx/tls/(fullchain|privkey)\.pem", str(certificate), 2)
+    text = replace_exactly(text, r"listen 443 ", f"listen 127.0.0.1:{ports.https} ", 1)
+    text = replace_exactly(text, r"listen 80;", f"listen 127.0.0.1:{ports.plain};", 1)
+    text = replace_exactly(text, r"pid /run/nginx\.pid;", f"pid {folder}/nginx.pid;", 1)
     for number, node in enumerate(ports.nodes, 1):
-        text = swapped(text, rf"172\.30\.30\.1{number}:3003", node, 1)
+        text = replace_exactly(text, rf"172\.30\.30\.1{number}:3003", node, 1)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     scratch = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in kinds)  # so that any user can run it
     path = folder / "nginx.conf"
-    path.write_text(swapped(text, r"^http \{\n", "http {\n" + scratch, 1))
+    path.write_text(replace_exactly(text, r"^http \{\n", "http {\n" + scratch, 1))
     return [str(program("nginx")), "-e", "stderr", "-p", str(folder), "-c", str(path)]
 
 
 def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
     """Write deploy/haproxy.cfg, as `nginx_conf` does. Return the command to run; ``-c`` may be appended."""
     text = (DEPLOY / "haproxy.cfg").read_text()
-    text = swapped(text, r"/etc/haproxy/tls/gateway\.pem", str(certificate), 1)
-    text = swapped(text, r"bind :443 ", f"bind 127.0.0.1:{ports.https} ", 1)
-    text = swapped(text, r"bind :80 ", f"bind 127.0.0.1:{ports.plain} ", 1)
+    text = replace_exactly(text, r"/etc/haproxy/tls/gateway\.pem", str(certificate), 1)
+    text = replace_exactly(text, r"bind :443 ", f"bind 127.0.0.1:{ports.https} ", 1)
+    text = replace_exactly(text, r"bind :80 ", f"bind 127.0.0.1:{ports.plain} ", 1)
     for number, node in enumerate(ports.nodes, 1):
-        text = swapped(text, rf"172\.30\.30\.1{number}:3003", node, 2)
+        text = replace_exactly(text, rf"172\.30\.30\.1{number}:3003", node, 2)
     path = folder / "haproxy.cfg"
     path.write_text(text)
     return [str(program("haproxy")), "-f", str(path)]
 
 
-def swapped(text: str, pattern: str, by: str, times: int) -> str:
+def replace_exactly(text: str, pattern: str, by: str, times: int) -> str:
     """Replace `pattern` by `by`. Raises AssertionError unless it matches `times` times, as in the shipped file."""
     text, found = re.subn(pattern, lambda _: by, text, flags=re.MULTILINE)
     assert found == times, (pattern, found)

@@ -15,7 +15,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def diverted(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncIterator[int]:
+async def divert_requests(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncIterator[int]:
     """Send every outgoing request of the gateway to `response`, over a real connection. Yield the port that receives
     them.
 
@@ -28,17 +28,17 @@ async def diverted(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncI
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port: int = runner.addresses[0][1]
-    send = Egress.send
+    real_send = Egress.send
 
-    async def to_here(self: Egress, request: Any, *args: Any, **options: Any) -> Any:
+    async def send_to_port(self: Egress, request: Any, *args: Any, **options: Any) -> Any:
         headers = request.headers.copy()
         default = {"https": 443, "http": 80}[request.scheme]
         host = request.host if request.port == default else f"{request.host}:{request.port}"
         headers[ORIGIN] = f"{request.scheme}://{host}"
-        sent = replace(request, scheme="http", host="127.0.0.1", port=port, headers=headers)
-        return await send(self, sent, *args, **options)
+        diverted = replace(request, scheme="http", host="127.0.0.1", port=port, headers=headers)
+        return await real_send(self, diverted, *args, **options)
 
-    monkeypatch.setattr(Egress, "send", to_here)
+    monkeypatch.setattr(Egress, "send", send_to_port)
     try:
         yield port
     finally:
@@ -67,9 +67,9 @@ class Internet:
 @asynccontextmanager
 async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
     """Yield an internet in which no URL has a handler."""
-    made = Internet()
-    async with diverted(monkeypatch, made.response) as made.port:
-        yield made
+    fake = Internet()
+    async with divert_requests(monkeypatch, fake.response) as fake.port:
+        yield fake
 
 
 async def sent(request: web.Request) -> dict[str, str]:
@@ -100,7 +100,7 @@ class LongLivedTokens:
         accepted = (
             request.method == "POST" and parameters["code"] == "c-1" and parameters["client_secret"] == "our secret"
         )
-        return web.json_response({"access_token": "short", "user_id": 17841400000000001}) if accepted else _refused()
+        return web.json_response({"access_token": "short", "user_id": 17841400000000001}) if accepted else _refusal()
 
     async def exchange(self, request: web.Request) -> web.Response:
         wanted = {
@@ -108,17 +108,17 @@ class LongLivedTokens:
             "client_secret": "our secret",
             "access_token": "short",
         }
-        return self._new() if request.method == "GET" and dict(request.query) == wanted else _refused()
+        return self._new() if request.method == "GET" and dict(request.query) == wanted else _refusal()
 
     async def refresh(self, request: web.Request) -> web.Response:
         parameters = dict(request.query)
-        made = self._made.get(parameters.get("access_token", ""))
+        created = self._made.get(parameters.get("access_token", ""))
         fits = (
             parameters.keys() == {"grant_type", "access_token"}
             and parameters["grant_type"] == f"{self._prefix}_refresh_token"
         )
-        if request.method != "GET" or not fits or made is None or self._now() - made < self.DAY_S:
-            return _refused()
+        if request.method != "GET" or not fits or created is None or self._now() - created < self.DAY_S:
+            return _refusal()
         self.refreshes += 1
         return self._new()
 
@@ -129,11 +129,11 @@ class LongLivedTokens:
 
     def lives(self, request: web.Request) -> bool:
         """Return whether the request contains a long-lived token that has not expired."""
-        made = self._made.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
-        return made is not None and self._now() - made < 60 * self.DAY_S
+        created = self._made.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        return created is not None and self._now() - created < 60 * self.DAY_S
 
 
-def _refused() -> web.Response:
+def _refusal() -> web.Response:
     return web.json_response({"error": {"message": "Cannot parse access token", "type": "OAuthException"}}, status=400)
 
 

@@ -31,7 +31,7 @@ async def submit(
         return response
 
 
-async def to_consent(http: aiohttp.ClientSession, url: str, typed: Mapping[str, str] | None = None) -> str:
+async def consent_url(http: aiohttp.ClientSession, url: str, typed: Mapping[str, str] | None = None) -> str:
     """Submit the form at `url` and return the provider's URL to which the response leads the browser."""
     response = await submit(http, url, typed)
     html = await response.text()

@@ -90,18 +90,18 @@ class FakePeer:
             self.at_once -= 1
 
     async def _integrations(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [self._shown(key) for key in self.integrations]})
+        return web.json_response({"data": [self._integration_json(key) for key in self.integrations]})
 
     async def _integration(self, request: web.Request) -> web.Response:
         key = request.match_info["key"]
         if key not in self.integrations:
             return refused(404, "not_found", "no such integration")
-        result = self._shown(key)
+        result = self._integration_json(key)
         if request.query.get("include") == "credentials" and "integration_credentials" in self.scopes:
             result["credentials"] = self.integrations[key].get("credentials")
         return web.json_response({"data": result})
 
-    def _shown(self, key: str) -> dict[str, Any]:
+    def _integration_json(self, key: str) -> dict[str, Any]:
         integration = self.integrations[key]
         times = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
         named = {

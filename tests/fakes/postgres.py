@@ -62,7 +62,7 @@ class PostgresServer:
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            self._programs = _copied(self._programs, self._folder / "programs")
+            self._programs = _copy_programs(self._programs, self._folder / "programs")
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
@@ -147,10 +147,10 @@ class PostgresServer:
 
     def freeze(self) -> None:
         """Suspend all processes of the server, as when the disk of its host disappears."""
-        self._to_all(signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self._to_all(signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill the server immediately, as when its host is lost."""
@@ -197,7 +197,7 @@ class PostgresServer:
         finally:
             await db.close()
 
-    def _to_all(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for pid in (self._process.pid, *map(int, children)):
@@ -228,7 +228,7 @@ def _programs() -> Path:
     return max(Path(found.origin).parent.glob("pginstall*/bin"), key=lambda folder: folder.parent.name)
 
 
-def _copied(programs: Path, into: Path) -> Path:
+def _copy_programs(programs: Path, into: Path) -> Path:
     """Copy the programs together with the libraries beside the package, which they load by a relative path."""
     package = programs.parents[1]
     for libraries in package.parent.glob(f"{package.name}.libs"):

@@ -78,13 +78,13 @@ class SharedCache(LRUCache[Any, Any]):
         super().__init__(capacity=5000)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(_alike(key), default)
+        return super().get(_dialect_key(key), default)
 
     def __setitem__(self, key: Any, compiled: Any) -> None:
-        super().__setitem__(_alike(key), compiled)
+        super().__setitem__(_dialect_key(key), compiled)
 
 
-def _alike(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _dialect_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     dialect, *statement = key
     return type(dialect), dialect.server_version_info, *statement
 

@@ -45,7 +45,7 @@ asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
 
 
 @asynccontextmanager
-async def delayed(port: int, round_trip_s: float) -> AsyncIterator[int]:
+async def delaying_proxy(port: int, round_trip_s: float) -> AsyncIterator[int]:
     """Yield the port of a proxy in front of `port`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", DELAY, str(port), str(round_trip_s / 2), stdout=asyncio.subprocess.PIPE
@@ -68,7 +68,7 @@ async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]
         stack.callback(primary.remove)
         await asyncio.to_thread(primary.start)
         if round_trip_s is not None:
-            port = await stack.enter_async_context(delayed(primary.port, round_trip_s))
+            port = await stack.enter_async_context(delaying_proxy(primary.port, round_trip_s))
             standby = await asyncio.to_thread(lambda: PostgresServer(SETTINGS, copied_from=port))
             stack.callback(standby.remove)
             standby.launch()

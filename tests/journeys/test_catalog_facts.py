@@ -1,10 +1,10 @@
-"""A hundred entries, drawn with a fixed seed, do what their facts say.
+"""A hundred entries, draw_providers with a fixed seed, do what their facts say.
 
 The test checks what a provider receives: the authorization URL that a user is sent to, the token request, and the
 proxied request.
 
 The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is not in the repository. With
-CATALOG_FACTS set to the path of that file, CATALOG_FACTS_COUNT others are drawn from it with CATALOG_FACTS_SEED. The
+CATALOG_FACTS set to the path of that file, CATALOG_FACTS_COUNT others are draw_providers from it with CATALOG_FACTS_SEED. The
 expected values are computed here from the facts and from tools/corrections, without the gateway.
 """
 
@@ -28,9 +28,9 @@ from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
 from tests.fakes.certificate import issued
 from tests.fakes.gateways import RunningGateway, document
-from tests.fakes.internet import ORIGIN, diverted
-from tools.catalog_from_facts.heirs import FAMILIES
-from tools.facts_sample import COUNT, SAMPLE, drawn, made_entries
+from tests.fakes.internet import ORIGIN, divert_requests
+from tools.catalog_from_facts.inheritance import FAMILIES
+from tools.facts_sample import COUNT, SAMPLE, draw_providers, generated_entries
 
 CORRECTIONS = Path(__file__).parents[2] / "tools" / "corrections"
 CLIENT = {"client_id": "the client", "client_secret": "s3cret/+"}
@@ -48,7 +48,7 @@ def facts() -> list[dict[str, Any]]:
         key: int(os.environ.get(f"CATALOG_FACTS_{key.upper()}", value))
         for key, value in (("seed", 0), ("count", COUNT))
     }
-    return drawn(whole, made_entries(), **options)
+    return draw_providers(whole, generated_entries(), **options)
 
 
 class Internet:
@@ -79,13 +79,13 @@ class Internet:
 async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []
     web_of_providers = Internet()
-    async with diverted(monkeypatch, web_of_providers.response) as port:
+    async with divert_requests(monkeypatch, web_of_providers.response) as port:
         chosen = [entry for entry in facts() if entry["auth_mode"] in modes()]
         running = RunningGateway(tmp_path, gateway_yaml(chosen, port))
         await running.start()
         try:
             for entry in chosen:
-                expected = Expected(entry, await running.json("GET", f"/providers/{entry['name']}"))
+                expected = ExpectedEntry(entry, await running.json("GET", f"/providers/{entry['name']}"))
                 wrong += [
                     f"{entry['name']}: {fault}" async for fault in entry_faults(running, web_of_providers, expected)
                 ]
@@ -116,7 +116,7 @@ def hosts(provider: Provider) -> list[str]:
     return [setting.example for setting in settings.values() if setting.example]
 
 
-async def entry_faults(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
+async def entry_faults(running: RunningGateway, providers: Internet, expected: "ExpectedEntry") -> AsyncIterator[str]:
     """Connect, make a call, and yield each difference."""
     providers.seen.clear()
     providers.token_response = expected.token_response()
@@ -138,7 +138,7 @@ async def entry_faults(running: RunningGateway, providers: Internet, expected: "
 
 
 async def authorization_faults(
-    running: RunningGateway, providers: Internet, expected: "Expected"
+    running: RunningGateway, providers: Internet, expected: "ExpectedEntry"
 ) -> AsyncIterator[str]:
     defaults = {expected.name: {"connection_config": expected.given}}
     token = await running.session_token(allowed_integrations=[expected.name], integrations_config_defaults=defaults)
@@ -161,7 +161,7 @@ async def authorization_faults(
         yield fault
 
 
-async def token_request_faults(sent: dict[str, Any], expected: "Expected", url: str) -> AsyncIterator[str]:
+async def token_request_faults(sent: dict[str, Any], expected: "ExpectedEntry", url: str) -> AsyncIterator[str]:
     method = expected.facts.get("token_request_method", "POST")
     url_without_query, _, query = sent["url"].partition("?") if method == "GET" else (sent["url"], "", "")
     if (sent["method"], url_without_query) != (method, expected.filled(expected.facts["token_url"])):
@@ -178,7 +178,7 @@ async def token_request_faults(sent: dict[str, Any], expected: "Expected", url: 
         yield f"authenticates its client by {sent['headers'].get('authorization') or 'its body'}"
 
 
-async def imported(running: RunningGateway, expected: "Expected") -> None:
+async def imported(running: RunningGateway, expected: "ExpectedEntry") -> None:
     body = {
         "provider_config_key": expected.name,
         "connection_id": f"of {expected.name}",
@@ -196,7 +196,7 @@ def split_url(url: str) -> tuple[str, dict[str, str]]:
     return f"{parts.scheme}://{parts.netloc}{parts.path}{f'#{path}' if path else ''}".split("#")[0], query
 
 
-class Expected:
+class ExpectedEntry:
     """The entry that a provider's facts describe, with corrections, and with values filled in by simple replacement."""
 
     def __init__(self, facts: dict[str, Any], entry: dict[str, Any]) -> None:
@@ -204,7 +204,7 @@ class Expected:
         # A correction of a family's base applies to the whole family, where its members share the field.
         inherited = {key: family[key] for key in ("disable_pkce",) if key in family}
         correction = {**inherited, **_correction(facts["name"])}
-        self.facts = corrected(facts, correction)
+        self.facts = apply_correction(facts, correction)
         self.name = str(facts["name"])
         self.mode = str(facts["auth_mode"])
         forms = entry["data"].get("connection_config", {})
@@ -311,14 +311,14 @@ def is_steady(template: str, known: Mapping[str, str]) -> bool:
     return "${random}" not in template and all(known.get(name) for name in names)
 
 
-def corrected(facts: dict[str, Any], correction: Mapping[str, Any]) -> dict[str, Any]:
+def apply_correction(facts: dict[str, Any], correction: Mapping[str, Any]) -> dict[str, Any]:
     """Return `facts` with the values of the correction; ``null`` removes a field."""
     result = dict(facts)
     for key, value in correction.items():
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            result[key] = corrected(result.get(key, {}), value)
+            result[key] = apply_correction(result.get(key, {}), value)
         else:
             result[key] = value
     if "disable_pkce" in correction:

@@ -44,7 +44,7 @@ def pem(key: RSAPrivateKey) -> str:
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def encoded(alg: str, claims: dict[str, Any], key: Any, **header: Any) -> str:
+def sign_token(alg: str, claims: dict[str, Any], key: Any, **header: Any) -> str:
     registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
     return jwt.encode({"alg": alg, **header}, claims, key, registry=registry)
 
@@ -53,11 +53,11 @@ def text_of(*parts: dict[str, Any]) -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts)
 
 
-def unsigned(claims: dict[str, Any], **header: Any) -> str:
+def unsigned_token(claims: dict[str, Any], **header: Any) -> str:
     return text_of({"alg": "none", **header}, claims) + "."
 
 
-def by_shared(claims: dict[str, Any], secret: bytes | str, **header: Any) -> str:
+def sign_with_shared_secret(claims: dict[str, Any], secret: bytes | str, **header: Any) -> str:
     """Sign with HS256 without a library. Libraries refuse a public key as a shared secret; an attacker does not."""
     signing_input = text_of({"alg": "HS256", **header}, claims)
     proof = hmac.digest(secret if isinstance(secret, bytes) else secret.encode(), signing_input.encode(), "sha256")
@@ -175,7 +175,7 @@ class PlaidKeys:
 
     def sign(self, body: bytes = BODY, kid: str = "k1", key: Any = None, **claims: Any) -> str:
         all_claims = {"iat": int(time.time()), "request_body_sha256": digest(body), **claims}
-        return encoded("ES256", all_claims, jwk.ECKey.import_key(key or self.keys[kid]), kid=kid, typ="JWT")
+        return sign_token("ES256", all_claims, jwk.ECKey.import_key(key or self.keys[kid]), kid=kid, typ="JWT")
 
 
 PLAID_SECRET = "production:cid:s:ecret"
@@ -210,11 +210,11 @@ async def test_a_forged_plaid_token_is_refused(
     own = jwk.ECKey.import_key(other)
     forged = {
         "another key": plaid.sign(key=other),
-        "the key in the token": encoded("ES256", claims, own, kid="k1", jwk=own.as_dict(private=False)),
+        "the key in the token": sign_token("ES256", claims, own, kid="k1", jwk=own.as_dict(private=False)),
         "another body": plaid.sign(b"{}"),
-        "no digest": encoded("ES256", {"iat": claims["iat"]}, jwk.ECKey.import_key(plaid.keys["k1"]), kid="k1"),
-        "no signature": unsigned(claims, kid="k1"),
-        "the public key as a shared secret": by_shared(claims, public, kid="k1"),
+        "no digest": sign_token("ES256", {"iat": claims["iat"]}, jwk.ECKey.import_key(plaid.keys["k1"]), kid="k1"),
+        "no signature": unsigned_token(claims, kid="k1"),
+        "the public key as a shared secret": sign_with_shared_secret(claims, public, kid="k1"),
         "too old": plaid.sign(iat=int(time.time()) - 400),
         "of tomorrow": plaid.sign(iat=int(time.time()) + 400),
         "no time": plaid.sign(iat=None),
@@ -303,18 +303,18 @@ async def test_mondays_token_must_be_signed_with_the_signing_secret(start: Any, 
     endpoint = await start("monday", secret, client_id="id", client_secret="s")
     key = jwk.OctKey.import_key(secret)
     soon = int(time.time()) + 300
-    good = encoded("HS256", {"accountId": 1, "aud": endpoint.webhook_url, "exp": soon}, key)
+    good = sign_token("HS256", {"accountId": 1, "aud": endpoint.webhook_url, "exp": soon}, key)
     assert await endpoint.send(b'{"challenge":"c1"}', authorization=good) == 200
     assert json.loads(endpoint.text) == {"challenge": "c1"}
     assert await endpoint.send(authorization=good) == 200
     assert await endpoint.send(authorization=f"Bearer {good}") == 200  # the same body: a replay
     wrong = {
-        "another secret": encoded("HS256", {"exp": soon}, jwk.OctKey.import_key("some other secret that is long")),
-        "for another URL": encoded("HS256", {"exp": soon, "aud": "https://evil.example/"}, key),
-        "expired": encoded("HS256", {"exp": int(time.time()) - 100}, key),
-        "without an end": encoded("HS256", {"accountId": 1}, key),
-        "no signature": unsigned({"exp": soon}),
-        "another algorithm": encoded("HS512", {"exp": soon}, key),
+        "another secret": sign_token("HS256", {"exp": soon}, jwk.OctKey.import_key("some other secret that is long")),
+        "for another URL": sign_token("HS256", {"exp": soon, "aud": "https://evil.example/"}, key),
+        "expired": sign_token("HS256", {"exp": int(time.time()) - 100}, key),
+        "without an end": sign_token("HS256", {"accountId": 1}, key),
+        "no signature": unsigned_token({"exp": soon}),
+        "another algorithm": sign_token("HS512", {"exp": soon}, key),
     }
     for what, token in wrong.items():
         assert await endpoint.send(b"[]", authorization=token) == 401, what
@@ -332,17 +332,17 @@ async def test_gongs_token_is_checked_with_the_pasted_key(start: Any, events: Ev
     key, other = jwk.RSAKey.import_key(RSA), jwk.RSAKey.import_key(OTHER_RSA)
     claims = {"webhook_url": endpoint.webhook_url, "body_sha256": digest(BODY), "exp": int(time.time()) + 60}
     wrong = {
-        "another key": encoded("RS256", claims, other),
-        "another body": encoded("RS256", {**claims, "body_sha256": digest(b"{}")}, key),
-        "another URL": encoded("RS256", {**claims, "webhook_url": "https://evil.example/"}, key),
-        "expired": encoded("RS256", {**claims, "exp": int(time.time()) - 100}, key),
-        "the public key as a shared secret": by_shared(claims, secret),
-        "another padding": encoded("PS256", claims, key),
-        "no signature": unsigned(claims),
+        "another key": sign_token("RS256", claims, other),
+        "another body": sign_token("RS256", {**claims, "body_sha256": digest(b"{}")}, key),
+        "another URL": sign_token("RS256", {**claims, "webhook_url": "https://evil.example/"}, key),
+        "expired": sign_token("RS256", {**claims, "exp": int(time.time()) - 100}, key),
+        "the public key as a shared secret": sign_with_shared_secret(claims, secret),
+        "another padding": sign_token("PS256", claims, key),
+        "no signature": unsigned_token(claims),
     }
     for what, token in wrong.items():
         assert await endpoint.send(authorization=f"Bearer {token}") == 401, what
-    good = encoded("RS256", claims, key)
+    good = sign_token("RS256", claims, key)
     assert await endpoint.send(authorization=f"Bearer {good}") == 200
     assert await endpoint.send(authorization=f"Bearer {good}") == 200
     assert await endpoint.send(b"{}", authorization=f"Bearer {good}") == 401
@@ -376,7 +376,7 @@ async def test_a_pub_sub_token_must_name_the_service_account(
             "exp": int(time.time()) + 3600,
             **claims,
         }
-        return "Bearer " + encoded("RS256", all_claims, jwk.RSAKey.import_key(key), kid=kid)
+        return "Bearer " + sign_token("RS256", all_claims, jwk.RSAKey.import_key(key), kid=kid)
 
     assert await endpoint.send(authorization=token()) == 200
     for wrong in (

@@ -28,7 +28,7 @@ OPEN = Chain(request_id, access_log, error_shape)
 MARKER = "s3cr3t-marker"
 
 
-class Noted(list[ExchangeRecord]):
+class RecordedExchanges(list[ExchangeRecord]):
     """Replaces the request log."""
 
     def __init__(self) -> None:
@@ -40,15 +40,15 @@ class Noted(list[ExchangeRecord]):
 
 
 @pytest.fixture
-def noted() -> Noted:
-    return Noted()
+def records() -> RecordedExchanges:
+    return RecordedExchanges()
 
 
-def app(noted: Noted) -> web.Application:
+def app(records: RecordedExchanges) -> web.Application:
     application = web.Application()
     seated: Any = SimpleNamespace(config=SimpleNamespace(server=SimpleNamespace(limits=ClientLimitsConfig())))
     application[CHECKED_CONFIGURATION] = seated
-    runtime: Any = SimpleNamespace(call_queue=noted, tracing=None)
+    runtime: Any = SimpleNamespace(call_queue=records, tracing=None)
     application[RUNTIME] = runtime
     return application
 
@@ -66,10 +66,12 @@ async def proxied(request: web.Request) -> web.Response:
     return web.Response(status=404, body=body * 2)
 
 
-async def test_record_of_a_proxied_request_has_caller_target_and_result(serve: Serve, noted: Noted) -> None:
-    port = await serve(OPEN, proxied, app(noted))
+async def test_record_of_a_proxied_request_has_caller_target_and_result(
+    serve: Serve, records: RecordedExchanges
+) -> None:
+    port = await serve(OPEN, proxied, app(records))
     await exchange(port, get(f"/proxy/issues?key={MARKER}", "Content-Length: 5\r\n") + b"hello")
-    (record,) = noted
+    (record,) = records
     assert (record.request_id, record.environment) == ("r1", "dev")
     assert (record.integration_id, record.connection_id) == ("tracker", "u1")
     assert (record.method, record.host, record.path) == ("GET", "api.example.com", "/issues")
@@ -79,12 +81,12 @@ async def test_record_of_a_proxied_request_has_caller_target_and_result(serve: S
     assert MARKER not in repr(record)
 
 
-async def test_refused_request_is_recorded_with_its_code(serve: Serve, noted: Noted) -> None:
+async def test_refused_request_is_recorded_with_its_code(serve: Serve, records: RecordedExchanges) -> None:
     async def refuse(_request: web.Request) -> web.Response:
         raise Unauthorized("unknown_account", "No.")
 
-    await exchange(await serve(OPEN, refuse, app(noted)), get(f"/connections?token={MARKER}"))
-    (record,) = noted
+    await exchange(await serve(OPEN, refuse, app(records)), get(f"/connections?token={MARKER}"))
+    (record,) = records
     assert (record.status, record.error_code, record.path) == (401, "unknown_account", "/connections")
     assert (record.environment, record.connection_id, record.host) == ("", "", "")
     assert MARKER not in repr(record)
@@ -94,28 +96,28 @@ async def test_refused_request_is_recorded_with_its_code(serve: Serve, noted: No
     "refusal", [ReconnectNeeded("reconnect_needed", "No."), Unavailable("token_endpoint_unavailable", "Later.")]
 )
 async def test_connection_that_could_not_be_opened_is_recorded(
-    serve: Serve, noted: Noted, refusal: GatewayError
+    serve: Serve, records: RecordedExchanges, refusal: GatewayError
 ) -> None:
     async def refuse(request: web.Request) -> web.Response:
         request[ENVIRONMENT] = Environment("dev")
         request[PROXY_OPTIONS] = ProxyOptions("tracker", "u1")
         raise refusal
 
-    await exchange(await serve(OPEN, refuse, app(noted)), get("/proxy/x"))
-    (record,) = noted
+    await exchange(await serve(OPEN, refuse, app(records)), get("/proxy/x"))
+    (record,) = records
     assert (record.status, record.error_code) == (refusal.status, refusal.code)
     assert (record.environment, record.integration_id, record.connection_id) == ("dev", "tracker", "u1")
 
 
-async def test_redirect_is_recorded(serve: Serve, noted: Noted) -> None:
+async def test_redirect_is_recorded(serve: Serve, records: RecordedExchanges) -> None:
     async def away(_request: web.Request) -> web.Response:
         raise web.HTTPFound(f"/elsewhere?{MARKER}")
 
-    await exchange(await serve(OPEN, away, app(noted)), get("/oauth/connect/jira"))
-    assert (noted[0].status, noted[0].error_code) == (302, None)
+    await exchange(await serve(OPEN, away, app(records)), get("/oauth/connect/jira"))
+    assert (records[0].status, records[0].error_code) == (302, None)
 
 
-async def test_client_that_disconnects_is_recorded(serve: Serve, noted: Noted) -> None:
+async def test_client_that_disconnects_is_recorded(serve: Serve, records: RecordedExchanges) -> None:
     entered = asyncio.Event()
 
     async def wait(_request: web.Request) -> web.Response:
@@ -123,16 +125,16 @@ async def test_client_that_disconnects_is_recorded(serve: Serve, noted: Noted) -
         await asyncio.Event().wait()
         raise AssertionError
 
-    port = await serve(OPEN, wait, app(noted))
+    port = await serve(OPEN, wait, app(records))
     async with dial(port) as client:
         client.send(get("/proxy/x"))
         await entered.wait()
     async with asyncio.timeout(PATIENCE_S):
-        await noted.came.wait()
-    assert (noted[0].status, noted[0].error_code) == (499, "client_left")
+        await records.came.wait()
+    assert (records[0].status, records[0].error_code) == (499, "client_left")
 
 
-async def test_connection_cut_at_shutdown_is_not_recorded_as_client_left(noted: Noted) -> None:
+async def test_connection_cut_at_shutdown_is_not_recorded_as_client_left(records: RecordedExchanges) -> None:
     entered = asyncio.Event()
 
     async def wait(_request: web.Request) -> web.Response:
@@ -140,7 +142,7 @@ async def test_connection_cut_at_shutdown_is_not_recorded_as_client_left(noted: 
         await asyncio.Event().wait()
         raise AssertionError
 
-    application = app(noted)
+    application = app(records)
     application.router.add_get("/proxy/x", OPEN(wait))
     run = runner(application, drain_s=0)
     await run.setup()
@@ -150,31 +152,31 @@ async def test_connection_cut_at_shutdown_is_not_recorded_as_client_left(noted: 
         client.send(get("/proxy/x"))
         await entered.wait()
         await run.cleanup()
-    assert (noted[0].status, noted[0].error_code) == (503, "stopped")
+    assert (records[0].status, records[0].error_code) == (503, "stopped")
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/mounted/ready"])
-async def test_probes_are_not_recorded(serve: Serve, noted: Noted, path: str) -> None:
+async def test_probes_are_not_recorded(serve: Serve, records: RecordedExchanges, path: str) -> None:
     async def fine(_request: web.Request) -> web.Response:
         return web.Response()
 
-    await exchange(await serve(OPEN, fine, app(noted)), get(path))
-    assert noted == []
+    await exchange(await serve(OPEN, fine, app(records)), get(path))
+    assert records == []
 
 
-async def test_proxied_path_like_a_probe_is_recorded(serve: Serve, noted: Noted) -> None:
+async def test_proxied_path_like_a_probe_is_recorded(serve: Serve, records: RecordedExchanges) -> None:
     async def ready(request: web.Request) -> web.Response:
         await proxied(request)
         request[UPSTREAM].target, request[UPSTREAM].base_path = "/ready", ""
         return web.Response()
 
-    await exchange(await serve(OPEN, ready, app(noted)), get("/proxy/ready"))
-    assert noted[0].path == "/ready"
+    await exchange(await serve(OPEN, ready, app(records)), get("/proxy/ready"))
+    assert records[0].path == "/ready"
 
 
-async def test_a_long_path_is_shortened(serve: Serve, noted: Noted) -> None:
-    await exchange(await serve(OPEN, hello, app(noted)), get("/" + "a" * 5000))
-    assert len(noted[0].path) == PATH_LIMIT
+async def test_a_long_path_is_shortened(serve: Serve, records: RecordedExchanges) -> None:
+    await exchange(await serve(OPEN, hello, app(records)), get("/" + "a" * 5000))
+    assert len(records[0].path) == PATH_LIMIT
 
 
 async def hello(_request: web.Request) -> web.Response:

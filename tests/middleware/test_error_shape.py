@@ -13,7 +13,7 @@ OPEN = Chain(request_id, error_shape)
 GET = b"GET / HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nX-Request-Id: r1\r\n\r\n"
 
 
-async def raised(serve: Serve, fault: BaseException, data: bytes = GET) -> bytes:
+async def response_to_error(serve: Serve, fault: BaseException, data: bytes = GET) -> bytes:
     async def handler(_request: web.Request) -> web.Response:
         raise fault
 
@@ -24,7 +24,7 @@ async def test_gateway_error_is_returned_completely(serve: Serve) -> None:
     fault = InvalidRequest(
         "invalid_body", "Say more.", errors=[Issue("too_small", "short", ("name",))], payload={"seen": 1}
     )
-    response = parsed(await raised(serve, fault))
+    response = parsed(await response_to_error(serve, fault))
     assert response.status == 400
     assert response.error == {
         "code": "invalid_body",
@@ -40,7 +40,7 @@ async def test_gateway_error_is_returned_completely(serve: Serve) -> None:
 
 async def test_absent_members_are_absent_and_not_null(serve: Serve) -> None:
     response = parsed(
-        await raised(serve, Unauthorized("unknown_account", "No.", headers={"WWW-Authenticate": "Bearer"}))
+        await response_to_error(serve, Unauthorized("unknown_account", "No.", headers={"WWW-Authenticate": "Bearer"}))
     )
     assert set(response.error) == {"code", "message"}
     assert response.headers["www-authenticate"] == "Bearer"
@@ -50,7 +50,7 @@ async def test_absent_members_are_absent_and_not_null(serve: Serve) -> None:
     "fault", [Unavailable("busy", "x", retry_after_s=7), TooManyRequests("too_many_request", "x", retry_after_s=7)]
 )
 async def test_temporary_error_has_retry_after(serve: Serve, fault: GatewayError) -> None:
-    assert parsed(await raised(serve, fault)).headers["retry-after"] == "7"
+    assert parsed(await response_to_error(serve, fault)).headers["retry-after"] == "7"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_temporary_error_has_retry_after(serve: Serve, fault: GatewayError
 async def test_other_exceptions_are_returned_in_the_same_format(
     serve: Serve, fault: BaseException, status: int, code: str
 ) -> None:
-    raw = await raised(serve, fault)
+    raw = await response_to_error(serve, fault)
     response = parsed(raw)
     assert (response.status, response.error["code"], response.headers["gateway-error"]) == (status, code, code)
     assert b"s3cr3t" not in raw
@@ -82,13 +82,13 @@ async def test_other_exceptions_are_returned_in_the_same_format(
 
 
 async def test_a_redirect_is_not_converted_to_an_error(serve: Serve) -> None:
-    response = parsed(await raised(serve, web.HTTPFound("/elsewhere")))
+    response = parsed(await response_to_error(serve, web.HTTPFound("/elsewhere")))
     assert (response.status, response.headers["location"]) == (302, "/elsewhere")
     assert "gateway-error" not in response.headers
 
 
 async def test_a_response_to_head_has_no_body(serve: Serve) -> None:
-    raw = await raised(serve, Unauthorized("unknown_account", "No."), GET.replace(b"GET", b"HEAD"))
+    raw = await response_to_error(serve, Unauthorized("unknown_account", "No."), GET.replace(b"GET", b"HEAD"))
     response = parsed(raw, head_only=True)
     assert (response.status, response.rest) == (401, b"")
     assert int(response.headers["content-length"]) > 0
@@ -96,7 +96,7 @@ async def test_a_response_to_head_has_no_body(serve: Serve) -> None:
 
 async def test_some_errors_end_the_connection(serve: Serve) -> None:
     kept = GET.replace(b"Connection: close\r\n", b"")
-    response = parsed(await raised(serve, InvalidRequest("bad_framing", "x", close=True), kept))
+    response = parsed(await response_to_error(serve, InvalidRequest("bad_framing", "x", close=True), kept))
     assert response.headers["connection"] == "close"
 
 

@@ -72,7 +72,7 @@ async def show(request: web.Request) -> web.Response:
     return web.json_response(await request.json() if request.body_exists else None)
 
 
-async def sent(serve: Serve, fields: str, body: bytes = b"") -> RawResponse:
+async def send_to_api(serve: Serve, fields: str, body: bytes = b"") -> RawResponse:
     head = f"POST / HTTP/1.1\r\nHost: gw\r\nConnection: close\r\n{fields}\r\n"
     async with dial(await serve(API, show, web.Application(client_max_size=0))) as client:
         client.send(head.encode() + body)
@@ -83,34 +83,34 @@ async def sent(serve: Serve, fields: str, body: bytes = b"") -> RawResponse:
     "kind", ["", "Content-Type: application/json\r\n", "Content-Type: Application/JSON; charset=utf-8\r\n"]
 )
 async def test_json_and_missing_content_type_are_accepted(serve: Serve, kind: str) -> None:
-    response = await sent(serve, kind + "Content-Length: 7\r\n", b'{"a":1}')
+    response = await send_to_api(serve, kind + "Content-Length: 7\r\n", b'{"a":1}')
     assert (response.status, response.body) == (200, b'{"a": 1}')
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
 @pytest.mark.parametrize("body", [b"", b"a=1"])
 async def test_other_content_types_are_refused(serve: Serve, kind: str, body: bytes) -> None:
-    response = await sent(serve, f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n", body)
+    response = await send_to_api(serve, f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n", body)
     assert (response.status, response.error["code"]) == (415, "invalid_content_type")
 
 
 async def test_content_type_without_a_body_is_accepted(serve: Serve) -> None:
-    assert (await sent(serve, "Content-Type: application/json\r\n")).status == 200
+    assert (await send_to_api(serve, "Content-Type: application/json\r\n")).status == 200
 
 
 async def test_a_body_of_the_limit_is_read_whole_whatever_the_host_application_allows(serve: Serve) -> None:
     body = b'"' + b"x" * (MAX_JSON_BYTES - 2) + b'"'
-    assert (await sent(serve, f"Content-Length: {len(body)}\r\n", body)).body == body
+    assert (await send_to_api(serve, f"Content-Length: {len(body)}\r\n", body)).body == body
 
 
 async def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
-    response = await sent(serve, f"Content-Length: {MAX_JSON_BYTES + 1}\r\n")
+    response = await send_to_api(serve, f"Content-Length: {MAX_JSON_BYTES + 1}\r\n")
     assert (response.status, response.error["code"]) == (413, "body_too_large")
 
 
 async def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(serve: Serve) -> None:
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
-    response = await sent(serve, "Transfer-Encoding: chunked\r\n", chunk * 17)
+    response = await send_to_api(serve, "Transfer-Encoding: chunked\r\n", chunk * 17)
     assert (response.status, response.error["code"]) == (413, "body_too_large")
 
 

@@ -22,7 +22,9 @@ async def end(_request: web.Request) -> web.StreamResponse:
     return web.Response()
 
 
-async def learned(target: str, *, override: Address | None = None, mounted: str = "/proxy", **connection: Any) -> Any:
+async def upstream_for(
+    target: str, *, override: Address | None = None, mounted: str = "/proxy", **connection: Any
+) -> Any:
     app = web.Application()
     route: Any = app.router.add_get(mounted + "{rest:.*}", end)
     request = make_mocked_request("GET", target, headers={"Host": "gw"})
@@ -35,19 +37,19 @@ async def learned(target: str, *, override: Address | None = None, mounted: str 
 
 
 async def test_the_base_path_comes_first() -> None:
-    sent = await learned("/proxy/a%2fb?x")
+    sent = await upstream_for("/proxy/a%2fb?x")
     assert (sent.url, sent.base_path) == ("http://127.0.0.1:8000/v1/a%2fb?x", "/v1")
 
 
 async def test_mount_prefix_must_match_literally() -> None:
-    assert (await learned("/gw/proxy/a", mounted="/gw/proxy")).target == "/v1/a"
+    assert (await upstream_for("/gw/proxy/a", mounted="/gw/proxy")).target == "/v1/a"
     with pytest.raises(InvalidRequest):
-        await learned("/proxy/a", mounted="/gw/proxy")
+        await upstream_for("/proxy/a", mounted="/gw/proxy")
 
 
 async def test_path_of_a_base_url_override_is_kept() -> None:
     other = parse_address("https://other.example.com/api/")
-    sent = await learned("/proxy/a?x", override=other, allowed_origins=["https://other.example.com:443"])
+    sent = await upstream_for("/proxy/a?x", override=other, allowed_origins=["https://other.example.com:443"])
     assert (sent.url, sent.base_path) == ("https://other.example.com:443/api/a?x", "/api")
 
 
@@ -57,7 +59,9 @@ async def test_path_of_a_base_url_override_is_kept() -> None:
 )
 async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(override: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        await learned("/proxy/a", override=parse_address(override), allowed_origins=["https://allowed.example.com:443"])
+        await upstream_for(
+            "/proxy/a", override=parse_address(override), allowed_origins=["https://allowed.example.com:443"]
+        )
     assert refusal.value.code == "base_url_override_not_allowed"
     assert "http://127.0.0.1:8000, https://allowed.example.com:443" in refusal.value.message
 
@@ -65,29 +69,36 @@ async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(ov
 # ── The credential replaces the caller's value in its place, and is sent nowhere else.
 
 
-def placed(placement: Placement, *sent: tuple[str, str], target: str = "/x", has_body: bool = False) -> UpstreamRequest:
+def placed_request(
+    placement: Placement, *sent: tuple[str, str], target: str = "/x", has_body: bool = False
+) -> UpstreamRequest:
     request = UpstreamRequest("GET", "http", "127.0.0.1", 8000, target, CIMultiDict(sent))
     place_credential(opened_at(8000, "", placement), request, has_body=has_body)
     return request
 
 
 def test_the_credential_replaces_every_spelling_of_its_field() -> None:
-    request = placed(Placement(slots=(("x-api-key", "s"),)), ("X-Api-Key", "1"), ("X_API_KEY", "2"), ("X-Other", "3"))
+    request = placed_request(
+        Placement(slots=(("x-api-key", "s"),)), ("X-Api-Key", "1"), ("X_API_KEY", "2"), ("X-Other", "3")
+    )
     assert list(request.headers.items()) == [("X-Other", "3"), ("x-api-key", "s")]
 
 
 def test_default_fields_are_added_if_missing_and_content_type_only_with_a_body() -> None:
     placement = Placement(defaults=(("Accept", "application/json"), ("Content-Type", "application/json")))
-    assert dict(placed(placement).headers) == {"Accept": "application/json"}
-    assert dict(placed(placement, ("accept", "*/*"), has_body=True).headers) == {
+    assert dict(placed_request(placement).headers) == {"Accept": "application/json"}
+    assert dict(placed_request(placement, ("accept", "*/*"), has_body=True).headers) == {
         "accept": "*/*",
         "Content-Type": "application/json",
     }
 
 
 def test_query_without_slots_is_unchanged() -> None:
-    assert placed(Placement(), target="/x?&&a=%zz").target == "/x?&&a=%zz"
-    assert placed(Placement(query_slots=(("key", "s%20"),)), target="/x?KEY=1&k%65y=2").target == "/x?KEY=1&key=s%20"
+    assert placed_request(Placement(), target="/x?&&a=%zz").target == "/x?&&a=%zz"
+    assert (
+        placed_request(Placement(query_slots=(("key", "s%20"),)), target="/x?KEY=1&k%65y=2").target
+        == "/x?KEY=1&key=s%20"
+    )
 
 
 @pytest.mark.parametrize(("scheme", "host", "port"), [("https", "127.0.0.1", 8000), ("http", "127.0.0.1", 8001)])

@@ -48,7 +48,7 @@ async def steps(_plan: Plan) -> AsyncIterator[TrialResult]:
             with tempfile.TemporaryDirectory() as folder:
                 result = await crash(point, Path(folder), forgiving=forgiving)
             yield TrialResult(
-                f"killed {point} ({provider})", _as_text(result), int(result.lost), _fine(result) and result.killed
+                f"killed {point} ({provider})", _as_text(result), int(result.lost), _is_fine(result) and result.killed
             )
 
 
@@ -68,7 +68,7 @@ async def _refreshes(plan: Plan, trial: str, url: str) -> TrialResult:
     for part in range(-(-plan.kills // PART)):
         kills = min(PART, plan.kills - part * PART)
         identity = {"trial": trial, "seed": plan.seed, "part": part, "kills": kills}
-        done = _kept(plan.kept, identity)
+        done = _earlier_result(plan.kept, identity)
         if done is None:
 
             def step(so_far: RefreshTally, part: int = part) -> None:
@@ -83,7 +83,7 @@ async def _refreshes(plan: Plan, trial: str, url: str) -> TrialResult:
     return total.result(trial)
 
 
-def _kept(file: Path | None, identity: dict[str, object]) -> RefreshTally | None:
+def _earlier_result(file: Path | None, identity: dict[str, object]) -> RefreshTally | None:
     """Return the result of a part that an earlier run has written to `file`, or None."""
     if file is None or not file.exists():
         return None
@@ -156,7 +156,7 @@ TRIALS: dict[str, Trial] = {
 ON_POSTGRES: Final = frozenset({"postgres", "refreshes-postgres"})
 
 
-def _fine(result: Outcome) -> bool:
+def _is_fine(result: Outcome) -> bool:
     return result.sound and not result.silent
 
 

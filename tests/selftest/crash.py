@@ -104,9 +104,9 @@ async def crash_at_each(
             for deaths, (point, name) in enumerate(names.items(), 1):
                 before = tracker.calls["refresh_token"]
                 if point in (PARENT_ALONE, PARENT_AND_WORKER):
-                    killed[point] = await _parent_killed(point, name, serving, tracker)
+                    killed[point] = await _kill_parent(point, name, serving, tracker)
                 else:
-                    killed[point] = await _worker_killed(point, name, folder, serving, tracker, deaths)
+                    killed[point] = await _kill_worker(point, name, folder, serving, tracker, deaths)
                 requests[point] = tracker.calls["refresh_token"] - before
             if serving.process.returncode is None:
                 serving.signal(signal.SIGTERM)
@@ -128,7 +128,7 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names:
         await before.stop()
 
 
-async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
+async def _kill_worker(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
     """Return whether the worker died there. It is replaced, and the gateway continues."""
     if point in HELD_AT_PROVIDER:
         (tracker.hold if point == AT_PROVIDER else tracker.hold_response).clear()
@@ -149,7 +149,7 @@ async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, 
     return bool(died[deaths - 1]["exit"] == -signal.SIGKILL)
 
 
-async def _parent_killed(point: str, name: str, serving: Serving, tracker: Tracker) -> bool:
+async def _kill_parent(point: str, name: str, serving: Serving, tracker: Tracker) -> bool:
     """Return whether the parent died. Its workers end too."""
     tracker.hold_response.clear()
     before = tracker.calls["refresh_token"]

@@ -101,7 +101,7 @@ async def kills_during_writes(
                 tally.clean_s = time.monotonic() - began
             else:
                 tally.slowest_s = max(tally.slowest_s, time.monotonic() - began)
-                tally.unreadable += await _unreadable(process, writers)
+                tally.unreadable += await _count_unreadable(process, writers)
             if number == kills:
                 break
             writers = [Writer(f"{number}-{n}") for n in range(WRITERS)]
@@ -136,7 +136,7 @@ def _rows_of(database: Path) -> tuple[bool, dict[str, int]]:
     return sound, {name: json.loads(metadata)["n"] for name, metadata in rows}
 
 
-async def _unreadable(process: Serving, writers: list[Writer]) -> int:
+async def _count_unreadable(process: Serving, writers: list[Writer]) -> int:
     """Return how many writers' last credentials cannot be read or differ from the acknowledged ones."""
     wrong = 0
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:

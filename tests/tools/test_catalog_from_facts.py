@@ -9,9 +9,9 @@ import yaml
 
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from tools.catalog_from_facts.__main__ import MADE, catalog_texts, is_made, main
+from tools.catalog_from_facts.__main__ import GENERATED_LINE, catalog_texts, is_generated, main
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
-from tools.catalog_from_facts.yaml_text import GROUPS, written
+from tools.catalog_from_facts.yaml_text import GROUPS, entry_text
 
 KEY: dict[str, Any] = {
     "name": "mail-api", "display_name": "Mail API", "categories": ["email"], "auth_mode": "API_KEY",
@@ -126,7 +126,7 @@ def test_an_entry_of_a_family_has_only_its_own_fields() -> None:
 
 
 def test_comments_are_written_beside_or_above_their_line() -> None:
-    text = written(
+    text = entry_text(
         {"token_url": "https://a", "token_url#": "why", "default_scopes": ["x"], "default_scopes#": "y" * 120}, ""
     )
     assert text == f"token_url: https://a # why\n# {'y' * 120}\ndefault_scopes: [x]\n"
@@ -156,7 +156,7 @@ def test_every_text_is_read_back_unchanged(value: str, tmp_path: Path) -> None:
     from gateway.catalog.yaml_file import read_yaml
 
     path = tmp_path / "x.yaml"
-    path.write_text(written({"docs": value, "categories": [value], "refresh": {"requires_scope": value}}, ""))
+    path.write_text(entry_text({"docs": value, "categories": [value], "refresh": {"requires_scope": value}}, ""))
     assert read_yaml(path).value == {"docs": value, "categories": [value], "refresh": {"requires_scope": value}}
 
 
@@ -176,7 +176,7 @@ def test_the_generator_changes_and_removes_only_generated_files(
     monkeypatch.setattr("sys.argv", ["x", str(facts), "--catalog", str(catalog), "--corrections", str(corrections)])
     assert main() == 0
     assert (catalog / "tracker.yaml").read_text() == "display_name: By hand\n"
-    assert is_made(catalog / "mail-api.yaml")
+    assert is_generated(catalog / "mail-api.yaml")
     facts.write_text(json.dumps([GRANT]))
     assert main() == 0
     assert [path.name for path in catalog.iterdir()] == ["tracker.yaml"]
@@ -186,7 +186,7 @@ def test_the_shipped_corrections_belong_to_generated_entries() -> None:
     root = Path(__file__).parents[2]
     corrections = load_corrections(root / "tools" / "corrections")
     for name in {*corrections.entries, *corrections.verifications, *corrections.names}:
-        assert MADE in (root / "catalog" / f"{name}.yaml").read_text(), name
+        assert GENERATED_LINE in (root / "catalog" / f"{name}.yaml").read_text(), name
     for name in corrections.left_out:
         assert not (root / "catalog" / f"{name}.yaml").exists(), name
 

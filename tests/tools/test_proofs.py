@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tools.catalog_from_facts.proofs import expected, with_proof
+from tools.catalog_from_facts.proofs import expected, with_verification
 
 BASE: dict[str, Any] = {"auth_mode": "API_KEY", "proxy": {"base_url": "https://api.example.com"}}
 
@@ -17,7 +17,9 @@ def made(entry: dict[str, Any] = BASE, correction: dict[str, Any] | None = None,
         "confidence": "source",
     }
     account = {"id": "data.id", "label": ["data.mail"]}
-    return with_proof("acme", entry, {**usual, "expect": {"status": 200}, "account": account, **fact}, correction or {})
+    return with_verification(
+        "acme", entry, {**usual, "expect": {"status": 200}, "account": account, **fact}, correction or {}
+    )
 
 
 def test_a_call_and_the_account_that_it_names() -> None:

@@ -42,7 +42,7 @@ def upload(fields: bytes = b"", body: bytes = b"", *, method: bytes = b"POST", t
     return request(target, fields, body, method=method)
 
 
-def sized(body: bytes, fields: bytes = b"") -> bytes:
+def sized_upload(body: bytes, fields: bytes = b"") -> bytes:
     """Return an upload with a declared length."""
     return upload(fields + b"Content-Length: %d\r\n" % len(body), body)
 

@@ -50,7 +50,7 @@ PIECES: Final = (
 )  # fmt: skip
 
 
-def mutated(chance: random.Random) -> bytes:
+def mutate_request(chance: random.Random) -> bytes:
     """Return one of SEEDS with one to three faults."""
     data = bytearray(chance.choice(SEEDS))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
@@ -73,7 +73,7 @@ def mutated(chance: random.Random) -> bytes:
     return bytes(data)
 
 
-async def ours(bench: Bench, data: bytes) -> list[RecordedRequest]:
+async def forwarded_requests(bench: Bench, data: bytes) -> list[RecordedRequest]:
     """Return the requests that leave the gateway for `data`."""
     bench.set(bench.recorder.says)
     async with bench.dial() as caller:
@@ -83,7 +83,7 @@ async def ours(bench: Bench, data: bytes) -> list[RecordedRequest]:
     return [heard for heard in bench.recorder.heard if heard.partial is None]
 
 
-def by_h11(data: bytes) -> Reading:
+def read_by_h11(data: bytes) -> Reading:
     """Return h11's reading of the same bytes, up to the end of the last complete message."""
     seen: list[tuple[bytes, bytes, bytes]] = []
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
@@ -150,16 +150,16 @@ async def run(seconds: float, seed: int) -> int:
         async with gateway_before(recorder, Path(folder)) as bench, Nginx.running(Path(folder)) as nginx:
             until = time.monotonic() + seconds
             while time.monotonic() < until:
-                data = mutated(chance)
-                findings += await look(bench, nginx, data, counts)
+                data = mutate_request(chance)
+                findings += await check_request(bench, nginx, data, counts)
     await recorder.stop()
     print(json.dumps({"seed": seed, "nginx": nginx is not None, **counts}))
     return findings
 
 
-async def look(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[str]) -> int:
+async def check_request(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[str]) -> int:
     counts["sent"] += 1
-    heard = await ours(bench, data)
+    heard = await forwarded_requests(bench, data)
     faults = list(bench.recorder.faults)
     try:
         for one in heard:
@@ -167,13 +167,13 @@ async def look(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[s
     except (AssertionError, Misframed, h11.ProtocolError) as fault:
         faults.append(repr(fault))
     if faults:
-        return tell("what left us is not plain", data, faults=faults)
+        return print_finding("what left us is not plain", data, faults=faults)
     if not heard:
         counts["refused or unfinished"] += 1
         return 0
     counts["forwarded"] += 1
     forwarded = [(one.method, one.target, one.body.data) for one in heard]
-    readers = {"h11": by_h11(data)}
+    readers = {"h11": read_by_h11(data)}
     if nginx is not None:
         readers["nginx"] = await nginx.read(data)
         if differs(forwarded, readers["nginx"]):
@@ -183,11 +183,11 @@ async def look(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[s
         refused = read.refused and len(read.messages) < len(forwarded)
         counts[f"forwarded only by the gateway, refused by {name}"] += refused
         if differs(forwarded, read):
-            found += tell(f"{name} reads it differently", data, ours=forwarded, theirs=read)
+            found += print_finding(f"{name} reads it differently", data, forwarded_requests=forwarded, theirs=read)
     return found
 
 
-def tell(kind: str, data: bytes, **more: object) -> int:
+def print_finding(kind: str, data: bytes, **more: object) -> int:
     print(
         json.dumps({"finding": kind, "sent": repr(data), **{name: repr(value) for name, value in more.items()}}),
         flush=True,

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SECRET = SECRET_KEY.encode()
 
-ACCEPTED = table(
+ACCEPTED_KEY_LINES = table(
     ("Bearer", b"Authorization: Bearer %s"),
     ("bearer in lower case", b"authorization: bearer %s"),
     ("BEARER in capitals", b"AUTHORIZATION: BEARER %s"),
@@ -20,13 +20,13 @@ ACCEPTED = table(
 )
 
 
-@pytest.mark.parametrize("line", ACCEPTED)
+@pytest.mark.parametrize("line", ACCEPTED_KEY_LINES)
 async def test_a_key_is_accepted_and_not_forwarded(bench: Bench, line: bytes) -> None:
     heard, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming()))
     assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
 
 
-REFUSED = table(
+REFUSED_KEY_LINES = table(
     ("no Authorization", b"", "missing_auth_header"),
     ("an empty one", b"Authorization: \r\n", "malformed_auth_header"),
     ("a scheme alone", b"Authorization: Bearer\r\n", "malformed_auth_header"),
@@ -54,7 +54,7 @@ REFUSED = table(
 )
 
 
-@pytest.mark.parametrize(("line", "code"), REFUSED)
+@pytest.mark.parametrize(("line", "code"), REFUSED_KEY_LINES)
 async def test_without_one_valid_key_nothing_is_sent(bench: Bench, line: bytes, code: str) -> None:
     response = await bench.refuses(request(ours=HOST + line + naming()), status=401, code=code, kept=True)
     assert (response.head.one("www-authenticate") or b"").startswith(b"Bearer")
@@ -66,7 +66,7 @@ async def test_a_key_in_the_query_is_ignored(bench: Bench) -> None:
     assert "Authorization" in response.message
 
 
-DOUBLED = table(
+DUPLICATE_FIELDS = table(
     ("two keys", KEY + KEY, naming()),
     ("a good key and a bad one", KEY + b"authorization: Bearer x\r\n", naming()),
     ("a bad key and a good one", b"authorization: Bearer x\r\n" + KEY, naming()),
@@ -76,7 +76,7 @@ DOUBLED = table(
 )
 
 
-@pytest.mark.parametrize(("key", "names"), DOUBLED)
+@pytest.mark.parametrize(("key", "names"), DUPLICATE_FIELDS)
 async def test_a_duplicate_field_that_selects_key_or_connection_is_refused(
     bench: Bench, key: bytes, names: bytes
 ) -> None:
@@ -84,33 +84,33 @@ async def test_a_duplicate_field_that_selects_key_or_connection_is_refused(
     assert "was sent more than once" in response.message
 
 
-def named(integration: bytes | None, connection: bytes | None) -> bytes:
+def connection_names(integration: bytes | None, connection: bytes | None) -> bytes:
     lines = [(b"Provider-Config-Key", integration), (b"Connection-Id", connection)]
     return HOST + KEY + b"".join(name + b": " + value + b"\r\n" for name, value in lines if value is not None)
 
 
-NAMED = table(
-    ("no integration", named(None, b"c1"), 400, "invalid_headers"),
-    ("no connection", named(b"wire", None), 400, "invalid_headers"),
-    ("an empty integration", named(b"", b"c1"), 400, "invalid_headers"),
-    ("an empty connection", named(b"wire", b""), 400, "invalid_headers"),
-    ("an unknown integration", named(b"nothing", b"c1"), 404, "unknown_provider_config"),
-    ("an integration in capitals", named(b"WIRE", b"c1"), 404, "unknown_provider_config"),
-    ("an unknown connection", named(b"wire", b"c2"), 404, "unknown_connection"),
-    ("a connection in capitals", named(b"wire", b"C1"), 404, "unknown_connection"),
-    ("a connection with a slash", named(b"wire", b"../c1"), 404, "unknown_connection"),
-    ("a connection with a quote", named(b"wire", b"c1' OR '1'='1"), 404, "unknown_connection"),
-    ("a connection with a percent sign", named(b"wire", b"c%31"), 400, "invalid_headers"),
-    ("a connection beyond ASCII", named(b"wire", b"c\xe9"), 400, "invalid_headers"),
-    ("a connection of 256 characters", named(b"wire", b"c" * 256), 400, "invalid_headers"),
-    ("an integration with a slash", named(b"wire/x", b"c1"), 400, "invalid_headers"),
-    ("a list of connections", named(b"wire", b"c1, c2"), 404, "unknown_connection"),
+INVALID_NAMES = table(
+    ("no integration", connection_names(None, b"c1"), 400, "invalid_headers"),
+    ("no connection", connection_names(b"wire", None), 400, "invalid_headers"),
+    ("an empty integration", connection_names(b"", b"c1"), 400, "invalid_headers"),
+    ("an empty connection", connection_names(b"wire", b""), 400, "invalid_headers"),
+    ("an unknown integration", connection_names(b"nothing", b"c1"), 404, "unknown_provider_config"),
+    ("an integration in capitals", connection_names(b"WIRE", b"c1"), 404, "unknown_provider_config"),
+    ("an unknown connection", connection_names(b"wire", b"c2"), 404, "unknown_connection"),
+    ("a connection in capitals", connection_names(b"wire", b"C1"), 404, "unknown_connection"),
+    ("a connection with a slash", connection_names(b"wire", b"../c1"), 404, "unknown_connection"),
+    ("a connection with a quote", connection_names(b"wire", b"c1' OR '1'='1"), 404, "unknown_connection"),
+    ("a connection with a percent sign", connection_names(b"wire", b"c%31"), 400, "invalid_headers"),
+    ("a connection beyond ASCII", connection_names(b"wire", b"c\xe9"), 400, "invalid_headers"),
+    ("a connection of 256 characters", connection_names(b"wire", b"c" * 256), 400, "invalid_headers"),
+    ("an integration with a slash", connection_names(b"wire/x", b"c1"), 400, "invalid_headers"),
+    ("a list of connections", connection_names(b"wire", b"c1, c2"), 404, "unknown_connection"),
     ("names spelled with underscores only", HOST + KEY + naming().replace(b"-", b"_"), 400, "invalid_headers"),
     ("names as minted fields", HOST + KEY + b"Nango-Proxy-Connection-Id: c1\r\n", 400, "invalid_headers"),
 )
 
 
-@pytest.mark.parametrize(("ours", "status", "code"), NAMED)
+@pytest.mark.parametrize(("ours", "status", "code"), INVALID_NAMES)
 async def test_invalid_connection_name_is_reported(bench: Bench, ours: bytes, status: int, code: str) -> None:
     response = await bench.refuses(request(ours=ours), status=status, code=code, kept=True)
     assert any(
@@ -118,7 +118,7 @@ async def test_invalid_connection_name_is_reported(bench: Bench, ours: bytes, st
     )
 
 
-ASKED_WRONGLY = table(
+WRONG_GATEWAY_HEADERS = table(
     ("a negative number of retries", b"Retries: -1\r\n"),
     ("retries that are no number", b"Retries: many\r\n"),
     ("retries twice", b"Retries: 1\r\nRetries: 2\r\n"),
@@ -136,13 +136,13 @@ ASKED_WRONGLY = table(
 )
 
 
-@pytest.mark.parametrize("line", ASKED_WRONGLY)
+@pytest.mark.parametrize("line", WRONG_GATEWAY_HEADERS)
 async def test_a_wrong_header_of_the_gateway_is_reported_and_nothing_is_sent(bench: Bench, line: bytes) -> None:
     response = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
     assert line.partition(b":")[0].decode() in response.message
 
 
-ELSEWHERE = table(
+FORBIDDEN_OVERRIDES = table(
     ("another host", b"https://evil.example"),
     ("the same host at another port", b"http://127.0.0.1:1"),
     ("another name of the same host", b"http://localhost:{port}"),
@@ -153,7 +153,7 @@ ELSEWHERE = table(
 )
 
 
-@pytest.mark.parametrize("url", ELSEWHERE)
+@pytest.mark.parametrize("url", FORBIDDEN_OVERRIDES)
 async def test_a_credential_is_sent_to_no_other_origin(bench: Bench, url: bytes) -> None:
     line = b"Base-Url-Override: " + url.replace(b"{port}", b"%d" % bench.recorder.port) + b"\r\n"
     response = await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)

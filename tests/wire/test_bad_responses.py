@@ -12,7 +12,7 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED_OK = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 EVIL = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 
-NOT_HTTP = table(
+INVALID_RESPONSES = table(
     ("nothing at all", says(b"", then="close")),
     ("nothing, and a reset", says(b"", then="reset")),
     ("half a head", says(HEAD + b"Content-Le", then="close")),
@@ -66,13 +66,13 @@ NOT_HTTP = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("script", NOT_HTTP)
+@pytest.mark.parametrize("script", INVALID_RESPONSES)
 async def test_a_response_that_is_not_valid_http_is_a_502(bench: Bench, script: ScriptedHttpResponse) -> None:
     response = await bench.responded(script)
     assert (response.status, response.code[:9]) == (502, "upstream_")
 
 
-TORN = table(
+INCOMPLETE_RESPONSES = table(
     ("a length that is not reached", says(HEAD + b"Content-Length: 10\r\n\r\n", b"abc", then="close")),
     ("a length that is not reached, and a reset", says(HEAD + b"Content-Length: 10\r\n\r\n", b"abc", then="reset")),
     ("a length, and nothing", says(HEAD + b"Content-Length: 10\r\n\r\n", then="close")),
@@ -95,7 +95,7 @@ TORN = table(
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"], ids=["1.1", "1.0"])
-@pytest.mark.parametrize("script", TORN)
+@pytest.mark.parametrize("script", INCOMPLETE_RESPONSES)
 async def test_a_response_that_breaks_off_never_looks_complete(
     bench: Bench, script: ScriptedHttpResponse, version: bytes
 ) -> None:
@@ -103,7 +103,7 @@ async def test_a_response_that_breaks_off_never_looks_complete(
     assert (response.end == "torn" and response.code == "") or response.status == 502
 
 
-STRAY = table(
+UNREQUESTED_BYTES = table(
     ("a second response", says(ok(b"one") + EVIL)),
     ("a second response a moment later", says(ok(b"one"), EVIL)),
     ("a second response after chunks", says(CHUNKED_OK + b"3\r\none\r\n0\r\n\r\n" + EVIL)),
@@ -114,14 +114,14 @@ STRAY = table(
 )
 
 
-@pytest.mark.parametrize("script", STRAY)
+@pytest.mark.parametrize("script", UNREQUESTED_BYTES)
 async def test_unrequested_bytes_are_not_a_response(bench: Bench, script: ScriptedHttpResponse) -> None:
     response = await bench.responded(script)
     assert (response.status, response.body.data, response.code) == (200, b"one", "") or response.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
 
 
-BODILESS_STRAY = table(
+BODIES_AFTER_BODILESS_RESPONSES = table(
     ("a body after HEAD", b"HEAD", ok(b"evil")),
     ("a whole response after HEAD", b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(EVIL) + EVIL),
     ("a body after 204", b"GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nevil"),
@@ -132,7 +132,7 @@ BODILESS_STRAY = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "said"), BODILESS_STRAY)
+@pytest.mark.parametrize(("method", "said"), BODIES_AFTER_BODILESS_RESPONSES)
 async def test_a_body_after_a_bodiless_response_is_not_a_response(bench: Bench, method: bytes, said: bytes) -> None:
     response = await bench.responded(says(said), request(method=method))
     assert response.status in (200, 204, 304, 502)

@@ -18,9 +18,9 @@ GZIP, DEFLATE = gzip.compress(TEXT, mtime=0), zlib.compress(TEXT)
 RAW_DEFLATE = zlib.compressobj(wbits=-15)
 RAW = RAW_DEFLATE.compress(TEXT) + RAW_DEFLATE.flush()
 BROTLI, ZSTD = brotli.compress(TEXT), zstandard.compress(TEXT)
-ASKED = request(ours=HOST + KEY + naming(b"decoding"))
+DECODING_REQUEST = request(ours=HOST + KEY + naming(b"decoding"))
 
-CODED = table(
+CODED_BODIES = table(
     ("gzip", b"gzip", GZIP),
     ("GZIP in capitals", b"GZIP", GZIP),
     ("x-gzip", b"x-gzip", GZIP),
@@ -33,26 +33,26 @@ CODED = table(
 )
 
 
-@pytest.mark.parametrize(("coding", "coded"), CODED)
+@pytest.mark.parametrize(("coding", "coded"), CODED_BODIES)
 async def test_a_compressed_response_is_forwarded_unchanged(bench: Bench, coding: bytes, coded: bytes) -> None:
     response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")))
     assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "in pieces"])
-@pytest.mark.parametrize(("coding", "coded"), CODED)
+@pytest.mark.parametrize(("coding", "coded"), CODED_BODIES)
 async def test_a_compressed_response_is_decoded_on_request(
     bench: Bench, coding: bytes, coded: bytes, cut: bool
 ) -> None:
     said = ok(coded, b'ETag: "x"\r\nContent-Encoding: ' + coding + b"\r\n")
     script = says(said[: -len(coded) // 2], said[-len(coded) // 2 : -1], said[-1:]) if cut else says(said)
-    response = await bench.responded(script, ASKED)
+    response = await bench.responded(script, DECODING_REQUEST)
     assert response.body.data == TEXT
     assert response.head.all("content-encoding") == []
     assert response.head.one("etag") == b'W/"x"'
 
 
-KEPT = table(
+UNDECODABLE_RESPONSES = table(
     ("a coding that is not known", b"200 OK", b"compress", b"abc"),
     ("identity", b"200 OK", b"identity", b"abc"),
     ("a known coding over one that is not", b"200 OK", b"compress, gzip", GZIP),
@@ -60,12 +60,12 @@ KEPT = table(
 )
 
 
-@pytest.mark.parametrize(("status", "coding", "coded"), KEPT)
+@pytest.mark.parametrize(("status", "coding", "coded"), UNDECODABLE_RESPONSES)
 async def test_a_response_that_cannot_be_decoded_is_forwarded_unchanged(
     bench: Bench, status: bytes, coding: bytes, coded: bytes
 ) -> None:
     said = ok(coded, b"Content-Encoding: " + coding + b"\r\n").replace(b"200 OK", status)
-    response = await bench.responded(says(said), ASKED)
+    response = await bench.responded(says(said), DECODING_REQUEST)
     assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
@@ -76,7 +76,7 @@ async def test_the_caller_can_request_and_refuse_decoding(bench: Bench) -> None:
     assert (await bench.responded(coded, declined)).body.data == GZIP
 
 
-BROKEN = table(
+BROKEN_BODIES = table(
     ("text that says it is gzip", b"gzip", b"hello"),
     ("text that says it is br", b"br", b"hello, this is text"),
     ("text that says it is zstd", b"zstd", b"hello"),
@@ -88,9 +88,9 @@ BROKEN = table(
 )
 
 
-@pytest.mark.parametrize(("coding", "coded"), BROKEN)
+@pytest.mark.parametrize(("coding", "coded"), BROKEN_BODIES)
 async def test_a_broken_coding_never_looks_complete(bench: Bench, coding: bytes, coded: bytes) -> None:
-    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), ASKED)
+    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), DECODING_REQUEST)
     assert response.end == "torn" or (response.status, response.code) == (502, "upstream_protocol")
 
 
@@ -100,6 +100,6 @@ async def test_a_decompression_bomb_is_cut_while_it_is_decoded(bench: Bench, cod
     coded = {b"gzip": gzip.compress, b"br": lambda text: brotli.compress(text, quality=1), b"zstd": zstandard.compress}[
         coding
     ](zeros)
-    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), ASKED)
+    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), DECODING_REQUEST)
     assert response.end == "torn" or response.status == 502
     assert len(response.body.data) < 8 << 20

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import CHUNKED, CLOSE, HOST, KEY, naming, request, sized, upload
+from tests.wire.messages import CHUNKED, CLOSE, HOST, KEY, naming, request, sized_upload, upload
 from tests.wire.recorder import ok, says, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -16,7 +16,7 @@ UNKNOWN = request(ours=HOST + KEY + naming(connection=b"nobody"))
 ELSEWHERE = request(b"/nowhere")
 
 # The bytes sent together, then the expected statuses, and whether the connection is closed after them.
-TALKS = table(
+CONVERSATIONS = table(
     ("three requests", A + B + C, [b"/after-A", b"/after-B", b"/after-C"], False),
     ("an upload between two", A + upload(CHUNKED, b"3\r\nabc\r\n0\r\n\r\n", target=b"/proxy/after-B") + C,
      [b"/after-A", b"/after-B", b"/after-C"], False),
@@ -52,7 +52,7 @@ TALKS = table(
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "cut in the middle"])
-@pytest.mark.parametrize(("data", "expected", "closed"), TALKS)
+@pytest.mark.parametrize(("data", "expected", "closed"), CONVERSATIONS)
 async def test_messages_on_one_connection(
     bench: Bench, data: bytes, expected: list[bytes | int], closed: bool, at_once: bool
 ) -> None:
@@ -95,7 +95,7 @@ async def test_an_accepted_upload_gets_100_continue(bench: Bench) -> None:
     bench.check_arrivals()
 
 
-INVITED = table(
+REFUSED_UPLOADS = table(
     ("without a key", request(b"/proxy/x", EXPECTING + b"Content-Length: 3\r\n", method=b"POST", ours=HOST + naming()), 401),
     ("to an unknown connection", request(
         b"/proxy/x", EXPECTING + b"Content-Length: 3\r\n", method=b"POST", ours=HOST + KEY + naming(connection=b"no")), 404),
@@ -106,7 +106,7 @@ INVITED = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "status"), INVITED)
+@pytest.mark.parametrize(("data", "status"), REFUSED_UPLOADS)
 async def test_a_refused_upload_gets_no_100_continue_and_its_connection_ends(
     bench: Bench, data: bytes, status: int | None
 ) -> None:
@@ -121,16 +121,16 @@ async def test_a_refused_upload_gets_no_100_continue_and_its_connection_ends(
     assert [heard.target for heard in bench.recorder.heard] == [bench.last_target]
 
 
-UNINVITED = table(
-    ("a body that comes with its head", sized(b"abc", EXPECTING)),
-    ("an expectation in capitals", sized(b"abc", b"EXPECT: 100-CONTINUE\r\n")),
+ARRIVED_BODIES = table(
+    ("a body that comes with its head", sized_upload(b"abc", EXPECTING)),
+    ("an expectation in capitals", sized_upload(b"abc", b"EXPECT: 100-CONTINUE\r\n")),
     ("HTTP/1.0, which knows no interim responses",
      request(b"/proxy/x", EXPECTING + b"Content-Length: 3\r\nConnection: keep-alive\r\n", b"abc", method=b"POST",
              version=b"HTTP/1.0")),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("data", UNINVITED)
+@pytest.mark.parametrize("data", ARRIVED_BODIES)
 async def test_a_body_that_has_arrived_gets_no_100_continue(bench: Bench, data: bytes) -> None:
     async with bench.talk(data) as caller:
         assert (await caller.response(b"POST")).status == 200

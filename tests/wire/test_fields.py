@@ -3,11 +3,11 @@
 import pytest
 
 from tests.wire.bench import CREDENTIAL, Bench, table
-from tests.wire.messages import HOST, KEY, naming, request, sized
+from tests.wire.messages import HOST, KEY, naming, request, sized_upload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-AS_SENT = table(
+UNCHANGED_FIELDS = table(
     ("one field", b"X-A: 1\r\n"),
     ("the case of a name", b"x-LOWER-and-UPPER: 1\r\n"),
     ("the order of fields", b"X-C: 1\r\nX-A: 2\r\nX-B: 3\r\n"),
@@ -43,26 +43,26 @@ AS_SENT = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("lines", AS_SENT)
+@pytest.mark.parametrize("lines", UNCHANGED_FIELDS)
 async def test_an_end_to_end_field_arrives_as_sent(bench: Bench, lines: bytes) -> None:
     heard, _ = await bench.passes(request(fields=lines))
     assert b"".join(line + b"\r\n" for line in heard.passed_on) == lines
 
 
-TRIMMED = table(
+TRIMMED_FIELDS = table(
     ("no space after the colon", b"X-A:1\r\n", b"X-A: 1"),
     ("spaces and tabs around a value", b"X-A: \t  1 \t \r\n", b"X-A: 1"),
     ("a value of spaces", b"X-A:    \r\n", b"X-A: "),
 )
 
 
-@pytest.mark.parametrize(("lines", "arrives"), TRIMMED)
+@pytest.mark.parametrize(("lines", "arrives"), TRIMMED_FIELDS)
 async def test_white_space_around_a_value_is_removed(bench: Bench, lines: bytes, arrives: bytes) -> None:
     heard, _ = await bench.passes(request(fields=lines))
     assert heard.passed_on == [arrives]
 
 
-STAYS = table(
+GATEWAY_FIELDS = table(
     *((f"{line.split(b':')[0].decode()} ({line.split(b': ', 1)[1].decode()})", line + b"\r\n") for line in (
         b"Retries: 0", b"RETRIES: 0", b"Retry-On: 429", b"Base-Url-Override: ", b"base-url-override:  ",
         b"Decompress: false", b"Forward-Headers-On-Redirect: false", b"Nango-Activity-Log-Id: ",
@@ -76,7 +76,7 @@ STAYS = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("line", STAYS)
+@pytest.mark.parametrize("line", GATEWAY_FIELDS)
 async def test_fields_for_the_gateway_are_never_forwarded(bench: Bench, line: bytes) -> None:
     heard, _ = await bench.passes(request(fields=b"X-Before: 1\r\n" + line + b"X-After: 2\r\n"))
     assert heard.passed_on == [b"X-Before: 1", b"X-After: 2"]
@@ -114,11 +114,11 @@ async def test_hop_by_hop_fields_are_not_forwarded(bench: Bench, lines: bytes) -
 
 
 async def test_a_framing_field_named_by_connection_still_frames_the_upload(bench: Bench) -> None:
-    heard, _ = await bench.passes(sized(b"hello", b"Connection: Content-Length\r\n"))
+    heard, _ = await bench.passes(sized_upload(b"hello", b"Connection: Content-Length\r\n"))
     assert (heard.body.framing, heard.body.data) == ("length", b"hello")
 
 
-MINTED = table(
+NANGO_PROXY_FIELDS = table(
     ("a field of any name", b"Nango-Proxy-X-A: 1\r\n", [b"X-A: 1"]),
     ("the prefix in any case", b"nango-PROXY-X-A: 1\r\n", [b"X-A: 1"]),
     ("it replaces a plain one before it", b"X-A: 1\r\nNango-Proxy-X-A: 2\r\n", [b"X-A: 2"]),
@@ -152,7 +152,7 @@ MINTED = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("lines", "arrives"), MINTED)
+@pytest.mark.parametrize(("lines", "arrives"), NANGO_PROXY_FIELDS)
 async def test_nango_proxy_fields_become_end_to_end_fields_only(
     bench: Bench, lines: bytes, arrives: list[bytes]
 ) -> None:
@@ -161,7 +161,7 @@ async def test_nango_proxy_fields_become_end_to_end_fields_only(
     assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
 
 
-UNSENDABLE = table(
+INVALID_VALUES = table(
     ("Latin-1", b"X-A: caf\xe9\r\n"),
     ("a stray continuation byte", b"X-A: \x80\r\n"),
     ("an overlong slash", b"X-A: \xc0\xaf\r\n"),
@@ -170,7 +170,7 @@ UNSENDABLE = table(
 )
 
 
-@pytest.mark.parametrize("line", UNSENDABLE)
+@pytest.mark.parametrize("line", INVALID_VALUES)
 async def test_a_value_that_is_not_utf_8_is_refused_not_cut(bench: Bench, line: bytes) -> None:
     response = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
     assert response.message == (
@@ -178,7 +178,7 @@ async def test_a_value_that_is_not_utf_8_is_refused_not_cut(bench: Bench, line: 
     )
 
 
-DEFAULTED = table(
+DEFAULT_FIELD_CASES = table(
     ("absent ones stand in", b"", {"accept": [b"application/vnd.wire+json"], "content-type": []}),
     ("the caller's own stays", b"Accept: a/b\r\n", {"accept": [b"a/b"]}),
     ("the caller's own in another case stays", b"aCCEPT: a/b\r\n", {"accept": [b"a/b"]}),
@@ -192,7 +192,7 @@ DEFAULTED = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("lines", "expected"), DEFAULTED)
+@pytest.mark.parametrize(("lines", "expected"), DEFAULT_FIELD_CASES)
 async def test_the_credential_replaces_fields_and_defaults_fill_missing_ones(
     bench: Bench, lines: bytes, expected: dict[str, list[bytes]]
 ) -> None:

@@ -7,7 +7,7 @@ from tests.wire.messages import CHUNKED, HOST, KEY, OURS, naming, request, uploa
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SMUGGLED = request(b"/proxy/smuggled")
+AMBIGUOUS_HEADS = request(b"/proxy/smuggled")
 NAMES = KEY + naming()
 
 LINES = table(
@@ -48,7 +48,7 @@ LINES = table(
     ("a space in Host", request(ours=b"Host: gw example\r\n" + NAMES), 400, "bad_framing"),
 )  # fmt: skip
 
-FRAMED = table(
+AMBIGUOUS_BODIES = table(
     ("a length and a coding", b"Content-Length: 5\r\n" + CHUNKED, b"0\r\n\r\n", 400),
     ("a coding and a length", CHUNKED + b"Content-Length: 5\r\n", b"0\r\n\r\n", 400),
     ("a length of nothing and a coding", b"Content-Length: 0\r\n" + CHUNKED, b"0\r\n\r\n", 400),
@@ -77,7 +77,7 @@ FRAMED = table(
     ("chunked after a no-break space", b"Transfer-Encoding: \xa0chunked\r\n", b"0\r\n\r\n", None),
 )  # fmt: skip
 
-CHUNKS = table(
+INVALID_CHUNKS = table(
     ("a size that is no number", b"zz\r\nabc\r\n0\r\n\r\n"),
     ("a size with a sign", b"+3\r\nabc\r\n0\r\n\r\n"),
     ("a negative size", b"-3\r\nabc\r\n0\r\n\r\n"),
@@ -110,7 +110,7 @@ CHUNKS = table(
 )
 
 
-@pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
+@pytest.mark.parametrize("behind", [b"", AMBIGUOUS_HEADS], ids=["alone", "with another behind"])
 @pytest.mark.parametrize(("data", "status", "code"), LINES)
 async def test_an_ambiguous_head_is_refused(
     bench: Bench, data: bytes, status: int, code: str | None, behind: bytes
@@ -120,8 +120,8 @@ async def test_an_ambiguous_head_is_refused(
     assert response.code == code if code else response.code in ("bad_framing", "bad_path")
 
 
-@pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
-@pytest.mark.parametrize(("fields", "body", "status"), FRAMED)
+@pytest.mark.parametrize("behind", [b"", AMBIGUOUS_HEADS], ids=["alone", "with another behind"])
+@pytest.mark.parametrize(("fields", "body", "status"), AMBIGUOUS_BODIES)
 async def test_a_body_with_ambiguous_framing_is_refused(
     bench: Bench, fields: bytes, body: bytes, status: int | None, behind: bytes
 ) -> None:
@@ -130,8 +130,8 @@ async def test_a_body_with_ambiguous_framing_is_refused(
     assert response.code in ("bad_framing", "not_supported")
 
 
-@pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "with another behind"])
-@pytest.mark.parametrize("body", CHUNKS)
+@pytest.mark.parametrize("behind", [b"", AMBIGUOUS_HEADS], ids=["alone", "with another behind"])
+@pytest.mark.parametrize("body", INVALID_CHUNKS)
 async def test_a_body_with_invalid_chunks_never_arrives_complete(bench: Bench, body: bytes, behind: bytes) -> None:
     async with bench.talk(upload(CHUNKED, body + behind)) as caller:
         response = await caller.response()
@@ -172,7 +172,7 @@ async def test_a_request_line_in_pieces_is_checked_too(bench: Bench) -> None:
     assert "more than one space" in response.message
 
 
-LARGE = table(
+TOO_LARGE_HEADS = table(
     ("a target of 20 KB", request(b"/proxy/" + b"a" * 20_000)),
     ("a value of 20 KB", request(fields=b"X-A: " + b"a" * 20_000 + b"\r\n")),
     ("a name of 20 KB", request(fields=b"X" + b"a" * 20_000 + b": 1\r\n")),
@@ -182,7 +182,7 @@ LARGE = table(
 )
 
 
-@pytest.mark.parametrize("data", LARGE)
+@pytest.mark.parametrize("data", TOO_LARGE_HEADS)
 async def test_a_head_that_is_too_large_is_refused(bench: Bench, data: bytes) -> None:
     response = await bench.refuses(data, status=431, code="headers_too_large")
     assert "headers are too large" in response.message

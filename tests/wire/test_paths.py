@@ -7,7 +7,7 @@ from tests.wire.messages import HOST, KEY, naming, request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-KEPT = table(
+UNCHANGED_TARGETS = table(
     ("a plain path", b"/a/b/c"),
     ("the root", b"/"),
     ("a trailing slash", b"/a/"),
@@ -59,13 +59,13 @@ QUERIES = table(
 )
 
 
-@pytest.mark.parametrize("target", [*KEPT, *QUERIES])
+@pytest.mark.parametrize("target", [*UNCHANGED_TARGETS, *QUERIES])
 async def test_the_target_arrives_byte_for_byte(bench: Bench, target: bytes) -> None:
     heard, _ = await bench.passes(request(b"/proxy" + target))
     assert heard.target == target
 
 
-MOUNTED = table(
+MOUNTED_TARGETS = table(
     ("nothing after the mount asks for the root", b"wire", b"/proxy", b"/"),
     ("a query right after the mount", b"wire", b"/proxy?a=1", b"/?a=1"),
     ("a base URL with a path, and none asked", b"based", b"/proxy", b"/v1"),
@@ -77,7 +77,7 @@ MOUNTED = table(
 )
 
 
-@pytest.mark.parametrize(("integration", "asked", "arrives"), MOUNTED)
+@pytest.mark.parametrize(("integration", "asked", "arrives"), MOUNTED_TARGETS)
 async def test_the_path_after_the_mount_is_appended_to_the_base_url(
     bench: Bench, integration: bytes, asked: bytes, arrives: bytes
 ) -> None:
@@ -86,7 +86,7 @@ async def test_the_path_after_the_mount_is_appended_to_the_base_url(
     assert heard.target == arrives
 
 
-SLOTTED = table(
+QUERY_CREDENTIAL_CASES = table(
     ("no query at all", b"/x", b"/x?key=C"),
     ("a bare question mark", b"/x?", b"/x?key=C"),
     ("another pair stays before it", b"/x?a=%2f", b"/x?a=%2f&key=C"),
@@ -98,7 +98,7 @@ SLOTTED = table(
 )
 
 
-@pytest.mark.parametrize(("asked", "arrives"), SLOTTED)
+@pytest.mark.parametrize(("asked", "arrives"), QUERY_CREDENTIAL_CASES)
 async def test_the_credential_in_the_query_replaces_what_the_caller_sent(
     bench: Bench, asked: bytes, arrives: bytes
 ) -> None:
@@ -106,7 +106,7 @@ async def test_the_credential_in_the_query_replaces_what_the_caller_sent(
     assert heard.target == arrives.replace(b"C", b"wire-credential-0123")
 
 
-DOTS = table(
+DOT_SEGMENT_PATHS = table(
     *((f"{path.decode()} in the path", path) for path in (
         b"/..", b"/../", b"/.", b"/./x", b"/a/..", b"/a/../b", b"/a/./b", b"/%2e%2e/x", b"/%2E%2E/x", b"/.%2e/x",
         b"/%2e/x", b"/a/%2e%2e", b"/..%2fx", b"/..%2Fx", b"/..%5cx", b"/..%5Cx", b"/a%2f..%2fb", b"/a%5c..%5cb",
@@ -115,13 +115,13 @@ DOTS = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", DOTS)
+@pytest.mark.parametrize("path", DOT_SEGMENT_PATHS)
 async def test_path_that_some_server_reads_with_dot_segments_is_refused(bench: Bench, path: bytes) -> None:
     response = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path", kept=True)
     assert response.message.startswith("The path holds a '.' or '..' segment")
 
 
-RAW = table(
+RAW_BYTE_PATHS = table(
     *((f"the byte {byte:#04x} in the {place}", before + bytes([byte]) + b"b") for place, before in (
         ("path", b"/a"), ("query", b"/a?q=")) for byte in (0x00, 0x01, 0x09, 0x0B, 0x1F, 0x20, 0x23, 0x5C, 0x7F, 0x80, 0xE9)
     ),
@@ -129,13 +129,13 @@ RAW = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", RAW)
+@pytest.mark.parametrize("path", RAW_BYTE_PATHS)
 async def test_a_raw_byte_that_must_be_encoded_is_refused(bench: Bench, path: bytes) -> None:
     response = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path")
     assert "percent-encoded" in response.message
 
 
-ELSEWHERE = table(
+TARGETS_OUTSIDE_THE_MOUNT = table(
     ("an encoded letter in the mount", b"/%70roxy/x", 400, "bad_path"),
     ("an encoded slash behind the mount", b"/proxy%2Fx", 404, "not_found"),
     ("letters behind the mount", b"/proxyx", 404, "not_found"),
@@ -146,7 +146,7 @@ ELSEWHERE = table(
 )
 
 
-@pytest.mark.parametrize(("target", "status", "code"), ELSEWHERE)
+@pytest.mark.parametrize(("target", "status", "code"), TARGETS_OUTSIDE_THE_MOUNT)
 async def test_a_target_that_does_not_begin_with_the_mount_is_not_sent(
     bench: Bench, target: bytes, status: int, code: str
 ) -> None:

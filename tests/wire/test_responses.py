@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import HOST, KEY, naming, request, sized
+from tests.wire.messages import HOST, KEY, naming, request, sized_upload
 from tests.wire.recorder import ScriptedHttpResponse, ok, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -33,7 +33,7 @@ async def test_a_status_without_a_reason_is_forwarded(bench: Bench) -> None:
     assert (response.status, response.body.data) == (200, b"ok")
 
 
-PASSED = table(
+FORWARDED_FIELDS = table(
     ("the case of a name", b"x-LOWER-and-UPPER: 1\r\n"),
     ("order and duplicates", b"X-B: 1\r\nX-A: 2\r\nX-B: 3\r\n"),
     ("an empty value", b"X-A: \r\n"),
@@ -62,7 +62,7 @@ PASSED = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("lines", PASSED)
+@pytest.mark.parametrize("lines", FORWARDED_FIELDS)
 async def test_a_response_field_is_forwarded_unchanged(bench: Bench, lines: bytes) -> None:
     response = await bench.responded(says(ok(fields=lines)))
     assert b"".join(line + b"\r\n" for line in response.passed_on) == lines
@@ -74,7 +74,7 @@ async def test_a_date_is_forwarded_or_added(bench: Bench) -> None:
     assert (await bench.responded(says(ok()))).head.one("date")
 
 
-DROPPED = table(*((line.decode(), line + b"\r\n") for line in (
+DROPPED_FIELDS = table(*((line.decode(), line + b"\r\n") for line in (
     b"Access-Control-Allow-Origin: *", b"Access-Control-Allow-Credentials: true", b"Access-Control-Expose-Headers: *",
     b"access_control_allow_origin: *", b"Strict-Transport-Security: max-age=1", b"Alt-Svc: h3=\":443\"", b"NEL: {}",
     b"Report-To: {}", b"Reporting-Endpoints: x", b"Clear-Site-Data: \"*\"", b"Service-Worker-Allowed: /",
@@ -88,7 +88,7 @@ DROPPED = table(*((line.decode(), line + b"\r\n") for line in (
 )))  # fmt: skip
 
 
-@pytest.mark.parametrize("lines", DROPPED)
+@pytest.mark.parametrize("lines", DROPPED_FIELDS)
 async def test_hop_by_hop_and_site_wide_response_fields_are_dropped(bench: Bench, lines: bytes) -> None:
     response = await bench.responded(says(ok(fields=b"X-Before: 1\r\n" + lines + b"X-After: 2\r\n")))
     assert response.passed_on == [b"X-Before: 1", b"X-After: 2"]
@@ -173,7 +173,7 @@ async def test_a_link_into_the_base_url_leads_through_the_gateway(
     assert response.passed_on == [name + b": " + filled(ours)]
 
 
-FRAMED = table(
+FRAMED_BODIES = table(
     ("a length", says(ok(b"abc")), b"abc", "length"),
     ("a length of nothing", says(ok(b"")), b"", "length"),
     ("chunks", says(CHUNKED_OK + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), b"abc", "chunks"),
@@ -200,7 +200,7 @@ FRAMED = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("script", "body", "framing"), FRAMED)
+@pytest.mark.parametrize(("script", "body", "framing"), FRAMED_BODIES)
 async def test_a_body_is_forwarded_in_every_framing(
     bench: Bench, script: ScriptedHttpResponse, body: bytes, framing: str | None
 ) -> None:
@@ -217,7 +217,7 @@ async def test_two_equal_lengths_are_merged_or_refused(bench: Bench) -> None:
     assert (response.status, response.body.data) == (200, b"ok") or response.code == "upstream_protocol"
 
 
-BODILESS = table(
+BODILESS_RESPONSES = table(
     ("HEAD with a length", b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", b"12"),
     ("HEAD with a coding", b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
     ("HEAD with neither", b"HEAD", b"HTTP/1.1 200 OK\r\n\r\n", None),
@@ -229,7 +229,7 @@ BODILESS = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "said", "length"), BODILESS)
+@pytest.mark.parametrize(("method", "said", "length"), BODILESS_RESPONSES)
 async def test_a_response_without_a_body_has_none(
     bench: Bench, method: bytes, said: bytes, length: bytes | None
 ) -> None:
@@ -239,6 +239,6 @@ async def test_a_response_without_a_body_has_none(
 
 
 async def test_the_connection_of_an_upload_serves_the_next_request(bench: Bench) -> None:
-    response = await bench.responded(says(ok(b"abc")), sized(b"hello"))
+    response = await bench.responded(says(ok(b"abc")), sized_upload(b"hello"))
     assert response.body.data == b"abc"
     assert bench.recorder.heard[0].connection == bench.recorder.heard[-1].connection

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.wire.bench import Bench, table
-from tests.wire.messages import CHUNKED, request, sized, upload
+from tests.wire.messages import CHUNKED, request, sized_upload, upload
 from tests.wire.recorder import ok, says, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,7 +30,7 @@ BODIES = table(
 
 @pytest.mark.parametrize("body", BODIES)
 async def test_a_body_of_declared_length_arrives_complete(bench: Bench, body: bytes) -> None:
-    heard, _ = await bench.passes(sized(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
+    heard, _ = await bench.passes(sized_upload(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
     assert (heard.body.data, heard.body.framing) == (body, "length")
     assert heard.passed_on == [b"Content-Encoding: gzip", b"Content-Type: a/b"]
 
@@ -71,7 +71,7 @@ async def test_the_transfer_coding_is_case_insensitive(bench: Bench, coding: byt
     assert heard.body.data == b"abc"
 
 
-NOTHING = table(
+REQUESTS_WITHOUT_BODY = table(
     ("GET without a length", b"GET", b"", "none"),
     ("DELETE without a length", b"DELETE", b"", "none"),
     ("OPTIONS without a length", b"OPTIONS", b"", "none"),
@@ -83,7 +83,7 @@ NOTHING = table(
 )
 
 
-@pytest.mark.parametrize(("method", "fields", "framing"), NOTHING)
+@pytest.mark.parametrize(("method", "fields", "framing"), REQUESTS_WITHOUT_BODY)
 async def test_a_request_without_a_body_is_forwarded_without_one(
     bench: Bench, method: bytes, fields: bytes, framing: str
 ) -> None:
@@ -102,7 +102,7 @@ async def test_a_body_sent_in_pieces_arrives_while_it_is_sent(bench: Bench) -> N
     assert bench.recorder.heard[0].body.data == b"abcdef"
 
 
-TORN = table(
+INCOMPLETE_BODIES = table(
     ("in the middle of its length", b"Content-Length: 10\r\n", b"abc"),
     ("before its first byte", b"Content-Length: 10\r\n", b""),
     ("in the middle of a chunk", CHUNKED, b"5\r\nab"),
@@ -114,7 +114,7 @@ TORN = table(
 
 
 @pytest.mark.parametrize("ending", ["half-closed", "closed", "reset"])
-@pytest.mark.parametrize(("fields", "body"), TORN)
+@pytest.mark.parametrize(("fields", "body"), INCOMPLETE_BODIES)
 async def test_a_body_that_breaks_off_never_arrives_complete(
     bench: Bench, fields: bytes, body: bytes, ending: str
 ) -> None:
@@ -134,14 +134,14 @@ async def test_a_body_that_breaks_off_never_arrives_complete(
 
 
 REST_LENGTH = b"Content-Length: %d\r\n" % (5 + len(ODD))
-EARLY = table(
+EARLY_RESPONSES = table(
     ("of declared length", REST_LENGTH, b"hello", ODD),
     ("chunked", CHUNKED, b"5\r\nhello\r\n", b"%x\r\n%s\r\n0\r\n\r\n" % (len(ODD), ODD)),
 )
 
 
 @pytest.mark.parametrize("then", ["keep", "close"])
-@pytest.mark.parametrize(("fields", "first", "rest"), EARLY)
+@pytest.mark.parametrize(("fields", "first", "rest"), EARLY_RESPONSES)
 async def test_a_response_before_the_end_of_the_upload_is_forwarded_immediately(
     bench: Bench, fields: bytes, first: bytes, rest: bytes, then: Any
 ) -> None:

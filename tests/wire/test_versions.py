@@ -12,36 +12,36 @@ NAMES = KEY + naming()
 V10 = b"HTTP/1.0"
 
 
-def hosted(host: bytes, target: bytes) -> bytes:
+def request_for_host(host: bytes, target: bytes) -> bytes:
     return request(target, ours=b"Host: " + host + b"\r\n" + NAMES)
 
 
-FORMS = table(
-    ("absolute-form of our own host", hosted(b"gw.example", b"http://gw.example/proxy/x%2Fy?z"), b"/x%2Fy?z"),
-    ("absolute-form with https", hosted(b"gw.example", b"https://gw.example/proxy/x"), b"/x"),
-    ("absolute-form in capitals", hosted(b"gw.example", b"HTTP://GW.example/proxy/x"), b"/x"),
-    ("absolute-form with a port", hosted(b"gw.example:3003", b"http://gw.example:3003/proxy/x"), b"/x"),
-    ("absolute-form with a query alone", hosted(b"gw.example", b"http://gw.example/proxy?x"), b"/?x"),
-    ("any well-formed Host", hosted(b"other.example", b"/proxy/x"), b"/x"),
-    ("an IP address as Host", hosted(b"127.0.0.1:3003", b"/proxy/x"), b"/x"),
-    ("IPv6 as Host", hosted(b"[::1]:3003", b"/proxy/x"), b"/x"),
-    ("a Host with an underscore", hosted(b"my_gw", b"/proxy/x"), b"/x"),
-    ("an empty Host", hosted(b"", b"/proxy/x"), b"/x"),
+TARGET_FORMS = table(
+    ("absolute-form of our own host", request_for_host(b"gw.example", b"http://gw.example/proxy/x%2Fy?z"), b"/x%2Fy?z"),
+    ("absolute-form with https", request_for_host(b"gw.example", b"https://gw.example/proxy/x"), b"/x"),
+    ("absolute-form in capitals", request_for_host(b"gw.example", b"HTTP://GW.example/proxy/x"), b"/x"),
+    ("absolute-form with a port", request_for_host(b"gw.example:3003", b"http://gw.example:3003/proxy/x"), b"/x"),
+    ("absolute-form with a query alone", request_for_host(b"gw.example", b"http://gw.example/proxy?x"), b"/?x"),
+    ("any well-formed Host", request_for_host(b"other.example", b"/proxy/x"), b"/x"),
+    ("an IP address as Host", request_for_host(b"127.0.0.1:3003", b"/proxy/x"), b"/x"),
+    ("IPv6 as Host", request_for_host(b"[::1]:3003", b"/proxy/x"), b"/x"),
+    ("a Host with an underscore", request_for_host(b"my_gw", b"/proxy/x"), b"/x"),
+    ("an empty Host", request_for_host(b"", b"/proxy/x"), b"/x"),
 )
 
 
-@pytest.mark.parametrize(("data", "arrives"), FORMS)
+@pytest.mark.parametrize(("data", "arrives"), TARGET_FORMS)
 async def test_the_gateways_authority_is_replaced_by_the_providers(bench: Bench, data: bytes, arrives: bytes) -> None:
     heard, _ = await bench.passes(data)
     assert heard.target == arrives
 
 
-REFUSED = table(
-    ("absolute-form of another host", hosted(b"gw.example", b"http://evil.example/proxy/x"), 400, "bad_framing"),
-    ("absolute-form of another port", hosted(b"gw.example", b"http://gw.example:81/proxy/x"), 400, "bad_framing"),
-    ("absolute-form with a user", hosted(b"gw.example", b"http://a@gw.example/proxy/x"), 400, "bad_framing"),
-    ("absolute-form of another scheme", hosted(b"gw.example", b"ftp://gw.example/proxy/x"), 400, "bad_framing"),
-    ("absolute-form without an authority", hosted(b"gw.example", b"http:///proxy/x"), 400, None),
+REFUSED_REQUESTS = table(
+    ("absolute-form of another host", request_for_host(b"gw.example", b"http://evil.example/proxy/x"), 400, "bad_framing"),
+    ("absolute-form of another port", request_for_host(b"gw.example", b"http://gw.example:81/proxy/x"), 400, "bad_framing"),
+    ("absolute-form with a user", request_for_host(b"gw.example", b"http://a@gw.example/proxy/x"), 400, "bad_framing"),
+    ("absolute-form of another scheme", request_for_host(b"gw.example", b"ftp://gw.example/proxy/x"), 400, "bad_framing"),
+    ("absolute-form without an authority", request_for_host(b"gw.example", b"http:///proxy/x"), 400, None),
     ("a target without a slash", request(b"proxy/x"), 400, "bad_path"),
     ("an authority alone", request(b"gw.example:80"), 400, None),
     ("an asterisk for GET", request(b"*"), 400, "bad_path"),
@@ -69,7 +69,7 @@ REFUSED = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "status", "code"), REFUSED)
+@pytest.mark.parametrize(("data", "status", "code"), REFUSED_REQUESTS)
 async def test_a_request_other_than_http_1_1_is_refused(
     bench: Bench, data: bytes, status: int | None, code: str | None
 ) -> None:
@@ -117,7 +117,7 @@ async def test_options_gets_a_response_or_is_forwarded(bench: Bench, fields: byt
         assert response.head.one("content-length") is None
 
 
-OLD = table(
+HTTP_1_0_CASES = table(
     ("ends with the connection", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok", "framed", False),
     ("keeps it when asked",
      b"Connection: keep-alive\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok", "framed", True),
@@ -126,7 +126,7 @@ OLD = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "said", "body", "end", "kept"), OLD)
+@pytest.mark.parametrize(("fields", "said", "body", "end", "kept"), HTTP_1_0_CASES)
 async def test_http_1_0(bench: Bench, fields: bytes, said: bytes, body: bytes, end: str, kept: bool) -> None:
     heard, response = await bench.passes(request(version=V10, fields=fields), script=says(said), kept=kept)
     assert heard.head.start == b"GET /x HTTP/1.1"

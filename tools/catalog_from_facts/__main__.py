@@ -15,20 +15,20 @@ from typing import Any, Final
 from gateway.catalog.yaml_file import read_yaml
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
-from tools.catalog_from_facts.further import further_facts
-from tools.catalog_from_facts.heirs import FAMILIES, without_inherited_fields
-from tools.catalog_from_facts.proofs import with_proof
+from tools.catalog_from_facts.further_providers import further_facts
+from tools.catalog_from_facts.inheritance import FAMILIES, without_inherited_fields
+from tools.catalog_from_facts.proofs import with_verification
 from tools.catalog_from_facts.setups import setups
 from tools.catalog_from_facts.signatures import signatures
 from tools.catalog_from_facts.tokens import with_lifetimes
-from tools.catalog_from_facts.yaml_text import written
+from tools.catalog_from_facts.yaml_text import entry_text
 from tools.evidence.by_hand import entry_evidence
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA_LINE: Final = "# yaml-language-server: $schema=./_schema.json\n"
 Entry = dict[str, Any]
 NOTHING: Final[Mapping[str, Any]] = {}
-MADE: Final = "# Made from facts; correct it in tools/corrections/"
+GENERATED_LINE: Final = "# Made from facts; correct it in tools/corrections/"
 
 
 def main() -> int:
@@ -39,13 +39,13 @@ def main() -> int:
     texts = catalog_texts(
         facts,
         load_corrections(asked.corrections),
-        by_hand(asked.catalog),
+        hand_written_values(asked.catalog),
         proofs=_read(folder / "verification-account.json")["facts"] if folder else {},
         consoles=setups(_read(folder / "setup-steps.json")) if folder else {},
         lifetimes=_read(folder / "oauth-quirks.json")["facts"] if folder else {},
         webhooks=_read(folder / "subscriptions.json")["facts"] if folder else {},
     )
-    there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
+    there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_generated(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
     gone = sorted(set(there) - set(texts))
     print(f"{len(texts)} entries generated: {len(changed)} new or changed, {len(gone)} to remove")
@@ -77,21 +77,21 @@ def _of_folder(folder: Path) -> list[dict[str, Any]]:
 def catalog_texts(
     facts: list[dict[str, Any]],
     corrections: Corrections,
-    hand_made: Mapping[str, Entry],
+    hand_written: Mapping[str, Entry],
     *,
     proofs: Mapping[str, Any] = NOTHING,
     consoles: Mapping[str, Any] = NOTHING,
     lifetimes: Mapping[str, Any] = NOTHING,
     webhooks: Mapping[str, Any] = NOTHING,
 ) -> dict[str, str]:
-    """Return the file text of every provider in `facts`, by name, except those in `hand_made` and those left out."""
+    """Return the file text of every provider in `facts`, by name, except those in `hand_written` and those left out."""
     made = {
         one["name"]: with_lifetimes(one["name"], entry_of(one), lifetimes)
         for one in facts
-        if one["name"] not in hand_made and one["name"] not in corrections.left_out
+        if one["name"] not in hand_written and one["name"] not in corrections.left_out
     }
     for name, entry in made.items():
-        made[name] = with_proof(name, entry, proofs.get(name), corrections.entries.get(name, {}))
+        made[name] = with_verification(name, entry, proofs.get(name), corrections.entries.get(name, {}))
     for name, entry in made.items():
         if name in consoles:
             entry["setup"] = consoles[name]
@@ -99,17 +99,18 @@ def catalog_texts(
     strangers = {*corrections.entries, *in_bulk} - set(made)
     if strangers:
         raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")
-    entries = {name: _entry_for_file(name, made, corrections, hand_made) for name in made}
-    for name, signature in signatures(webhooks, {**hand_made, **entries}).items():
+    entries = {name: _entry_for_file(name, made, corrections, hand_written) for name in made}
+    for name, signature in signatures(webhooks, {**hand_written, **entries}).items():
         if name in entries:
             entries[name]["webhook_signature"] = signature
-    _add_evidence(entries, hand_made)
+    _add_evidence(entries, hand_written)
     return {
-        name: written(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()
+        name: entry_text(entry, f"{SCHEMA_LINE}{GENERATED_LINE}{name}.yaml\n" + _remark(entry))
+        for name, entry in entries.items()
     }
 
 
-def _add_evidence(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None:
+def _add_evidence(entries: dict[str, Entry], hand_written: Mapping[str, Entry]) -> None:
     """Add `evidence` to each entry, in place of its names of sources, which confirm no particular field."""
     for entry in entries.values():
         pages = [one for one in entry.pop("sources", None) or [] if "://" in one]
@@ -118,7 +119,7 @@ def _add_evidence(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> 
         if pages:
             entry["sources"] = pages
     plain = {name: {key: value for key, value in one.items() if not key.endswith("#")} for name, one in entries.items()}
-    values = {**hand_made, **plain}
+    values = {**hand_written, **plain}
     for name, entry in entries.items():
         if "sources" in values.get(entry.get("alias", ""), {}):
             entry.setdefault("sources", None)
@@ -127,7 +128,7 @@ def _add_evidence(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> 
 
 
 def _entry_for_file(
-    name: str, made: Mapping[str, Entry], corrections: Corrections, hand_made: Mapping[str, Entry]
+    name: str, made: Mapping[str, Entry], corrections: Corrections, hand_written: Mapping[str, Entry]
 ) -> Entry:
     """Return the entry as its file will contain it: corrected, and without inherited fields.
 
@@ -135,16 +136,16 @@ def _entry_for_file(
     family's base applies to the whole family.
     """
     entry = made[name]
-    if entry.get("family") not in {*made, *hand_made}:
+    if entry.get("family") not in {*made, *hand_written}:
         entry = {key: value for key, value in entry.items() if key != "family"}
     family = entry.get("family")
     if family in FAMILIES and (heir := without_inherited_fields(entry, family, made[family])) is not None:
-        return corrections.over(name, heir)
-    corrected = corrections.over(name, entry)
+        return corrections.corrected(name, heir)
+    corrected = corrections.corrected(name, entry)
     base = corrected.pop("alias", None)
     if base is None:
         return corrected
-    known = corrections.over(base, made[base]) if base in made else hand_made[base]
+    known = corrections.corrected(base, made[base]) if base in made else hand_written[base]
     return without_inherited_fields(corrected, base, known) or corrected
 
 
@@ -153,16 +154,16 @@ def _remark(entry: Entry) -> str:
     return f"# {entry.pop('#')}\n" if "#" in entry else ""
 
 
-def by_hand(catalog: Path) -> dict[str, Entry]:
+def hand_written_values(catalog: Path) -> dict[str, Entry]:
     """Return the values of the hand-written entries."""
-    paths = [path for path in sorted(catalog.glob("*.yaml")) if not is_made(path)]
+    paths = [path for path in sorted(catalog.glob("*.yaml")) if not is_generated(path)]
     return {path.stem: read_yaml(path).value for path in paths}
 
 
-def is_made(path: Path) -> bool:
+def is_generated(path: Path) -> bool:
     """Return whether this script wrote the file."""
     with path.open(encoding="utf-8") as file:
-        return MADE in "".join(file.readline() for _ in range(2))
+        return GENERATED_LINE in "".join(file.readline() for _ in range(2))
 
 
 def _arguments() -> argparse.ArgumentParser:

@@ -33,7 +33,7 @@ class Corrections:
     names: Mapping[str, str]
     retries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def over(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def corrected(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Return the corrected `entry`."""
         if (path := self.verifications.get(name)) is not None:
             entry = merge(entry, {"proxy": {"verification": {"endpoints": [path]}}})

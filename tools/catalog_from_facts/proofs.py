@@ -26,7 +26,7 @@ _ARE_TRUE: Final = re.compile(r"members ([\w.]+) and ([\w.]+) are true")
 _NONE: Final = re.compile(r"no member ([\w.]+)")
 
 
-def with_proof(name: str, entry: Entry, fact: Facts | None, correction: Facts) -> Entry:
+def with_verification(name: str, entry: Entry, fact: Facts | None, correction: Facts) -> Entry:
     """Return `entry` with the fields that `fact` adds to it, unless `correction` sets them."""
     if fact is None or fact["method"] not in {"GET", "POST"}:
         return entry
@@ -59,7 +59,8 @@ def with_proof(name: str, entry: Entry, fact: Facts | None, correction: Facts) -
 
 
 def _request(fact: Facts) -> Entry:
-    """Return `method` and `data`, if the request is not a plain GET. Raises ValueError if the body is not a JSON object."""
+    """Return `method` and `data`, if the request is not a plain GET. Raises ValueError if the body is not a JSON
+    object."""
     if fact["method"] == "GET":
         return {}
     text = str(fact.get("body") or "null")

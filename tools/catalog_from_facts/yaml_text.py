@@ -51,7 +51,7 @@ _PROXY: Final = (
 )  # fmt: skip
 
 
-def written(entry: Mapping[str, Any], head: str) -> str:
+def entry_text(entry: Mapping[str, Any], head: str) -> str:
     """Return the file's text. `head`: its first lines. Raises KeyError for a field that belongs to no group."""
     unplaced = {key for key in entry if not key.endswith(COMMENT)} - {key for group in GROUPS for key in group}
     if unplaced:

@@ -39,12 +39,12 @@ def entry_evidence(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[s
 
 def main() -> int:
     """Write the files that changed and print one line for each."""
-    from tools.catalog_from_facts.__main__ import is_made
+    from tools.catalog_from_facts.__main__ import is_generated
 
     paths = sorted((ROOT / "catalog").glob("*.yaml"))
     values = {path.stem: read_yaml(path).value for path in paths}
     for path in paths:
-        if is_made(path) or path.stem == "sandbox":
+        if is_generated(path) or path.stem == "sandbox":
             continue
         text = path.read_text(encoding="utf-8")
         if (better := text_with_evidence(path.stem, text, values)) != text:

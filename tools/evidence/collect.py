@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tools.catalog_from_facts.further import further_facts
+from tools.catalog_from_facts.further_providers import further_facts
 from tools.evidence.statements import KNOWLEDGE, Statement, write
 
 ROOT: Final = Path(__file__).parents[2]
@@ -100,15 +100,18 @@ def _labels(facts: Facts) -> Iterator[Statement]:
     by_key = facts["auth_mode"] in {"API_KEY", "BASIC"}
     for field, key in (("base_url", "proxy.base_url"), ("placement", "proxy.headers")):
         known = outside if by_key else tuple(one for one in outside if one not in SIGN_IN)
-        value = facts["proxy"]["base_url"] if field == "base_url" else placed(facts["proxy"], facts["auth_mode"])
+        value = (
+            facts["proxy"]["base_url"] if field == "base_url" else credential_place(facts["proxy"], facts["auth_mode"])
+        )
         if value and (by_key or field == "base_url"):
             yield Statement(name, field, (value,), (known if not curated & {key, "proxy"} else ()) or (KNOWLEDGE,))
     if "paginate" in facts["proxy"] and "proxy.paginate" not in curated and outside:
         yield Statement(name, "paginate", (facts["proxy"]["paginate"],), outside[:1])
 
 
-def placed(proxy: Facts, auth_mode: str) -> str | None:
-    """Return the place of the credential, such as ``header authorization: Bearer *``; None if no template contains it."""
+def credential_place(proxy: Facts, auth_mode: str) -> str | None:
+    """Return the place of the credential, such as ``header authorization: Bearer *``; None if no template contains
+    it."""
     for kind, fields in (("header", proxy.get("headers", {})), ("query", proxy.get("query", {}))):
         for name, text in fields.items():
             if re.search(r"\$\{(?!connectionConfig)", text):

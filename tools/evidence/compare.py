@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from tools.evidence.collect import placed
+from tools.evidence.collect import credential_place
 from tools.evidence.statements import Statement
 
 Entry = Mapping[str, Any]
@@ -51,7 +51,7 @@ def _bases(entry: Entry) -> Iterator[str]:
 
 
 def _place(entry: Entry) -> Iterator[str]:
-    if text := placed(entry["proxy"], entry["auth_mode"]):
+    if text := credential_place(entry["proxy"], entry["auth_mode"]):
         yield text
 
 
@@ -115,7 +115,7 @@ def _at(entry: Entry, path: str) -> Iterator[Any]:
 def _same(field: str, ours: Any, theirs: Any) -> bool:
     if field in URL_FIELDS or field == "verification":
         begins = str(theirs).endswith("/") and normalized_url(str(ours)).startswith(normalized_url(str(theirs)) + "/")
-        return begins or like(normalized_url(str(ours)), normalized_url(str(theirs)))
+        return begins or patterns_match(normalized_url(str(ours)), normalized_url(str(theirs)))
     if field == "base_url":
         return _same_base(normalized_url(str(ours)), normalized_url(str(theirs)))
     if field == "placement":
@@ -135,7 +135,7 @@ def normalized_url(text: str) -> str:
     return re.sub(r"\*+", "*", f"{host.partition(':')[0].lower()}{below}".rstrip("/"))
 
 
-def like(one: str, other: str) -> bool:
+def patterns_match(one: str, other: str) -> bool:
     """Return whether one of the two matches the other as a pattern."""
     return fnmatchcase(one, other) or fnmatchcase(other, one)
 
@@ -144,11 +144,14 @@ def _same_base(one: str, other: str) -> bool:
     host, _, path = one.partition("/")
     other_host, _, other_path = other.partition("/")
     shorter, longer = sorted((path, other_path), key=len)
-    return like(host, other_host) and (not shorter or fnmatchcase(longer, f"{shorter}*") or like(path, other_path))
+    return patterns_match(host, other_host) and (
+        not shorter or fnmatchcase(longer, f"{shorter}*") or patterns_match(path, other_path)
+    )
 
 
 def _same_place(one: str, other: str) -> bool:
-    """Compare places. ``?`` matches any text before the key, because a description of a scheme does not contain that text."""
+    """Compare places. ``?`` matches any text before the key, because a description of a scheme does not contain that
+    text."""
     kind, _, value = one.lower().partition(": ")
     other_kind, _, other_value = other.lower().partition(": ")
     bare, other_bare = (re.sub(r"[*].*", "", text).strip() for text in (value, other_value))

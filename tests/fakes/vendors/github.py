@@ -29,7 +29,7 @@ class GitHub(Vendor):
             web.patch("/repos/octo/{name}/issues/{number}", self._change),
         ]
 
-    def refused(self) -> web.Response:
+    def refusal(self) -> web.Response:
         return web.json_response({"message": "Bad credentials", "status": "401"}, status=401)
 
     async def _user(self, request: web.Request) -> web.Response:
@@ -43,13 +43,13 @@ class GitHub(Vendor):
         links = {"next": page + 1, "last": last} if page < last else {"prev": page - 1}
         at = f"{self.origin}/user/repos?per_page={size}&page="
         link = ", ".join(f'<{at}{number}>; rel="{rel}"' for rel, number in links.items())
-        return web.json_response([self._shown(name) for name in names], headers={"Link": link})
+        return web.json_response([self._repository_json(name) for name in names], headers={"Link": link})
 
     async def _repository(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         if name not in REPOSITORIES:
             return web.json_response({"message": "Not Found", "status": "404"}, status=404)
-        return web.json_response(self._shown(name))
+        return web.json_response(self._repository_json(name))
 
     async def _issues(self, _request: web.Request) -> web.Response:
         return web.json_response(self.issues)
@@ -66,6 +66,6 @@ class GitHub(Vendor):
         issue.update(await request.json())
         return web.json_response(issue)
 
-    def _shown(self, name: str) -> dict[str, Any]:
+    def _repository_json(self, name: str) -> dict[str, Any]:
         at = f"{self.origin}/repos/octo/{name}"
         return {"id": 1, "name": name, "full_name": f"octo/{name}", "url": at, "issues_url": f"{at}/issues{{/number}}"}

@@ -32,7 +32,7 @@ class Jira(Vendor):
             web.put(f"{api}/issue/{{key}}", self._change),
         ]
 
-    def refused(self) -> web.Response:
+    def refusal(self) -> web.Response:
         return web.json_response({"code": 401, "message": "Unauthorized; scope does not match"}, status=401)
 
     async def _sites(self, _request: web.Request) -> web.Response:
@@ -54,14 +54,14 @@ class Jira(Vendor):
     async def _search(self, request: web.Request) -> web.Response:
         parameters = await request.json() if request.can_read_body else dict(request.query)
         start, size = int(parameters.get("nextPageToken") or 0), int(parameters.get("maxResults") or 2)
-        issues = [self._shown(request, key) for key in KEYS[start : start + size]]
+        issues = [self._issue_json(request, key) for key in KEYS[start : start + size]]
         result: dict[str, Any] = {"issues": issues, "isLast": start + size >= len(KEYS)}
         return web.json_response(result if result["isLast"] else {**result, "nextPageToken": str(start + size)})
 
     async def _issue(self, request: web.Request) -> web.Response:
         key = request.match_info["key"]
         key = key if key in KEYS else KEYS[int(key) - 10001]
-        return web.json_response(self._shown(request, key))
+        return web.json_response(self._issue_json(request, key))
 
     async def _change(self, request: web.Request) -> web.Response:
         key = request.match_info["key"]
@@ -69,7 +69,7 @@ class Jira(Vendor):
         self.summaries[key] = (await request.json())["fields"]["summary"]
         return web.Response(status=204)
 
-    def _shown(self, request: web.Request, key: str) -> dict[str, Any]:
+    def _issue_json(self, request: web.Request, key: str) -> dict[str, Any]:
         number = str(10001 + KEYS.index(key))
         fields = {"summary": self.summaries[key], "project": {"key": "ACME"}}
         return {"id": number, "key": key, "self": self._at(request, f"issue/{number}"), "fields": fields}

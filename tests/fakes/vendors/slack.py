@@ -30,7 +30,7 @@ class Slack(Vendor):
             web.route("*", "/api/files.completeUploadExternal", self._uploaded),
         ]
 
-    def refused(self) -> web.Response:
+    def refusal(self) -> web.Response:
         return web.json_response({"ok": False, "error": "invalid_auth"})
 
     async def _test(self, _request: web.Request) -> web.Response:

@@ -48,7 +48,7 @@ class Vendor:
     def routes(self) -> list[web.RouteDef]:
         raise NotImplementedError
 
-    def refused(self) -> web.Response:
+    def refusal(self) -> web.Response:
         """Return the response to a wrong credential."""
         return web.json_response({"error": {"message": "wrong credential", "type": "authentication_error"}}, status=401)
 
@@ -57,7 +57,7 @@ class Vendor:
         return self.origin + self.base_path
 
     async def start(self) -> None:
-        app = web.Application(middlewares=[self._kept], client_max_size=16 << 20)
+        app = web.Application(middlewares=[self._record_and_check], client_max_size=16 << 20)
         app.add_routes(self.routes())
         self._server = TestServer(app)
         await self._server.start_server()
@@ -68,12 +68,12 @@ class Vendor:
             await self._server.close()
 
     @web.middleware
-    async def _kept(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _record_and_check(self, request: web.Request, handler: Any) -> web.StreamResponse:
         headers = tuple((name.decode(), value.decode("latin-1")) for name, value in request.raw_headers)
         self.seen.append(Seen(request.method, request.raw_path, headers, await request.read()))
         proven = self.presigned is not None and request.path.startswith(self.presigned)
         if not proven and self.seen[-1].all(self.slot[0]) != [self.slot[1]]:
-            return self.refused()
+            return self.refusal()
         response: web.StreamResponse = await handler(request)
         return response
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.pages.frame import LANGUAGES, PageWords
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.pages import BROWSER, hidden_in, submit, to_consent
+from tests.fakes.pages import BROWSER, consent_url, hidden_in, submit
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_credential_forms import walk_flow
 
@@ -55,7 +55,7 @@ async def test_a_browser_is_shown_who_connects_before_it_goes_to_the_provider(
         assert token not in str(page.url)
     assert "For Ada Lovelace" in unescape(html)
     assert "authorize" not in tracker.calls
-    consent = await to_consent(running.http, str(page.url), {"asked": hidden_in(html)["asked"]})
+    consent = await consent_url(running.http, str(page.url), {"asked": hidden_in(html)["asked"]})
     async with running.http.get(consent, headers=BROWSER) as response:
         assert (response.status, "is connected" in await response.text()) == (200, True)
         assert "code=" not in str(response.url)
@@ -81,7 +81,7 @@ async def test_options_of_the_url_apply_after_the_confirmation(running: RunningG
         html, where = await page.text(), str(page.url)
     assert "own-secret-01" not in html + where
     assert "read:mail" in html
-    consent = await to_consent(running.http, where)
+    consent = await consent_url(running.http, where)
     assert "prompt=consent" in consent
     assert "client_id=own" in consent
     async with running.http.get(consent):
@@ -152,7 +152,7 @@ async def test_a_single_use_link_serves_only_the_browser_that_began(
 ) -> None:
     url, token = await link(running, single_use=True)
     bobs = await opened(running, bob, token)  # viewing the page does not use up the link
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     async with bob.get(bobs, headers=BROWSER) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
         assert "another browser" in await response.text()

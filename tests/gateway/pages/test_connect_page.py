@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.pages import BROWSER, submit, to_consent
+from tests.fakes.pages import BROWSER, consent_url, submit
 from tests.fakes.tracker import Tracker
 
 
@@ -98,7 +98,7 @@ async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGatewa
 
 async def test_the_form_leads_to_the_provider_without_unknown_fields(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await opened(running)
-    consent = await to_consent(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
+    consent = await consent_url(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
     assert consent.startswith(f"{tracker.url}/authorize?")
     async with running.http.get(consent) as response:
         text = await response.text()
@@ -146,7 +146,7 @@ async def test_the_gateways_own_form_is_accepted_without_a_referrer(
     assert "/leave/" in str(response.url)
 
 
-async def framed(running: RunningGateway, token: str, origin: str | None) -> aiohttp.ClientResponse:
+async def embedded_response(running: RunningGateway, token: str, origin: str | None) -> aiohttp.ClientResponse:
     headers = {"Authorization": f"Bearer {token}", **({"Gateway-Embedder": origin} if origin else {})}
     response = await running.http.get(f"{running.url}/connect/s/embedded", headers=headers)
     await response.read()
@@ -168,7 +168,8 @@ async def test_only_registered_origins_may_embed_the_page(running: RunningGatewa
     assert ancestors == ["http://localhost:5173", "https://app.example.com", "https://other.example.com"]
     token = await running.session_token()
     allowed = {
-        origin: (await framed(running, token, origin)).status for origin in [*ancestors, "https://evil.example", None]
+        origin: (await embedded_response(running, token, origin)).status
+        for origin in [*ancestors, "https://evil.example", None]
     }
     assert allowed == {
         "http://localhost:5173": 200,
@@ -186,9 +187,9 @@ async def test_only_registered_origins_may_embed_the_page(running: RunningGatewa
 
 async def test_a_loopback_gateway_lets_local_pages_embed_the_page(running: RunningGateway) -> None:
     token = await running.session_token()
-    assert (await framed(running, token, "http://localhost:5173")).status == 200
+    assert (await embedded_response(running, token, "http://localhost:5173")).status == 200
     for origin in ("http://localhost.evil.example", "http://127.0.0.1.evil.example:80", "https://app.example.com"):
-        assert (await framed(running, token, origin)).status == 403
+        assert (await embedded_response(running, token, origin)).status == 403
 
 
 async def test_the_providers_words_are_shown_as_text_everywhere(running: RunningGateway, tracker: Tracker) -> None:

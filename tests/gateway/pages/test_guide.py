@@ -67,7 +67,7 @@ async def test_the_guide_needs_no_key_and_loads_nothing_from_other_hosts(running
     assert "read:jira-work" in text
     assert "the one callback URL the app can have" in text
     assert "As of 2026-11-22, from the provider&#39;s pages. Consoles change." in text
-    assert loaded(text) == {f"{running.url}/images/template-logos/jira.svg", "../../connect/assets/icon.svg"}
+    assert loaded_urls(text) == {f"{running.url}/images/template-logos/jira.svg", "../../connect/assets/icon.svg"}
 
 
 async def test_the_end_of_an_api_is_shown_before_the_steps_with_its_replacement(running: RunningGateway) -> None:
@@ -256,7 +256,7 @@ def names_of_tags(text: str) -> list[str]:
     return [tag for tag, _ in parser.found]
 
 
-def loaded(text: str) -> set[str | None]:
+def loaded_urls(text: str) -> set[str | None]:
     """Return the URLs that a browser loads automatically."""
     parser = _Tags()
     parser.feed(text)

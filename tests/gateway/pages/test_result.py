@@ -16,7 +16,7 @@ from gateway.events.signatures import signing_keys
 from gateway.pages.error_page import advice
 from gateway.pages.frame import LANGUAGES, PageWords
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.pages import BROWSER, submit, to_consent
+from tests.fakes.pages import BROWSER, consent_url, submit
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_completion import declare_key_integration
 from tests.gateway.pages.test_confirmation import ADA, connections, link, opened
@@ -29,9 +29,11 @@ def browser() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
 
-async def walked(running: RunningGateway, url: str, headers: Mapping[str, str] = BROWSER) -> aiohttp.ClientResponse:
+async def last_page_of_flow(
+    running: RunningGateway, url: str, headers: Mapping[str, str] = BROWSER
+) -> aiohttp.ClientResponse:
     """Return the last page of the flow, or the redirect out of the gateway. `headers`: for the provider's callback."""
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
     async with running.http.get(callback, headers=headers, allow_redirects=False) as response:
@@ -50,7 +52,7 @@ def result_in(url: str, key: str, state: str | None = None) -> Any:
 
 async def test_result_has_its_own_url_without_ids(running: RunningGateway) -> None:
     url, _ = await link(running)
-    response = await walked(running, url)
+    response = await last_page_of_flow(running, url)
     assert (response.status, response.headers["Location"]) == (303, f"{url}/i/tracker/result")
     html = await text_of(running, response.headers["Location"])
     assert "is connected" in html
@@ -64,7 +66,7 @@ async def test_result_has_its_own_url_without_ids(running: RunningGateway) -> No
 
 async def test_a_callback_that_is_loaded_again_shows_its_result(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await link(running)
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
         callback = granted.headers["Location"]
     for _ in range(3):
@@ -78,7 +80,7 @@ async def test_a_callback_that_is_loaded_again_shows_its_result(running: Running
 
 async def test_a_link_that_is_opened_again_shows_already_connected(running: RunningGateway) -> None:
     url, token = await link(running)
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     html = await text_of(running, f"{running.url}/connect?session_token={token}")
     assert "is already connected" in html
     assert "Connect another account" in html
@@ -91,7 +93,7 @@ async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
     environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
     await running.restart()
     url, _ = await link(running, max_connections=1, allowed_integrations=["tracker", "second"])
-    await walked(running, f"{url}/i/tracker")
+    await last_page_of_flow(running, f"{url}/i/tracker")
     async with running.http.get(f"{url}/i/second", headers=BROWSER) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_used")
         assert "has been used" in await response.text()
@@ -100,7 +102,7 @@ async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
 
 async def test_done_button_returns_to_the_application_with_a_signed_result(running: RunningGateway) -> None:
     url, _ = await link(running, return_url=APP, state="s 1&x")
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     html = await text_of(running, f"{url}/i/tracker/result")
     assert f'href="{url}/return?i=tracker"' in html
     async with running.http.get(f"{url}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
@@ -139,7 +141,7 @@ async def test_cancel_without_a_return_url_ends_cleanly(running: RunningGateway)
 async def test_a_program_is_redirected_to_the_application_with_a_pending_connection(running: RunningGateway) -> None:
     verifier = new_code_verifier()
     url, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
-    response = await walked(running, url)
+    response = await last_page_of_flow(running, url)
     assert response.status == 303
     result = result_in(response.headers["Location"], await signing_key(running), "mine")
     assert result.outcome == "pending"
@@ -156,7 +158,7 @@ async def test_a_browser_continues_to_the_application_from_a_page(
 ) -> None:
     """No redirect leads there: a consent page with ``form-action 'self' <gateway>`` would block it."""
     url, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(new_code_verifier()))
-    response = await walked(running, url, {**BROWSER, **mark})
+    response = await last_page_of_flow(running, url, {**BROWSER, **mark})
     assert (response.status, response.headers["Location"]) == (303, f"{url}/i/tracker/result")
     async with running.http.get(response.headers["Location"], headers=BROWSER, allow_redirects=False) as page:
         assert (page.status, page.headers["Cache-Control"]) == (200, "no-store")
@@ -169,7 +171,7 @@ async def test_a_browser_continues_to_the_application_from_a_page(
 async def test_pending_result_without_a_return_url_says_that_a_step_is_left(running: RunningGateway) -> None:
     verifier = new_code_verifier()
     url, _ = await link(running, code_challenge=code_challenge(verifier))
-    response = await walked(running, url)
+    response = await last_page_of_flow(running, url)
     html = await text_of(running, response.headers["Location"])
     assert "One more step" in html
     assert "is connected" not in html
@@ -177,7 +179,7 @@ async def test_pending_result_without_a_return_url_says_that_a_step_is_left(runn
 
 async def test_a_result_is_for_the_browser_that_holds_the_session(running: RunningGateway) -> None:
     url, _ = await link(running)
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     async with aiohttp.ClientSession() as stranger:
         for page in (f"{url}/i/tracker/result", f"{url}/return"):
             async with stranger.get(page, headers=BROWSER) as response:
@@ -186,7 +188,7 @@ async def test_a_result_is_for_the_browser_that_holds_the_session(running: Runni
 
 async def test_a_result_outlives_its_session(running: RunningGateway) -> None:
     url, token = await link(running)
-    await walked(running, url)
+    await last_page_of_flow(running, url)
     async with running.http.delete(
         f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}
     ) as response:
@@ -204,7 +206,7 @@ async def test_the_result_page_shows_the_form_as_long_as_there_is_no_result(runn
 
 async def test_a_failure_is_shown_with_a_link_to_try_again(running: RunningGateway, tracker: Tracker) -> None:
     url, _ = await link(running)
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{running.url}/oauth/callback?state={state}&error=access_denied"
     async with running.http.get(refusal, headers=BROWSER) as response:
@@ -221,7 +223,7 @@ async def test_a_failure_shows_first_the_advice_and_then_the_details_for_support
     shared: RunningGateway, shared_tracker: Tracker, lang: str
 ) -> None:
     url, _ = await link(shared)
-    consent = await to_consent(shared.http, url)
+    consent = await consent_url(shared.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     refusal = f"{shared.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
     async with shared.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as response:
@@ -292,7 +294,7 @@ async def test_a_browser_does_not_return_with_the_connection_of_another_browser(
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **wish)
     async with browser() as bob:
         url = await opened(running, bob, token)
-        async with bob.get(await to_consent(bob, url), headers=BROWSER, allow_redirects=False) as granted:
+        async with bob.get(await consent_url(bob, url), headers=BROWSER, allow_redirects=False) as granted:
             callback = granted.headers["Location"]
         async with bob.get(callback, headers=BROWSER, allow_redirects=False) as response:
             assert "result=" in response.headers["Location"]
@@ -310,7 +312,7 @@ async def test_a_single_use_link_shows_its_result_only_in_its_own_browser(runnin
     async with browser() as first, browser() as other:
         url = await opened(running, first, token)
         await opened(running, other, token)
-        async with first.get(await to_consent(first, url), headers=BROWSER) as response:
+        async with first.get(await consent_url(first, url), headers=BROWSER) as response:
             assert "is connected" in await response.text()
         async with other.get(f"{url}/{way}", headers=BROWSER, allow_redirects=False) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
@@ -342,7 +344,7 @@ async def test_a_claimed_link_accepts_no_typed_credential_from_another_browser(
 
 async def test_a_failure_returns_to_the_application_as_a_failed_result(running: RunningGateway) -> None:
     url, _ = await link(running, return_url=APP)
-    consent = await to_consent(running.http, url)
+    consent = await consent_url(running.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
     html = await text_of(running, f"{running.url}/oauth/callback?error=access_denied&state={state}")
     assert f'href="{url}/return?i=tracker"' in html

@@ -38,12 +38,12 @@ async def status_of(gateway: Serving, request: bytes) -> int:
     return parsed(await exchange(gateway.port, request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).status
 
 
-async def asked(port: int, path: str) -> tuple[int, dict[str, Any]]:
+async def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
     async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}") as response:
         return response.status, await response.json()
 
 
-class Expired:
+class ExpiredConnections:
     """A gateway's folder with connections of one provider whose tokens have expired."""
 
     def __init__(self, folder: Path, tracker: Tracker) -> None:
@@ -103,7 +103,7 @@ class Expired:
 
 
 async def test_a_worker_that_is_killed_amid_refreshes_loses_none(tmp_path: Path, tracker: Tracker) -> None:
-    expired = Expired(tmp_path, tracker)
+    expired = ExpiredConnections(tmp_path, tracker)
     async with expired.in_flight() as (gateway, calls):
         (worker,) = gateway.workers()
         os.kill(worker, signal.SIGKILL)
@@ -122,7 +122,7 @@ async def test_a_worker_that_is_killed_amid_refreshes_loses_none(tmp_path: Path,
 async def test_killed_parent_loses_requests_in_flight_and_reports_each(
     tmp_path: Path, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expired = Expired(tmp_path, tracker)
+    expired = ExpiredConnections(tmp_path, tracker)
     async with expired.in_flight() as (gateway, calls):
         gateway.process.kill()
         assert set(await calls) == {503}, "its worker responds, and ends"
@@ -168,14 +168,14 @@ async def test_unwritable_journal_is_reported_until_it_is_writable(tmp_path: Pat
         admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         for port in (gateway.port, admin):
             async with asyncio.timeout(PATIENCE_S):
-                while await asked(port, "/ready") != (200, {"result": "ok", "journal": "unwritable"}):
+                while await ask(port, "/ready") != (200, {"result": "ok", "journal": "unwritable"}):
                     await asyncio.sleep(0.05)
         assert "gateway_refresh_journal_unwritable 1" in await gateway.metrics()
         (tmp_path / "gateway.db-refresh-journal").unlink()
         await gateway.logged("refresh_journal_writable")
         for port in (gateway.port, admin):
             async with asyncio.timeout(PATIENCE_S):
-                while await asked(port, "/ready") != (200, {"result": "ok"}):
+                while await ask(port, "/ready") != (200, {"result": "ok"}):
                     await asyncio.sleep(0.05)
 
 
@@ -183,15 +183,15 @@ async def test_the_parent_responds_to_probes_beside_a_worker_that_does_not(tmp_p
     async with serving(Files(tmp_path, 9, admin_port=0)) as gateway:
         admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         async with asyncio.timeout(PATIENCE_S):
-            while (await asked(admin, "/ready"))[0] != 200:
+            while (await ask(admin, "/ready"))[0] != 200:
                 await asyncio.sleep(0.05)
         (worker,) = gateway.workers()
         os.kill(worker, signal.SIGSTOP)
-        assert await asked(admin, "/health") == (200, {"result": "ok"})
-        assert await asked(admin, "/ready") == (200, {"result": "ok"})
+        assert await ask(admin, "/health") == (200, {"result": "ok"})
+        assert await ask(admin, "/ready") == (200, {"result": "ok"})
         os.kill(worker, signal.SIGCONT)
         gateway.signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_S):
-            while await asked(admin, "/ready") != (503, {"result": "not ready"}):
+            while await ask(admin, "/ready") != (503, {"result": "not ready"}):
                 pass
         assert await gateway.ended() == 0

@@ -24,7 +24,7 @@ def worker(pid: int, any_: dict[str, Any] | None, required: dict[str, Any] | Non
     return made
 
 
-class Probed:
+class ProbedAdmin:
     """An admin port. `workers`: the living workers."""
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class Probed:
 
 
 @pytest.fixture
-async def probed() -> AsyncIterator[Probed]:
-    made = Probed()
+async def probed() -> AsyncIterator[ProbedAdmin]:
+    made = ProbedAdmin()
     await made.admin.open()
     yield made
     await made.admin.close()
 
 
-async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed: Probed) -> None:
+async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed: ProbedAdmin) -> None:
     probed.live(worker(1, None))
     assert await probed.ask("/ready") == (503, {"result": "not ready"}, "not_ready")
     assert await probed.ask("/health") == (200, {"result": "ok"}, None), "a start may take minutes"
@@ -60,18 +60,18 @@ async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed: P
     assert await probed.ask("/ready") == (200, {"result": "ok"}, None)
 
 
-async def test_one_ready_worker_of_several_is_enough(probed: Probed) -> None:
+async def test_one_ready_worker_of_several_is_enough(probed: ProbedAdmin) -> None:
     probed.live(worker(1, NOT_READY), worker(2, READY), worker(3, None))
     assert (await probed.ask("/ready"))[0] == 200
 
 
-async def test_probe_reports_the_workers_database_state(probed: Probed) -> None:
+async def test_probe_reports_the_workers_database_state(probed: ProbedAdmin) -> None:
     probed.live(worker(1, AWAY, NOT_READY))
     assert await probed.ask("/ready") == (200, AWAY["body"], None)
     assert await probed.ask("/ready?store=required") == (503, NOT_READY["body"], "not_ready")
 
 
-async def test_a_worker_that_is_silent_is_not_ready_and_in_the_end_not_healthy(probed: Probed) -> None:
+async def test_a_worker_that_is_silent_is_not_ready_and_in_the_end_not_healthy(probed: ProbedAdmin) -> None:
     probed.live(worker(1, READY, age_s=SILENT_S - 1))
     assert (await probed.ask("/ready"))[0] == 200
     probed.live(worker(1, READY, age_s=SILENT_S + 1))
@@ -83,13 +83,13 @@ async def test_a_worker_that_is_silent_is_not_ready_and_in_the_end_not_healthy(p
     assert (await probed.ask("/health"))[0] == 200
 
 
-async def test_probe_is_not_ready_after_a_signal(probed: Probed) -> None:
+async def test_probe_is_not_ready_after_a_signal(probed: ProbedAdmin) -> None:
     probed.live(worker(1, READY))
     probed.admin.stopping = True
     assert (await probed.ask("/ready"))[0] == 503
     assert (await probed.ask("/health"))[0] == 200
 
 
-async def test_admin_port_returns_404_to_other_paths(probed: Probed) -> None:
+async def test_admin_port_returns_404_to_other_paths(probed: ProbedAdmin) -> None:
     status, body, code = await probed.ask("/providers")
     assert (status, body["error"]["code"], code) == (404, "not_found", "not_found")

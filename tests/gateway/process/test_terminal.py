@@ -25,7 +25,7 @@ IN_A_TERMINAL = (
 )
 
 
-async def shown(terminal: int, words: str) -> None:
+async def read_until(terminal: int, words: str) -> None:
     """Read from the terminal until these words appear."""
     screen = b""
     async with asyncio.timeout(PATIENCE_S):
@@ -60,7 +60,7 @@ async def test_sighup_reloads_and_closing_the_terminal_stops(tmp_path: Path, wor
         async with asyncio.timeout(PATIENCE_S):
             assert b"gateway ready" in await process.stdout.readline()
         process.send_signal(signal.SIGHUP)
-        await shown(terminal, "reloaded")
+        await read_until(terminal, "reloaded")
         os.close(terminal)
         async with asyncio.timeout(PATIENCE_S):
             assert await process.wait() == 0

@@ -58,7 +58,7 @@ async def test_truncated_message_ends_the_channel() -> None:
     its.sendall(frame_message({"id": 1}) + frame_message({"id": 2})[:-1])
     its.close()
     await lost.wait()
-    assert (received, channel.up) == ([{"id": 1}], False)
+    assert (received, channel.is_open) == ([{"id": 1}], False)
     channel.send({"nobody": "reads it"})
     await channel.close()
 

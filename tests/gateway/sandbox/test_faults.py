@@ -102,13 +102,13 @@ async def test_a_fault_counts_down_and_affects_no_other_path(application: Applic
     token = (await application.connect())["access_token"]
     await _arm(application, {"name": "truncated-body", "times": 2, "path": SEARCH})
     assert (await application.get("/oauth/token/accessible-resources", token))[0] == 200
-    assert (await _listed(application))[0]["times"] == 2
+    assert (await _listed_faults(application))[0]["times"] == 2
     with pytest.raises(aiohttp.ClientPayloadError):
         await application.get(SEARCH, token)
-    assert (await _listed(application))[0]["times"] == 1
+    assert (await _listed_faults(application))[0]["times"] == 1
     async with application.browser.delete(f"{application.base}/sandbox/faults") as response:
         assert response.status == 204
-    assert await _listed(application) == []
+    assert await _listed_faults(application) == []
     assert (await application.get(SEARCH, token))[0] == 200
 
 
@@ -136,7 +136,7 @@ async def test_an_invalid_fault_is_refused(application: Application, wish: objec
     async with application.browser.post(f"{application.base}/sandbox/faults", json=wish) as response:
         assert response.status == 400
         assert (await response.json())["error"]
-    assert await _listed(application) == []
+    assert await _listed_faults(application) == []
 
 
 async def test_a_foreign_page_cannot_switch_faults_on(application: Application) -> None:
@@ -199,7 +199,7 @@ async def _arm(application: Application, wish: dict[str, object]) -> None:
         assert response.status == 201
 
 
-async def _listed(application: Application) -> list[dict[str, object]]:
+async def _listed_faults(application: Application) -> list[dict[str, object]]:
     async with application.browser.get(f"{application.base}/sandbox/faults") as response:
         listed: list[dict[str, object]] = (await response.json())["armed"]
     return listed
@@ -208,7 +208,7 @@ async def _listed(application: Application) -> list[dict[str, object]]:
 async def test_a_fault_can_let_requests_pass_first(application: Application) -> None:
     token = (await application.connect())["access_token"]
     await _arm(application, {"name": "error", "after": 2, "path": "/lists/"})
-    assert (await _listed(application))[0]["after"] == 2
+    assert (await _listed_faults(application))[0]["after"] == 2
     seen = [(await application.get("/lists/cursor", token))[0] for _ in range(4)]
     assert seen == [200, 200, 503, 200]
-    assert await _listed(application) == []
+    assert await _listed_faults(application) == []

@@ -23,7 +23,7 @@ def exchange_code(memory: IssuedGrants, code: str, **changes: str) -> IssuedToke
     return memory.exchange_code(code, **{"client_id": "app", "redirect_uri": BACK, "verifier": VERIFIER, **changes})
 
 
-def refused(error: str, memory: IssuedGrants, token: str, scopes: list[str] | None = None) -> None:
+def assert_refused(error: str, memory: IssuedGrants, token: str, scopes: list[str] | None = None) -> None:
     with pytest.raises(GrantRefused) as fault:
         memory.refresh(token, client_id="app", scopes=scopes)
     assert fault.value.error == error
@@ -60,7 +60,7 @@ def test_a_second_use_of_a_code_revokes_the_tokens_of_the_first() -> None:
         exchange_code(memory, code)
     assert memory.grant_and_scopes(first.access_token) is None
     assert first.refresh_token is not None
-    refused("invalid_grant", memory, first.refresh_token)
+    assert_refused("invalid_grant", memory, first.refresh_token)
     assert memory.replays == 1
 
 
@@ -70,18 +70,18 @@ def test_a_refresh_token_works_once_and_its_replay_revokes_the_grant() -> None:
     assert first.refresh_token is not None
     second = memory.refresh(first.refresh_token, client_id="app", scopes=["read:sandbox-work"])
     assert second.refresh_token not in (None, first.refresh_token)
-    refused("invalid_grant", memory, first.refresh_token)
+    assert_refused("invalid_grant", memory, first.refresh_token)
     assert second.refresh_token is not None
-    refused("invalid_grant", memory, second.refresh_token)
+    assert_refused("invalid_grant", memory, second.refresh_token)
 
 
 def test_a_refresh_cannot_widen_the_granted_scopes() -> None:
     memory = IssuedGrants()
     first = exchange_code(memory, code_of(memory, OFFLINE_SCOPE))
     assert first.refresh_token is not None
-    refused("invalid_scope", memory, first.refresh_token, ["write:sandbox-work"])
-    refused("invalid_grant", memory, "sbx_rt_unknown_x")
-    refused("invalid_grant", memory, "other")
+    assert_refused("invalid_scope", memory, first.refresh_token, ["write:sandbox-work"])
+    assert_refused("invalid_grant", memory, "sbx_rt_unknown_x")
+    assert_refused("invalid_grant", memory, "other")
 
 
 def test_one_access_token_or_the_whole_grant_is_revoked() -> None:

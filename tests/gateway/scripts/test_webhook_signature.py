@@ -27,12 +27,12 @@ RAW_KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 
 
 @cache
-def shipped() -> Catalog:
+def shipped_signatures() -> Catalog:
     return catalog_of(None)
 
 
-def described(name: str) -> WebhookSignature:
-    entry = shipped().get(name)
+def signature_of(name: str) -> WebhookSignature:
+    entry = shipped_signatures().get(name)
     assert entry is not None
     assert entry.webhook_signature is not None
     return entry.webhook_signature
@@ -98,7 +98,19 @@ SIGNERS: dict[str, Signer] = {
     },
     "patreon": lambda _, body: {"x-patreon-signature": mac(body, "md5").hex()},
 }
-TIMED = ["stripe", "slack", "calendly", "paddle", "buildkite", "openai", "clerk", "hubspot", "zendesk", "box", "twitch"]
+TIMESTAMPED = [
+    "stripe",
+    "slack",
+    "calendly",
+    "paddle",
+    "buildkite",
+    "openai",
+    "clerk",
+    "hubspot",
+    "zendesk",
+    "box",
+    "twitch",
+]
 
 
 def zulu(at: str) -> str:
@@ -116,13 +128,13 @@ def incoming(headers: dict[str, str], body: bytes = BODY) -> IncomingWebhook:
 @pytest.mark.parametrize("name", SIGNERS)
 def test_valid_signature_is_accepted_also_during_a_rotation(name: str) -> None:
     message = incoming(SIGNERS[name](AT, BODY))
-    assert verify_signature(message, described(name), [secret_of(name)])
-    assert verify_signature(message, described(name), [Secret("the-new-secret-of-all"), secret_of(name)])
+    assert verify_signature(message, signature_of(name), [secret_of(name)])
+    assert verify_signature(message, signature_of(name), [Secret("the-new-secret-of-all"), secret_of(name)])
 
 
 @pytest.mark.parametrize("name", SIGNERS)
 def test_wrong_signature_is_refused(name: str) -> None:
-    how, secret = described(name), secret_of(name)
+    how, secret = signature_of(name), secret_of(name)
     right = SIGNERS[name](AT, BODY)
     header = how.header.lower()
     wrong: list[IncomingWebhook] = [
@@ -142,12 +154,12 @@ def test_wrong_signature_is_refused(name: str) -> None:
     assert refusal.value.missing
 
 
-@pytest.mark.parametrize("name", TIMED)
+@pytest.mark.parametrize("name", TIMESTAMPED)
 @pytest.mark.parametrize("off_s", [-700, 700])
 def test_timestamp_too_old_or_in_the_future_is_refused(name: str, off_s: int) -> None:
     late = replace(incoming(SIGNERS[name](AT, BODY)), received_at=NOW + timedelta(seconds=off_s))
     with pytest.raises(SignatureRefused):
-        verify_signature(late, described(name), [secret_of(name)])
+        verify_signature(late, signature_of(name), [secret_of(name)])
 
 
 @pytest.mark.parametrize("field", ["x-sent-at", "X-Sent", "x-hub-ts"])
@@ -167,7 +179,7 @@ def test_timestamp_header_of_the_entry_is_checked(field: str) -> None:
 
 
 def test_different_messages_have_different_ids_and_a_repeated_one_the_same() -> None:
-    how, secret = described("github"), [secret_of("github")]
+    how, secret = signature_of("github"), [secret_of("github")]
     first, again = (verify_signature(incoming(SIGNERS["github"](AT, BODY)), how, secret) for _ in range(2))
     other = verify_signature(incoming(SIGNERS["github"](AT, b"{}"), b"{}"), how, secret)
     assert first == again != other
@@ -175,7 +187,7 @@ def test_different_messages_have_different_ids_and_a_repeated_one_the_same() -> 
 
 def test_repeated_body_is_no_replay_if_bodies_may_repeat() -> None:
     headers = {"x-dropbox-signature": mac(BODY).hex()}
-    assert verify_signature(incoming(headers), described("dropbox"), [Secret(KEY)]) is None
+    assert verify_signature(incoming(headers), signature_of("dropbox"), [Secret(KEY)]) is None
 
 
 def test_a_signature_by_a_private_key_is_verified_with_its_public_key() -> None:
@@ -187,15 +199,15 @@ def test_a_signature_by_a_private_key_is_verified_with_its_public_key() -> None:
     discord = ed25519.Ed25519PrivateKey.generate()
     public = Secret(discord.public_key().public_bytes_raw().hex())
     headers = {"x-signature-timestamp": AT, "x-signature-ed25519": discord.sign(said).hex()}
-    assert verify_signature(incoming(headers), described("discord"), [public])
+    assert verify_signature(incoming(headers), signature_of("discord"), [public])
     grid = ec.generate_private_key(ec.SECP256R1())
     spki = grid.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     field = "x-twilio-email-event-webhook"
     signed: dict[str, Any] = {f"{field}-timestamp": AT, f"{field}-signature": b64(grid.sign(said, ec.ECDSA(SHA256())))}
-    assert verify_signature(incoming(signed), described("sendgrid"), [Secret(b64(spki))])
+    assert verify_signature(incoming(signed), signature_of("sendgrid"), [Secret(b64(spki))])
     for how, key, right in (
-        (described("discord"), public, headers),
-        (described("sendgrid"), Secret(b64(spki)), signed),
+        (signature_of("discord"), public, headers),
+        (signature_of("sendgrid"), Secret(b64(spki)), signed),
     ):
         with pytest.raises(SignatureRefused):
             verify_signature(incoming(right, b"other"), how, [key])
@@ -204,7 +216,7 @@ def test_a_signature_by_a_private_key_is_verified_with_its_public_key() -> None:
 
 
 def test_shared_token_must_be_equal() -> None:
-    how = described("gitlab")
+    how = signature_of("gitlab")
     assert verify_signature(incoming({"x-gitlab-token": KEY}), how, [Secret("new-one"), Secret(KEY)])
     with pytest.raises(SignatureRefused):
         verify_signature(incoming({"x-gitlab-token": KEY[:-1]}), how, [Secret(KEY)])
@@ -214,26 +226,26 @@ def test_form_is_signed_after_the_webhook_url() -> None:
     body = b"To=%2B15550001&From=%2B15550002&Body=hi"
     said = f"{URL}BodyhiFrom+15550002To+15550001".encode()
     headers = {"x-twilio-signature": b64(mac(said, "sha1"))}
-    assert verify_signature(incoming(headers, body), described("twilio"), [Secret(KEY)])
+    assert verify_signature(incoming(headers, body), signature_of("twilio"), [Secret(KEY)])
 
 
 def test_some_providers_sign_with_the_client_secret() -> None:
     own, client = [Secret("own-webhook-secret")], Secret("client-secret-of-app")
-    assert signing_secrets(described("hubspot"), own, client) == (client,)
-    assert signing_secrets(described("github"), own, client) == own
+    assert signing_secrets(signature_of("hubspot"), own, client) == (client,)
+    assert signing_secrets(signature_of("github"), own, client) == own
     assert signing_secrets(None, own, client) == own
 
 
 def test_unknown_scheme_is_never_accepted() -> None:
     unknown = WebhookSignature(scheme="rot13", header="x-signature")
     assert not is_checkable(unknown)
-    assert not is_checkable(described("mailgun"))
+    assert not is_checkable(signature_of("mailgun"))
     with pytest.raises(SignatureRefused):
         verify_signature(incoming({"x-signature": hashlib.sha256(BODY).hexdigest()}), unknown, [Secret(KEY)])
 
 
 def test_nearly_all_signatures_of_the_catalog_are_supported() -> None:
-    entries = [shipped().get(name) for name in shipped().providers]
+    entries = [shipped_signatures().get(name) for name in shipped_signatures().providers]
     result = {
         one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None
     }
@@ -245,7 +257,7 @@ def test_number_of_checked_signatures_is_limited(monkeypatch: pytest.MonkeyPatch
     digest = hmac.digest
     monkeypatch.setattr("gateway.scripts.webhook_signature.hmac.digest", lambda *args: made.append(1) or digest(*args))
     right = f"sha256={mac(BODY).hex()}"
-    how = described("github")
+    how = signature_of("github")
     secrets = (Secret("the old one"), Secret(KEY))
 
     def sent(*signatures: str) -> IncomingWebhook:

@@ -44,8 +44,8 @@ class FakeProvider:
 
 
 @pytest.fixture
-async def far(aiohttp_server: AiohttpServer) -> FakeProvider:
-    """A provider at `far.url` without any path."""
+async def fake_provider(aiohttp_server: AiohttpServer) -> FakeProvider:
+    """A provider at `fake_provider.url` without any path."""
     made = FakeProvider()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", made.response)
@@ -58,18 +58,18 @@ Start = Callable[..., Awaitable[RunningGateway]]
 
 
 @pytest.fixture
-async def start(far: FakeProvider, tmp_path: Path) -> AsyncIterator[Start]:
-    """Return a function that starts a gateway whose integration `tracker` uses `far`.
+async def start(fake_provider: FakeProvider, tmp_path: Path) -> AsyncIterator[Start]:
+    """Return a function that starts a gateway whose integration `tracker` uses `fake_provider`.
 
     Arguments: fields of the entry, and `integration` for the integration's own keys.
     """
     async with AsyncExitStack() as stack:
 
         async def started(integration: Mapping[str, Any] | None = None, **entry: Any) -> RunningGateway:
-            proxy = {"base_url": f"{far.url}/api", **entry.pop("proxy", {})}
+            proxy = {"base_url": f"{fake_provider.url}/api", **entry.pop("proxy", {})}
             common = {"display_name": "Far", "categories": ["other"], "docs": "https://docs.example.com"}
             write_entry(tmp_path, "tracker", {**common, **entry, "proxy": proxy})
-            made = document([f"127.0.0.1/32:{far.url.rpartition(':')[2]}"])
+            made = document([f"127.0.0.1/32:{fake_provider.url.rpartition(':')[2]}"])
             made["environments"]["dev"]["integrations"]["tracker"] = {"provider": "tracker", **(integration or {})}
             gateway = RunningGateway(tmp_path, made)
             await gateway.start()

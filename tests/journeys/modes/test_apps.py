@@ -22,8 +22,8 @@ class GithubLikeProvider:
     """Issues installation tokens to clients that sign as the app, and user tokens for codes. The user can access only
     the installations in `accessible`. `access_status`: answered instead of whether the user can access one."""
 
-    def __init__(self, far: FakeProvider) -> None:
-        self.far = far
+    def __init__(self, fake_provider: FakeProvider) -> None:
+        self.fake_provider = fake_provider
         self.issued = 0
         self.back = "installation_id=42&setup_action=install"
         self.users = 0
@@ -36,7 +36,7 @@ class GithubLikeProvider:
             "/user/installations": self.access,
             "/api": self.api,
         }.items():
-            far.on(path, handler)
+            fake_provider.on(path, handler)
 
     async def install(self, request: web.Request) -> web.Response:
         back = request.query.get("redirect_uri") or f"{self.gateway}/app-auth/connect"
@@ -80,25 +80,25 @@ class GithubLikeProvider:
         return web.json_response({"user": who}, status=200 if known else 401)
 
 
-def app(far: FakeProvider, **more: Any) -> dict[str, Any]:
+def app(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
     setting = {"automated": True, "optional": True}
     return {
         "auth_mode": "APP",
         "authorization_url": "${connectionConfig.appPublicLink}/installations/new",
-        "token_url": f"{far.url}/app/installations/${{connectionConfig.installation_id}}/access_tokens",
+        "token_url": f"{fake_provider.url}/app/installations/${{connectionConfig.installation_id}}/access_tokens",
         "token_headers": {"x-api-version": "1"},
         "connection_config": {"appPublicLink": {**setting, "format": "uri"}, "installation_id": setting},
         **more,
     }
 
 
-def integration(far: FakeProvider) -> dict[str, Any]:
-    return {"app_id": "app-7", "app_link": f"{far.url}/apps/ours", "private_key": PEM}
+def integration(fake_provider: FakeProvider) -> dict[str, Any]:
+    return {"app_id": "app-7", "app_link": f"{fake_provider.url}/apps/ours", "private_key": PEM}
 
 
-async def test_an_app_is_installed_and_its_token_renewed(far: FakeProvider, start: Any, later: Any) -> None:
-    forge = GithubLikeProvider(far)
-    gateway = await start(integration(far), **app(far))
+async def test_an_app_is_installed_and_its_token_renewed(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+    forge = GithubLikeProvider(fake_provider)
+    gateway = await start(integration(fake_provider), **app(fake_provider))
     forge.gateway = gateway.url
     status, html = await connect(gateway)
     assert status == 200, html
@@ -114,9 +114,9 @@ async def test_an_app_is_installed_and_its_token_renewed(far: FakeProvider, star
     assert forge.issued == 2
 
 
-async def test_an_installation_is_imported_by_its_number(far: FakeProvider, start: Any) -> None:
-    GithubLikeProvider(far)
-    gateway = await start(integration(far), **app(far))
+async def test_an_installation_is_imported_by_its_number(fake_provider: FakeProvider, start: Any) -> None:
+    GithubLikeProvider(fake_provider)
+    gateway = await start(integration(fake_provider), **app(fake_provider))
     shown = await imported(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
     assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
     response = await imported(gateway, credentials={"type": "APP", "installation_id": "44"}, expect=400)
@@ -130,24 +130,28 @@ async def test_an_installation_is_imported_by_its_number(far: FakeProvider, star
         ("installation_id=../1&setup_action=install", "not installed"),
     ],
 )
-async def test_failed_installation_creates_no_connection(far: FakeProvider, start: Any, back: str, words: str) -> None:
-    forge = GithubLikeProvider(far)
-    gateway = await start(integration(far), **app(far))
+async def test_failed_installation_creates_no_connection(
+    fake_provider: FakeProvider, start: Any, back: str, words: str
+) -> None:
+    forge = GithubLikeProvider(fake_provider)
+    gateway = await start(integration(fake_provider), **app(fake_provider))
     forge.gateway, forge.back = gateway.url, back
     status, html = await connect(gateway)
     assert (status, words in html) == (400, True)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_app_and_its_users_grant_are_stored_together(far: FakeProvider, start: Any, later: Any) -> None:
-    forge = GithubLikeProvider(far)
+async def test_an_app_and_its_users_grant_are_stored_together(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
+    forge = GithubLikeProvider(fake_provider)
     gateway = await start(
-        {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
+        {**integration(fake_provider), "client_id": "oauth-client", "client_secret": "oauth-secret"},
         **app(
-            far,
+            fake_provider,
             auth_mode="CUSTOM",
-            token_url=f"{far.url}/login/token",
-            installation_token_url=f"{far.url}/app/installations/${{connectionConfig.installation_id}}/access_tokens",
+            token_url=f"{fake_provider.url}/login/token",
+            installation_token_url=f"{fake_provider.url}/app/installations/${{connectionConfig.installation_id}}/access_tokens",
             proxy={"headers": {"authorization": "Bearer ${accessToken}", "x-user": "${credentials.raw.token}"}},
         ),
     )
@@ -170,35 +174,37 @@ async def test_an_app_and_its_users_grant_are_stored_together(far: FakeProvider,
     assert shown["credentials"]["user"]["access_token"] == "ghu_2"
 
 
-def with_user(far: FakeProvider, **more: Any) -> dict[str, Any]:
+def with_user(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
     """Return the entry of an app together with the end user's grant, whose access to the installation is checked."""
     number = "${connectionConfig.installation_id}"
     return app(
-        far,
+        fake_provider,
         auth_mode="CUSTOM",
-        token_url=f"{far.url}/login/token",
-        installation_token_url=f"{far.url}/app/installations/{number}/access_tokens",
-        installation_access_url=f"{far.url}/user/installations/{number}/repositories?per_page=1",
+        token_url=f"{fake_provider.url}/login/token",
+        installation_token_url=f"{fake_provider.url}/app/installations/{number}/access_tokens",
+        installation_access_url=f"{fake_provider.url}/user/installations/{number}/repositories?per_page=1",
         **more,
     )
 
 
-def client_and_app(far: FakeProvider) -> dict[str, Any]:
-    return {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"}
+def client_and_app(fake_provider: FakeProvider) -> dict[str, Any]:
+    return {**integration(fake_provider), "client_id": "oauth-client", "client_secret": "oauth-secret"}
 
 
-def requested(far: FakeProvider) -> list[str]:
+def requested(fake_provider: FakeProvider) -> list[str]:
     """Return the paths requested after the installation page."""
-    return [path for path in far.paths() if not path.endswith("/new")]
+    return [path for path in fake_provider.paths() if not path.endswith("/new")]
 
 
-async def test_an_end_user_connects_an_installation_that_this_user_can_access(far: FakeProvider, start: Any) -> None:
-    forge = GithubLikeProvider(far)
-    gateway = await start(client_and_app(far), **with_user(far))
+async def test_an_end_user_connects_an_installation_that_this_user_can_access(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    forge = GithubLikeProvider(fake_provider)
+    gateway = await start(client_and_app(fake_provider), **with_user(fake_provider))
     forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
     status, html = await connect(gateway)
     assert status == 200, html
-    assert requested(far) == [
+    assert requested(fake_provider) == [
         "/login/token",
         "/user/installations/42/repositories",
         "/app/installations/42/access_tokens",
@@ -209,10 +215,10 @@ async def test_an_end_user_connects_an_installation_that_this_user_can_access(fa
 
 
 async def test_an_installation_of_another_customer_is_refused_and_nothing_is_stored(
-    far: FakeProvider, start: Any
+    fake_provider: FakeProvider, start: Any
 ) -> None:
-    forge = GithubLikeProvider(far)
-    gateway = await start(client_and_app(far), **with_user(far))
+    forge = GithubLikeProvider(fake_provider)
+    gateway = await start(client_and_app(fake_provider), **with_user(fake_provider))
     forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=43&setup_action=install"
     status, html = await connect(gateway)
     assert status == 400
@@ -222,10 +228,10 @@ async def test_an_installation_of_another_customer_is_refused_and_nothing_is_sto
 
 
 async def test_a_reconnect_does_not_replace_the_installation_by_one_of_another_customer(
-    far: FakeProvider, start: Any
+    fake_provider: FakeProvider, start: Any
 ) -> None:
-    forge = GithubLikeProvider(far)
-    gateway = await start(client_and_app(far), **with_user(far))
+    forge = GithubLikeProvider(fake_provider)
+    gateway = await start(client_and_app(fake_provider), **with_user(fake_provider))
     forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
     assert (await connect(gateway))[0] == 200
     connection_id = await only_id(gateway)
@@ -240,9 +246,9 @@ async def test_a_reconnect_does_not_replace_the_installation_by_one_of_another_c
     assert forge.issued == 1
 
 
-async def test_a_failing_check_of_an_installation_is_temporary(far: FakeProvider, start: Any) -> None:
-    forge = GithubLikeProvider(far)
-    gateway = await start(client_and_app(far), **with_user(far))
+async def test_a_failing_check_of_an_installation_is_temporary(fake_provider: FakeProvider, start: Any) -> None:
+    forge = GithubLikeProvider(fake_provider)
+    gateway = await start(client_and_app(fake_provider), **with_user(fake_provider))
     forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
     forge.access_status = 503
     status, html = await connect(gateway)
@@ -254,11 +260,18 @@ async def test_a_failing_check_of_an_installation_is_temporary(far: FakeProvider
     assert (await connect(gateway))[0] == 200
 
 
-async def test_before_the_app_is_installed_the_users_grant_is_used(far: FakeProvider, start: Any, later: Any) -> None:
-    forge = GithubLikeProvider(far)
+async def test_before_the_app_is_installed_the_users_grant_is_used(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
+    forge = GithubLikeProvider(fake_provider)
     gateway = await start(
-        {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
-        **app(far, auth_mode="CUSTOM", token_url=f"{far.url}/login/token", installation_token_url=f"{far.url}/nowhere"),
+        {**integration(fake_provider), "client_id": "oauth-client", "client_secret": "oauth-secret"},
+        **app(
+            fake_provider,
+            auth_mode="CUSTOM",
+            token_url=f"{fake_provider.url}/login/token",
+            installation_token_url=f"{fake_provider.url}/nowhere",
+        ),
     )
     forge.gateway, forge.back = gateway.url, "code=the%20code"
     assert (await connect(gateway))[0] == 200
@@ -269,7 +282,7 @@ async def test_before_the_app_is_installed_the_users_grant_is_used(far: FakeProv
     assert forge.users == 2
 
 
-async def test_an_installed_plugin_sends_its_own_key(far: FakeProvider, start: Any) -> None:
+async def test_an_installed_plugin_sends_its_own_key(fake_provider: FakeProvider, start: Any) -> None:
     pair = "Basic " + base64.b64encode(b"plugin-id:plugin-key").decode()
 
     async def install(request: web.Request) -> web.Response:
@@ -280,14 +293,14 @@ async def test_an_installed_plugin_sends_its_own_key(far: FakeProvider, start: A
         right = request.headers["Authorization"] == pair and request.path == "/api/website/w-9"
         return web.json_response({}, status=200 if right else 401)
 
-    far.on("/install", install)
-    far.on("/api", api)
-    plugin = {"client_id": "plugin-id", "client_secret": "plugin-key", "app_link": f"{far.url}/install"}
+    fake_provider.on("/install", install)
+    fake_provider.on("/api", api)
+    plugin = {"client_id": "plugin-id", "client_secret": "plugin-key", "app_link": f"{fake_provider.url}/install"}
     gateway = await start(
         plugin,
         auth_mode="INSTALL_PLUGIN",
         redirect_uri_metadata=["website_id"],
-        proxy={"base_url": f"{far.url}/api/website/${{connectionConfig.website_id}}"},
+        proxy={"base_url": f"{fake_provider.url}/api/website/${{connectionConfig.website_id}}"},
     )
     status, html = await connect(gateway)
     assert status == 200, html

@@ -10,7 +10,9 @@ from tests.journeys.modes.conftest import FakeProvider, connect, imported, only_
 CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
 
-async def test_parameters_have_the_providers_names_in_every_request(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_parameters_have_the_providers_names_in_every_request(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
     asked: list[dict[str, Any]] = []
 
     async def authorize(request: web.Request) -> web.Response:
@@ -25,13 +27,13 @@ async def test_parameters_have_the_providers_names_in_every_request(far: FakePro
         data = {"access_token": f"a-{len(asked)}", "refresh_token": f"r-{len(asked)}", "expires_in": 60_000}
         return web.json_response({"code": 0, "data": {**data, "open_id": "o-1"}})
 
-    far.on("/authorize", authorize)
-    far.on("/token", token)
+    fake_provider.on("/authorize", authorize)
+    fake_provider.on("/token", token)
     gateway = await start(
         CLIENT,
         auth_mode="OAUTH2",
-        authorization_url=f"{far.url}/authorize",
-        token_url=f"{far.url}/token",
+        authorization_url=f"{fake_provider.url}/authorize",
+        token_url=f"{fake_provider.url}/token",
         authorization_param_renames={"client_id": "client_key", "response_type": ""},
         authorization_code_param_in_callback="auth_code",
         token_param_renames={"client_id": "client_key", "code": "auth_code", "redirect_uri": ""},
@@ -58,7 +60,7 @@ async def test_parameters_have_the_providers_names_in_every_request(far: FakePro
 
 
 async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
-    far: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, later: Any
 ) -> None:
     asked: list[dict[str, str]] = []
 
@@ -67,12 +69,12 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
         asked.append(dict(request.query))
         return web.json_response({"access_token": f"long-{len(asked)}", "expires_in": 3600})
 
-    far.on("/token", exchange)
+    fake_provider.on("/token", exchange)
     gateway = await start(
         CLIENT,
         auth_mode="OAUTH2",
-        authorization_url=f"{far.url}/authorize",
-        token_url=f"{far.url}/token",
+        authorization_url=f"{fake_provider.url}/authorize",
+        token_url=f"{fake_provider.url}/token",
         refresh={"method": "GET", "by_access_token": True},
         refresh_params={"grant_type": "fb_exchange_token"},
         refresh_param_renames={"refresh_token": "fb_exchange_token"},
@@ -90,24 +92,26 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
     assert shown["credentials"]["access_token"] == "long-1"
 
 
-async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route(far: FakeProvider, start: Any) -> None:
+async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route(
+    fake_provider: FakeProvider, start: Any
+) -> None:
     gateway = await start(
         CLIENT,
         auth_mode="OAUTH2",
-        authorization_url=f"{far.url}/",
+        authorization_url=f"{fake_provider.url}/",
         authorization_url_fragment="/oauth-authorize",
-        token_url=f"{far.url}/token",
+        token_url=f"{fake_provider.url}/token",
     )
     token = await gateway.session_token()
     url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}"
     async with gateway.http.get(url, allow_redirects=False) as response:
         base, _, fragment = response.headers["Location"].partition("#")
-    assert base == f"{far.url}/"
+    assert base == f"{fake_provider.url}/"
     route, _, query = fragment.partition("?")
     assert (route, dict(parse_qsl(query))["client_id"]) == ("/oauth-authorize", "our client")
 
 
-async def test_given_settings_choose_the_alternative_of_a_url(far: FakeProvider, start: Any) -> None:
+async def test_given_settings_choose_the_alternative_of_a_url(fake_provider: FakeProvider, start: Any) -> None:
     asked: list[str] = []
 
     async def token(request: web.Request) -> web.Response:
@@ -117,17 +121,17 @@ async def test_given_settings_choose_the_alternative_of_a_url(far: FakeProvider,
     async def api(request: web.Request) -> web.Response:
         return web.json_response({"path": request.path})
 
-    far.on("/", token)
-    far.on("/api", api)
+    fake_provider.on("/", token)
+    fake_provider.on("/api", api)
     gateway = await start(
         auth_mode="OAUTH2_CC",
-        token_url=f"{far.url}/token/${{connectionConfig.site}}",
+        token_url=f"{fake_provider.url}/token/${{connectionConfig.site}}",
         connection_config={"site": {"optional": True}, "own": {"optional": True}},
         alternatives={
-            "token_url": [f"{far.url}/own/${{connectionConfig.own}}"],
-            "proxy.base_url": [f"{far.url}/api/own/${{connectionConfig.own}}"],
+            "token_url": [f"{fake_provider.url}/own/${{connectionConfig.own}}"],
+            "proxy.base_url": [f"{fake_provider.url}/api/own/${{connectionConfig.own}}"],
         },
-        proxy={"base_url": f"{far.url}/api/${{connectionConfig.site}}"},
+        proxy={"base_url": f"{fake_provider.url}/api/${{connectionConfig.site}}"},
     )
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}
     for config, token_path, path in (

@@ -16,11 +16,11 @@ class QuickbooksLikeProvider:
     """Names the company in the callback. `accessible`: the companies that each new token opens; `status`: the response
     for every other company."""
 
-    def __init__(self, far: FakeProvider, status: int = 403) -> None:
+    def __init__(self, fake_provider: FakeProvider, status: int = 403) -> None:
         self.back, self.accessible, self.status = "7", {"7"}, status
         self.issued = 0
         for path, handler in {"/consent": self.consent, "/token": self.token, "/api/company": self.company}.items():
-            far.on(path, handler)
+            fake_provider.on(path, handler)
 
     async def consent(self, request: web.Request) -> web.Response:
         back = f"code=c&state={request.query['state']}&realmId={self.back}"
@@ -38,11 +38,11 @@ class QuickbooksLikeProvider:
         return web.json_response({"fault": "AuthorizationFault"}, status=self.status)
 
 
-def entry(far: FakeProvider) -> dict[str, Any]:
+def entry(fake_provider: FakeProvider) -> dict[str, Any]:
     return {
         "auth_mode": "OAUTH2",
-        "authorization_url": f"{far.url}/consent",
-        "token_url": f"{far.url}/token",
+        "authorization_url": f"{fake_provider.url}/consent",
+        "token_url": f"{fake_provider.url}/token",
         "redirect_uri_metadata": ["realmId"],
         "connection_config": {"realmId": {"automated": True}},
         "account": {"endpoint": f"/company/{REALM}", "label": ["name"]},
@@ -60,10 +60,10 @@ async def realm(gateway: RunningGateway) -> str:
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_a_browser_cannot_name_the_account_of_another_customer(
-    far: FakeProvider, start: Any, status: int
+    fake_provider: FakeProvider, start: Any, status: int
 ) -> None:
-    quickbooks = QuickbooksLikeProvider(far, status)
-    gateway = await start(CLIENT, **entry(far))
+    quickbooks = QuickbooksLikeProvider(fake_provider, status)
+    gateway = await start(CLIENT, **entry(fake_provider))
     quickbooks.back = "8"
     shown, html = await connect(gateway)
     assert (shown, f"does not open the account that your browser returned with: realmId 8 ({status})." in html) == (
@@ -74,9 +74,11 @@ async def test_a_browser_cannot_name_the_account_of_another_customer(
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_reconnect_keeps_the_account_if_the_browser_names_another(far: FakeProvider, start: Any) -> None:
-    quickbooks = QuickbooksLikeProvider(far)
-    gateway = await start(CLIENT, **entry(far))
+async def test_a_reconnect_keeps_the_account_if_the_browser_names_another(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    quickbooks = QuickbooksLikeProvider(fake_provider)
+    gateway = await start(CLIENT, **entry(fake_provider))
     assert (await connect(gateway))[0] == 200
     assert await realm(gateway) == "7 t1"
     quickbooks.back = "8"
@@ -88,18 +90,18 @@ async def test_a_reconnect_keeps_the_account_if_the_browser_names_another(far: F
     assert await realm(gateway) == "7 t1"
 
 
-async def test_an_outage_of_the_account_endpoint_loses_no_token(far: FakeProvider, start: Any) -> None:
-    quickbooks = QuickbooksLikeProvider(far, 503)
+async def test_an_outage_of_the_account_endpoint_loses_no_token(fake_provider: FakeProvider, start: Any) -> None:
+    quickbooks = QuickbooksLikeProvider(fake_provider, 503)
     quickbooks.accessible.clear()
-    gateway = await start(CLIENT, **entry(far))
+    gateway = await start(CLIENT, **entry(fake_provider))
     assert (await connect(gateway))[0] == 200
     assert await realm(gateway) == "7 t1"
 
 
-async def test_an_account_that_the_scopes_do_not_open_is_not_checked(far: FakeProvider, start: Any) -> None:
+async def test_an_account_that_the_scopes_do_not_open_is_not_checked(fake_provider: FakeProvider, start: Any) -> None:
     """QuickBooks' payments scope alone opens no company."""
-    quickbooks = QuickbooksLikeProvider(far)
+    quickbooks = QuickbooksLikeProvider(fake_provider)
     quickbooks.accessible.clear()
-    gateway = await start({**CLIENT, "scopes": ["payment"]}, **entry(far), default_scopes=["accounting"])
+    gateway = await start({**CLIENT, "scopes": ["payment"]}, **entry(fake_provider), default_scopes=["accounting"])
     assert (await connect(gateway))[0] == 200
     assert await realm(gateway) == "7 t1"

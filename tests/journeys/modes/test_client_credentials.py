@@ -17,12 +17,12 @@ CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:
 class Issuer:
     """Issues numbered tokens to an authenticated client; the API accepts only the newest."""
 
-    def __init__(self, far: FakeProvider, ttl_s: int | None = 3600) -> None:
+    def __init__(self, fake_provider: FakeProvider, ttl_s: int | None = 3600) -> None:
         self.asked: list[dict[str, str]] = []
         self.ttl_s = ttl_s
         self.proofs: list[str] = []
-        far.on("/token", self.token)
-        far.on("/api", self.api)
+        fake_provider.on("/token", self.token)
+        fake_provider.on("/api", self.api)
 
     async def token(self, request: web.Request) -> web.Response:
         form = {name: str(text) for name, text in (await request.post()).items()}
@@ -43,9 +43,11 @@ class Issuer:
         return web.json_response({"ok": known}, status=200 if known else 401)
 
 
-async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(far: FakeProvider, start: Any, later: Any) -> None:
-    issuer = Issuer(far)
-    gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
+    issuer = Issuer(fake_provider)
+    gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     shown = await imported(gateway, credentials=CLIENT)
     assert shown["credentials"]["token"] == "cc-1"
     assert issuer.asked[0] == {
@@ -63,20 +65,23 @@ async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(far: FakePro
     assert len(issuer.asked) == 2
 
 
-async def test_the_client_authenticates_by_basic_if_the_entry_says_so(far: FakeProvider, start: Any) -> None:
-    issuer = Issuer(far)
+async def test_the_client_authenticates_by_basic_if_the_entry_says_so(fake_provider: FakeProvider, start: Any) -> None:
+    issuer = Issuer(fake_provider)
     gateway = await start(
-        auth_mode="OAUTH2_CC", token_url=f"{far.url}/token", token_request_auth_method="basic", scope_separator=","
+        auth_mode="OAUTH2_CC",
+        token_url=f"{fake_provider.url}/token",
+        token_request_auth_method="basic",
+        scope_separator=",",
     )
     await imported(gateway, credentials=CLIENT, connection_config={"oauth_scopes": "x,y"})
     assert issuer.asked[0] == {"grant_type": "client_credentials", "scope": "x,y"}
 
 
 async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without_the_secret(
-    far: FakeProvider, start: Any
+    fake_provider: FakeProvider, start: Any
 ) -> None:
-    Issuer(far)
-    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    Issuer(fake_provider)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     wrong = {**CLIENT, "client_id": "another"}
     response = await imported(gateway, credentials=wrong, expect=400)
     assert response["error"]["code"] == "connection_test_failed"
@@ -84,20 +89,22 @@ async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_if_the_endpoint_is_down_nothing_is_stored_and_the_error_is_a_502(far: FakeProvider, start: Any) -> None:
+async def test_if_the_endpoint_is_down_nothing_is_stored_and_the_error_is_a_502(
+    fake_provider: FakeProvider, start: Any
+) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503)
 
-    far.on("/token", down)
-    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    fake_provider.on("/token", down)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     response = await imported(gateway, credentials=CLIENT, expect=502)
     assert response["error"]["code"] == "upstream_unreachable"
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_imported_token_is_used_until_its_expiry(far: FakeProvider, start: Any, later: Any) -> None:
-    issuer = Issuer(far)
-    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+async def test_an_imported_token_is_used_until_its_expiry(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+    issuer = Issuer(fake_provider)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
     assert issuer.asked == []
     assert (await read(gateway))["credentials"]["token"] == "brought"
@@ -107,14 +114,14 @@ async def test_an_imported_token_is_used_until_its_expiry(far: FakeProvider, sta
 
 
 @pytest.mark.parametrize("missing", ["client_id", "client_secret"])
-async def test_half_a_client_is_refused_by_name(far: FakeProvider, start: Any, missing: str) -> None:
-    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+async def test_half_a_client_is_refused_by_name(fake_provider: FakeProvider, start: Any, missing: str) -> None:
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     half = {name: text for name, text in CLIENT.items() if name != missing}
     response = await imported(gateway, credentials=half, expect=400)
     assert [issue["path"] for issue in response["error"]["errors"]] == [["credentials", missing]]
 
 
-async def test_a_client_with_a_key_signs_its_assertion(far: FakeProvider, start: Any) -> None:
+async def test_a_client_with_a_key_signs_its_assertion(fake_provider: FakeProvider, start: Any) -> None:
     key = RSAKey.generate_key(2048)
     proofs: list[Any] = []
 
@@ -125,9 +132,9 @@ async def test_a_client_with_a_key_signs_its_assertion(far: FakeProvider, start:
         assert "client_secret" not in form
         return web.json_response({"access_token": "by-key"})
 
-    far.on("/token", token)
+    fake_provider.on("/token", token)
     gateway = await start(
-        auth_mode="OAUTH2_CC", token_url=f"{far.url}/token", token_request_auth_method="private_key_jwt"
+        auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token", token_request_auth_method="private_key_jwt"
     )
     pem = key.as_pem(private=True).decode()
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_private_key": pem.replace("\n", "\\n")}
@@ -135,7 +142,7 @@ async def test_a_client_with_a_key_signs_its_assertion(far: FakeProvider, start:
     assert shown["credentials"]["token"] == "by-key"
     (kind, claims) = proofs[0]
     assert kind == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
-    assert (claims["iss"], claims["sub"], claims["aud"]) == ("c", "c", f"{far.url}/token")
+    assert (claims["iss"], claims["sub"], claims["aud"]) == ("c", "c", f"{fake_provider.url}/token")
     assert claims["exp"] - claims["iat"] == 300
     # if the provider returns no expiry, the token is requested again within the hour
     assert shown["credentials"]["expires_at"]

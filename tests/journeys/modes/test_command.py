@@ -25,12 +25,12 @@ async def command(gateway: RunningGateway, *arguments: str) -> tuple[int, str, s
 class Provider:
     """Refreshes and revokes tokens. `keeps`: tokens that it refuses to revoke."""
 
-    def __init__(self, far: FakeProvider) -> None:
+    def __init__(self, fake_provider: FakeProvider) -> None:
         self.revoked: list[str] = []
         self.renewed = 0
         self.keeps: set[str] = set()
-        far.on("/token", self.token)
-        far.on("/revoke", self.revoke)
+        fake_provider.on("/token", self.token)
+        fake_provider.on("/revoke", self.revoke)
 
     async def token(self, request: web.Request) -> web.Response:
         form = await request.post()
@@ -48,14 +48,14 @@ class Provider:
 
 
 @pytest.fixture
-async def gateway(far: FakeProvider, start: Any) -> RunningGateway:
+async def gateway(fake_provider: FakeProvider, start: Any) -> RunningGateway:
     """A gateway with connections c1, c2 and c3, whose tokens are named after them."""
     made: RunningGateway = await start(
         OAUTH,
         auth_mode="OAUTH2",
-        authorization_url=f"{far.url}/authorize",
-        token_url=f"{far.url}/token",
-        revocation_url=f"{far.url}/revoke",
+        authorization_url=f"{fake_provider.url}/authorize",
+        token_url=f"{fake_provider.url}/token",
+        revocation_url=f"{fake_provider.url}/revoke",
     )
     for name in ("c1", "c2", "c3"):
         credentials = {"type": "OAUTH2", "access_token": f"access-{name}", "refresh_token": f"refresh-{name}"}
@@ -65,7 +65,9 @@ async def gateway(far: FakeProvider, start: Any) -> RunningGateway:
     return made
 
 
-async def test_connections_are_listed_and_shown_without_a_secret(far: FakeProvider, gateway: RunningGateway) -> None:
+async def test_connections_are_listed_and_shown_without_a_secret(
+    fake_provider: FakeProvider, gateway: RunningGateway
+) -> None:
     code, out, err = await command(gateway, "list", "--integration", "tracker", "--json")
     assert (code, [one["connection_id"] for one in json.loads(out)["connections"]]) == (0, ["c3", "c2", "c1"]), err
     code, out, _ = await command(gateway, "list", "--limit", "2")
@@ -77,8 +79,10 @@ async def test_connections_are_listed_and_shown_without_a_secret(far: FakeProvid
     assert (code, "there is no connection 'nobody'" in err) == (1, True)
 
 
-async def test_credentials_are_renewed_and_what_fails_is_reported(far: FakeProvider, gateway: RunningGateway) -> None:
-    provider = Provider(far)
+async def test_credentials_are_renewed_and_what_fails_is_reported(
+    fake_provider: FakeProvider, gateway: RunningGateway
+) -> None:
+    provider = Provider(fake_provider)
     dead = {"type": "OAUTH2", "access_token": "a", "refresh_token": "dead"}
     body = {"provider_config_key": "tracker", "connection_id": "c2", "credentials": dead}
     await gateway.json("POST", "/connections", json=body, expect=201)
@@ -91,9 +95,9 @@ async def test_credentials_are_renewed_and_what_fails_is_reported(far: FakeProvi
 
 
 async def test_all_connections_of_an_integration_are_ended_with_a_report(
-    far: FakeProvider, gateway: RunningGateway
+    fake_provider: FakeProvider, gateway: RunningGateway
 ) -> None:
-    provider = Provider(far)
+    provider = Provider(fake_provider)
     provider.keeps = {"refresh-c2"}
     report = gateway.folder / "out.csv"
     arguments = ("delete", "--all", "--integration", "tracker", "--report", str(report))
@@ -122,9 +126,9 @@ async def test_all_connections_of_an_integration_are_ended_with_a_report(
 
 
 async def test_single_connections_are_deleted_and_the_missing_are_reported(
-    far: FakeProvider, gateway: RunningGateway
+    fake_provider: FakeProvider, gateway: RunningGateway
 ) -> None:
-    provider = Provider(far)
+    provider = Provider(fake_provider)
     code, out, err = await command(gateway, "delete", "--integration", "tracker", "-y", "--json", "c1", "nobody")
     body = json.loads(out)
     assert (code, body["deleted"], body["not_found"]) == (1, 1, 1), err

@@ -70,8 +70,8 @@ QUERY = {"TBA": "&params[accountId]=7"}
 CLIENT = {"TBA": {"client_id": "consumer", "client_secret": "consumer secret"}}
 
 
-def entry_of(mode: str, far: FakeProvider) -> dict[str, Any]:
-    entry = json.loads(json.dumps(MODES[mode][0]).replace("{far}", far.url))
+def entry_of(mode: str, fake_provider: FakeProvider) -> dict[str, Any]:
+    entry = json.loads(json.dumps(MODES[mode][0]).replace("{far}", fake_provider.url))
     headers = {"x-signature": "${hmacSha256Hex(${method}${path}, ${apiSecret})}", "x-plain": "${credentials.apiSecret}"}
     if mode == "API_KEY":
         headers["x-key"] = "${apiKey}"
@@ -83,7 +83,7 @@ def entry_of(mode: str, far: FakeProvider) -> dict[str, Any]:
     }
 
 
-def play(far: FakeProvider) -> list[dict[str, str]]:
+def play(fake_provider: FakeProvider) -> list[dict[str, str]]:
     """Record the header fields of the calls, the newest last."""
     seen: list[dict[str, str]] = []
 
@@ -95,8 +95,8 @@ def play(far: FakeProvider) -> list[dict[str, str]]:
         assert (await request.post())["secret"] == SECRET
         return web.json_response({"access_token": "t-1", "sessionId": "s-1", "expires_in": 600})
 
-    far.on("/api", api)
-    far.on("/token", token)
+    fake_provider.on("/api", api)
+    fake_provider.on("/token", token)
     return seen
 
 
@@ -118,10 +118,10 @@ async def assert_signed(gateway: RunningGateway, seen: list[dict[str, str]], con
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_declared_field_is_imported_shown_signed_with_and_masked(
-    mode: str, far: FakeProvider, start: Any
+    mode: str, fake_provider: FakeProvider, start: Any
 ) -> None:
-    seen = play(far)
-    gateway = await start(CLIENT.get(mode), **entry_of(mode, far))
+    seen = play(fake_provider)
+    gateway = await start(CLIENT.get(mode), **entry_of(mode, fake_provider))
     typed = {"type": mode, **MODES[mode][1]}
     refused = await imported(gateway, credentials=typed, expect=400)
     assert "'apiSecret' (Secret) is missing" in refused["error"]["message"]
@@ -140,9 +140,9 @@ async def test_a_declared_field_is_imported_shown_signed_with_and_masked(
     await assert_signed(gateway, seen, await only_id(gateway))
 
 
-async def test_the_connect_page_asks_for_a_declared_field(far: FakeProvider, start: Any) -> None:
-    seen = play(far)
-    gateway = await start(**entry_of("API_KEY", far))
+async def test_the_connect_page_asks_for_a_declared_field(fake_provider: FakeProvider, start: Any) -> None:
+    seen = play(fake_provider)
+    gateway = await start(**entry_of("API_KEY", fake_provider))
     token = await gateway.session_token()
     async with gateway.http.get(f"{gateway.url}/connect?session_token={token}", headers=BROWSER) as response:
         url, html = f"{response.url}/i/tracker", await response.text()
@@ -157,9 +157,9 @@ async def test_the_connect_page_asks_for_a_declared_field(far: FakeProvider, sta
     await assert_signed(gateway, seen, await only_id(gateway))
 
 
-async def test_a_declared_field_survives_an_export_and_an_import(far: FakeProvider, start: Any) -> None:
-    seen = play(far)
-    gateway = await start(**entry_of("API_KEY", far))
+async def test_a_declared_field_survives_an_export_and_an_import(fake_provider: FakeProvider, start: Any) -> None:
+    seen = play(fake_provider)
+    gateway = await start(**entry_of("API_KEY", fake_provider))
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1", "apiSecret": SECRET})
     file, lines = gateway.folder / "gateway.yaml", gateway.folder / "connections.jsonl"
     file.write_text(yaml.safe_dump(gateway.document))
@@ -173,11 +173,11 @@ async def test_a_declared_field_survives_an_export_and_an_import(far: FakeProvid
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_rehearsal_fills_a_declared_field(mode: str, far: FakeProvider) -> None:
-    entry = entry_of(mode, far)
+async def test_a_rehearsal_fills_a_declared_field(mode: str, fake_provider: FakeProvider) -> None:
+    entry = entry_of(mode, fake_provider)
     whole = {"display_name": "Far", "categories": ["other"], **entry}
     whole["proxy"] = {"base_url": "https://api.far.test", **entry["proxy"]}
-    text = json.dumps(whole).replace(far.url, "https://auth.far.test")
+    text = json.dumps(whole).replace(fake_provider.url, "https://auth.far.test")
     provider, faults = parse_provider("far", json.loads(text), ExternalNames(known_modes(), SCRIPTS))
     assert provider is not None, faults
     found = await rehearse(provider, {})

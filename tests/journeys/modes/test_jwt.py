@@ -34,10 +34,10 @@ def entry(alg: str, **jwt_fields: Any) -> dict[str, Any]:
 class Verifier:
     """An API that verifies each token's signature."""
 
-    def __init__(self, far: FakeProvider, key: Any, alg: str) -> None:
+    def __init__(self, fake_provider: FakeProvider, key: Any, alg: str) -> None:
         self.key, self.alg = key, alg
         self.tokens: list[Any] = []
-        far.on("/api", self.api)
+        fake_provider.on("/api", self.api)
 
     async def api(self, request: web.Request) -> web.Response:
         scheme, _, text = request.headers["Authorization"].partition(" ")
@@ -47,8 +47,10 @@ class Verifier:
 
 
 @pytest.mark.parametrize("alg", KEYS)
-async def test_the_provider_verifies_the_signature(far: FakeProvider, start: Any, later: Any, alg: str) -> None:
-    verifier = Verifier(far, KEYS[alg], alg)
+async def test_the_provider_verifies_the_signature(
+    fake_provider: FakeProvider, start: Any, later: Any, alg: str
+) -> None:
+    verifier = Verifier(fake_provider, KEYS[alg], alg)
     gateway = await start(**entry(alg))
     pem = KEYS[alg].as_pem(private=True).decode()
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": pem}
@@ -67,9 +69,11 @@ async def test_the_provider_verifies_the_signature(far: FakeProvider, start: Any
     assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
 
 
-async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far: FakeProvider, start: Any) -> None:
+async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(
+    fake_provider: FakeProvider, start: Any
+) -> None:
     secret = bytes(range(32))
-    verifier = Verifier(far, OctKey.import_key(secret), "HS256")
+    verifier = Verifier(fake_provider, OctKey.import_key(secret), "HS256")
     spec = {
         **entry("HS256", key="${credentials.key.secret}", key_encoding="hex"),
         "credentials": {
@@ -86,7 +90,9 @@ async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far
 
 
 @pytest.mark.parametrize("text", ["nonsense", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"])
-async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: FakeProvider, start: Any, text: str) -> None:
+async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(
+    fake_provider: FakeProvider, start: Any, text: str
+) -> None:
     gateway = await start(**entry("RS256"))
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": text}
     response = await imported(gateway, credentials=typed, expect=400)
@@ -95,7 +101,7 @@ async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: FakeProvi
     assert text not in response["error"]["message"]
 
 
-async def test_what_the_entry_asks_for_is_requested_by_name(far: FakeProvider, start: Any) -> None:
+async def test_what_the_entry_asks_for_is_requested_by_name(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(**entry("RS256"))
     response = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
     assert {issue["path"][-1] for issue in response["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

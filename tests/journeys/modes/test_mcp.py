@@ -16,18 +16,18 @@ from tests.journeys.modes.conftest import FakeProvider, connect, only_id
 class Server:
     """An MCP server at /mcp with an authorization server at /as. A test can make either return false metadata."""
 
-    def __init__(self, far: FakeProvider) -> None:
-        self.url = far.url
+    def __init__(self, fake_provider: FakeProvider) -> None:
+        self.url = fake_provider.url
         self.resource: dict[str, Any] = {
-            "resource": f"{far.url}/mcp",
-            "authorization_servers": [f"{far.url}/as"],
+            "resource": f"{fake_provider.url}/mcp",
+            "authorization_servers": [f"{fake_provider.url}/as"],
             "scopes_supported": ["tools", "offline_access"],
         }
         self.metadata: dict[str, Any] | None = {
-            "issuer": f"{far.url}/as",
-            "authorization_endpoint": f"{far.url}/as/authorize",
-            "token_endpoint": f"{far.url}/as/token",
-            "registration_endpoint": f"{far.url}/as/register",
+            "issuer": f"{fake_provider.url}/as",
+            "authorization_endpoint": f"{fake_provider.url}/as/authorize",
+            "token_endpoint": f"{fake_provider.url}/as/token",
+            "registration_endpoint": f"{fake_provider.url}/as/register",
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
         }
@@ -47,7 +47,7 @@ class Server:
             "/as/token": self.token,
             "/as/register": self.register,
         }.items():
-            far.on(path, handler)
+            fake_provider.on(path, handler)
 
     async def mcp(self, request: web.Request) -> web.Response:
         if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.tokens:
@@ -110,8 +110,8 @@ def generic(**more: Any) -> dict[str, Any]:
     }
 
 
-def asked_for(far: FakeProvider) -> str:
-    return f"&params[mcp_server_url]={far.url}/mcp"
+def asked_for(fake_provider: FakeProvider) -> str:
+    return f"&params[mcp_server_url]={fake_provider.url}/mcp"
 
 
 async def call(gateway: RunningGateway, connection_id: str) -> int:
@@ -122,12 +122,12 @@ async def call(gateway: RunningGateway, connection_id: str) -> int:
 @pytest.mark.parametrize("hint", [True, False])
 @pytest.mark.parametrize("secret", [None, "registered secret"])
 async def test_a_server_is_discovered_and_registers_the_gateway(
-    far: FakeProvider, start: Any, later: Any, hint: bool, secret: str | None
+    fake_provider: FakeProvider, start: Any, later: Any, hint: bool, secret: str | None
 ) -> None:
-    server = Server(far)
+    server = Server(fake_provider)
     server.hint, server.secret = hint, secret
     gateway = await start(**generic())
-    status, html = await connect(gateway, asked_for(far))
+    status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     (client,) = server.clients.values()
     assert client["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
@@ -139,7 +139,7 @@ async def test_a_server_is_discovered_and_registers_the_gateway(
     first, second = server.asked
     assert second["grant_type"] == "refresh_token"
     for sent in (first, second):
-        assert sent["resource"] == f"{far.url}/mcp"
+        assert sent["resource"] == f"{fake_provider.url}/mcp"
         basic = base64.b64encode(b"client-1:registered%20secret").decode()
         assert sent["Authorization"] == (f"Basic {basic}" if secret else "")
         assert (sent["client_id"], "client_secret" in sent) == ("client-1", False)
@@ -151,14 +151,14 @@ async def test_a_server_is_discovered_and_registers_the_gateway(
 @pytest.mark.parametrize("offered", [METHODS, METHODS[:1], METHODS[1:], None])
 @pytest.mark.parametrize("entry", [None, "basic", "body", "none"])
 async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
-    far: FakeProvider, start: Any, later: Any, offered: tuple[str, ...] | None, entry: str | None
+    fake_provider: FakeProvider, start: Any, later: Any, offered: tuple[str, ...] | None, entry: str | None
 ) -> None:
-    server = Server(far)
+    server = Server(fake_provider)
     server.sdk = SdkClients()
     assert server.metadata is not None
     server.metadata["token_endpoint_auth_methods_supported"] = offered and list(offered)
     gateway = await start(**generic(**({"token_request_auth_method": entry} if entry else {})))
-    status, html = await connect(gateway, asked_for(far))
+    status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     (client,) = server.sdk.registered.values()
     # RFC 8414 §2: where the metadata names no methods, Basic is supported.
@@ -178,25 +178,31 @@ async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
 
 
 async def test_the_entry_decides_how_the_client_authenticates_whatever_the_registration_returns(
-    far: FakeProvider, start: Any
+    fake_provider: FakeProvider, start: Any
 ) -> None:
-    server = Server(far)
+    server = Server(fake_provider)
     server.secret = "registered secret"
     gateway = await start(**generic(token_request_auth_method="body"))
-    status, html = await connect(gateway, asked_for(far))
+    status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     (client,) = server.clients.values()
     assert client["token_endpoint_auth_method"] == "client_secret_post"
     assert (server.asked[0]["Authorization"], server.asked[0]["client_secret"]) == ("", "registered secret")
 
 
-async def test_the_operators_client_authenticates_as_the_server_supports(far: FakeProvider, start: Any) -> None:
-    server = Server(far)
+async def test_the_operators_client_authenticates_as_the_server_supports(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    server = Server(fake_provider)
     assert server.metadata is not None
     server.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_basic"]
-    keys = {"client_id": "ours", "client_secret": "own secret", "allowed_hosts": [far.url.removeprefix("http://")]}
+    keys = {
+        "client_id": "ours",
+        "client_secret": "own secret",
+        "allowed_hosts": [fake_provider.url.removeprefix("http://")],
+    }
     gateway = await start(keys, **generic(client_registration="static"))
-    status, html = await connect(gateway, asked_for(far))
+    status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     sent = server.asked[0]
     assert sent["Authorization"] == "Basic " + base64.b64encode(b"ours:own%20secret").decode()
@@ -204,11 +210,11 @@ async def test_the_operators_client_authenticates_as_the_server_supports(far: Fa
 
 
 async def test_the_scopes_are_those_that_the_server_names_unless_the_integration_does(
-    far: FakeProvider, start: Any
+    fake_provider: FakeProvider, start: Any
 ) -> None:
-    server = Server(far)
+    server = Server(fake_provider)
     gateway = await start(**generic())
-    await connect(gateway, asked_for(far))
+    await connect(gateway, asked_for(fake_provider))
     assert next(iter(server.clients.values()))["scope"] == "tools offline_access"
 
 
@@ -226,78 +232,82 @@ LIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_server_with_false_metadata_is_refused_before_the_redirect(
-    far: FakeProvider, start: Any, lie: str
+    fake_provider: FakeProvider, start: Any, lie: str
 ) -> None:
-    server = Server(far)
+    server = Server(fake_provider)
     where, changes = LIES[lie]
     getattr(server, where).update(changes)
     gateway = await start(**generic())
     token = await gateway.session_token()
-    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(far)}"
+    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(fake_provider)}"
     async with gateway.http.get(url, allow_redirects=False) as response:
         assert response.status in {400, 502}, await response.text()
     assert server.clients == {}
 
 
-async def test_a_known_server_registers_the_gateway(far: FakeProvider, start: Any, later: Any) -> None:
-    server = Server(far)
+async def test_a_known_server_registers_the_gateway(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+    server = Server(fake_provider)
     entry = {
         "auth_mode": "MCP_OAUTH2",
-        "authorization_url": f"{far.url}/as/authorize",
-        "token_url": f"{far.url}/as/token",
-        "proxy": {"base_url": f"{far.url}/mcp"},
-        "authorization_params": {"resource": f"{far.url}/mcp/v2"},
+        "authorization_url": f"{fake_provider.url}/as/authorize",
+        "token_url": f"{fake_provider.url}/as/token",
+        "proxy": {"base_url": f"{fake_provider.url}/mcp"},
+        "authorization_params": {"resource": f"{fake_provider.url}/mcp/v2"},
     }
-    gateway = await start(**entry, registration_url=f"{far.url}/as/register", client_registration="dynamic")
+    gateway = await start(**entry, registration_url=f"{fake_provider.url}/as/register", client_registration="dynamic")
     assert (await connect(gateway))[0] == 200
     connection_id = await only_id(gateway)
     assert await call(gateway, connection_id) == 200
-    assert server.asked[0]["resource"] == f"{far.url}/mcp/v2"
+    assert server.asked[0]["resource"] == f"{fake_provider.url}/mcp/v2"
     later(61)
     assert await call(gateway, connection_id) == 200
     assert (len(server.clients), server.asked[1]["client_id"]) == (1, "client-1")
 
 
-async def test_the_operators_client_is_used_without_registration(far: FakeProvider, start: Any) -> None:
-    server = Server(far)
+async def test_the_operators_client_is_used_without_registration(fake_provider: FakeProvider, start: Any) -> None:
+    server = Server(fake_provider)
     gateway = await start(
         {"client_id": "ours", "client_secret": "own secret"},
         auth_mode="MCP_OAUTH2",
         client_registration="static",
-        authorization_url=f"{far.url}/as/authorize",
-        token_url=f"{far.url}/as/token",
-        proxy={"base_url": f"{far.url}/mcp"},
+        authorization_url=f"{fake_provider.url}/as/authorize",
+        token_url=f"{fake_provider.url}/as/token",
+        proxy={"base_url": f"{fake_provider.url}/mcp"},
     )
     assert (await connect(gateway))[0] == 200
     assert server.clients == {}
     assert (server.asked[0]["client_id"], server.asked[0]["client_secret"]) == ("ours", "own secret")
 
 
-async def test_an_end_users_own_client_needs_no_registration(far: FakeProvider, start: Any, later: Any) -> None:
-    server = Server(far)
+async def test_an_end_users_own_client_needs_no_registration(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
+    server = Server(fake_provider)
     assert server.metadata is not None
     server.metadata |= {"registration_endpoint": None, "token_endpoint_auth_methods_supported": ["client_secret_post"]}
     gateway = await start(**generic())
     own = "&credentials[oauth_client_id_override]=mine&credentials[oauth_client_secret_override]=s3cret"
-    status, html = await connect(gateway, asked_for(far) + own)
+    status, html = await connect(gateway, asked_for(fake_provider) + own)
     assert status == 200, html
     later(61)
     assert await call(gateway, await only_id(gateway)) == 200
     assert [(form["client_id"], form["client_secret"]) for form in server.asked] == [("mine", "s3cret")] * 2
 
 
-async def test_without_registration_or_client_the_error_says_what_to_set(far: FakeProvider, start: Any) -> None:
-    server = Server(far)
+async def test_without_registration_or_client_the_error_says_what_to_set(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    server = Server(fake_provider)
     assert server.metadata is not None
     server.metadata["registration_endpoint"] = None
     gateway = await start(**generic())
-    status, text = await connect(gateway, asked_for(far))
+    status, text = await connect(gateway, asked_for(fake_provider))
     assert (status, json.loads(text)["error"]["code"]) == (400, "invalid_auth_mode")
     assert f"{gateway.url}/oauth/callback" in text
 
 
-async def test_the_document_at_the_client_id_has_the_client_metadata(far: FakeProvider, start: Any) -> None:
-    server = Server(far)
+async def test_the_document_at_the_client_id_has_the_client_metadata(fake_provider: FakeProvider, start: Any) -> None:
+    server = Server(fake_provider)
     gateway = await start(**generic(client_registration="metadata_document"))
     url = f"{gateway.url}/oauth/client-metadata/dev/tracker"
     async with gateway.http.get(url) as response:
@@ -305,7 +315,7 @@ async def test_the_document_at_the_client_id_has_the_client_metadata(far: FakePr
     assert document["client_id"] == url
     assert document["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
     assert document["token_endpoint_auth_method"] == "none"
-    status, html = await connect(gateway, asked_for(far))
+    status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     assert server.clients == {}
     assert server.asked[0]["client_id"] == url

@@ -54,8 +54,8 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await running.close()
 
 
-async def gateway_of(far: FakeProvider, start: Any, url: str, **more: Any) -> Any:
-    far.url = url  # the fixture's gateway allows the port of `far.url` on loopback
+async def gateway_of(fake_provider: FakeProvider, start: Any, url: str, **more: Any) -> Any:
+    fake_provider.url = url  # the fixture's gateway allows the port of `fake_provider.url` on loopback
     return await start(
         auth_mode="OAUTH2_CC",
         token_url=f"{url}/token",
@@ -66,10 +66,10 @@ async def gateway_of(far: FakeProvider, start: Any, url: str, **more: Any) -> An
 
 
 async def test_token_requests_and_calls_present_the_connections_certificate(
-    far: FakeProvider, start: Any, bank: Any
+    fake_provider: FakeProvider, start: Any, bank: Any
 ) -> None:
     url, identity, seen = bank
-    gateway = await gateway_of(far, start, url)
+    gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     await imported(gateway, credentials={**credentials, "client_private_key": identity.key})
     async with gateway.proxied("c1") as response:
@@ -77,8 +77,8 @@ async def test_token_requests_and_calls_present_the_connections_certificate(
     assert seen == [("/token", "customer"), ("/api/x", "customer")]
 
 
-async def test_without_a_certificate_no_request_is_sent(far: FakeProvider, start: Any, bank: Any) -> None:
-    gateway = await gateway_of(far, start, bank[0])
+async def test_without_a_certificate_no_request_is_sent(fake_provider: FakeProvider, start: Any, bank: Any) -> None:
+    gateway = await gateway_of(fake_provider, start, bank[0])
     response = await imported(
         gateway, credentials={"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}, expect=400
     )
@@ -86,11 +86,11 @@ async def test_without_a_certificate_no_request_is_sent(far: FakeProvider, start
 
 
 async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
-    far: FakeProvider, start: Any, bank: Any
+    fake_provider: FakeProvider, start: Any, bank: Any
 ) -> None:
     url, _, seen = bank
     stranger, _ = issued("stranger")
-    gateway = await gateway_of(far, start, url)
+    gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": stranger.certificate}
     response = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
     assert response["error"]["code"] == "upstream_unreachable"
@@ -98,11 +98,11 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
 
 
 async def test_a_key_that_does_not_match_its_certificate_is_refused_by_the_gateway(
-    far: FakeProvider, start: Any, bank: Any
+    fake_provider: FakeProvider, start: Any, bank: Any
 ) -> None:
     url, identity, _ = bank
     other, _ = issued("other")
-    gateway = await gateway_of(far, start, url)
+    gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     response = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)
     assert "do not belong together" in response["error"]["message"]
@@ -110,11 +110,11 @@ async def test_a_key_that_does_not_match_its_certificate_is_refused_by_the_gatew
 
 
 async def test_a_connection_is_never_sent_with_another_connections_certificate(
-    far: FakeProvider, start: Any, bank: Any
+    fake_provider: FakeProvider, start: Any, bank: Any
 ) -> None:
     """Two connections to one origin use separate pools, and an idle connection serves only its owner."""
     url, identity, seen = bank
-    gateway = await gateway_of(far, start, url)
+    gateway = await gateway_of(fake_provider, start, url)
     base = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     await imported(gateway, credentials={**base, "client_private_key": identity.key})
     async with gateway.proxied("c1") as response:
@@ -132,9 +132,9 @@ def json_of(value: Any) -> str:
     return json.dumps(value)
 
 
-async def test_an_api_key_may_need_a_certificate_too(far: FakeProvider, start: Any, bank: Any) -> None:
+async def test_an_api_key_may_need_a_certificate_too(fake_provider: FakeProvider, start: Any, bank: Any) -> None:
     url, identity, seen = bank
-    far.url = url
+    fake_provider.url = url
     gateway = await start(
         auth_mode="API_KEY",
         require_client_certificate=True,

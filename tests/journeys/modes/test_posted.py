@@ -12,15 +12,15 @@ from tests.journeys.modes.conftest import FakeProvider, only_id
 LOGIN = {"username": "ada", "password": "pw-1"}
 
 
-def open_api(far: FakeProvider) -> None:
+def open_api(fake_provider: FakeProvider) -> None:
     async def api(request: web.Request) -> web.Response:
         return web.json_response({name.lower(): text for name, text in request.headers.items()})
 
     async def token(_: web.Request) -> web.Response:
         return web.json_response({"access_token": "t-1", "sessionId": "s-1", "expires_in": 60})
 
-    far.on("/api", api)
-    far.on("/token", token)
+    fake_provider.on("/api", api)
+    fake_provider.on("/token", token)
 
 
 async def post(
@@ -90,10 +90,10 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", FORMS)
-async def test_each_mode_connects_by_its_form(far: FakeProvider, start: Any, path: str) -> None:
-    open_api(far)
+async def test_each_mode_connects_by_its_form(fake_provider: FakeProvider, start: Any, path: str) -> None:
+    open_api(fake_provider)
     entry, body, sent = FORMS[path]
-    entry = {name: text.format(far=far.url) if name == "token_url" else text for name, text in entry.items()}
+    entry = {name: text.format(far=fake_provider.url) if name == "token_url" else text for name, text in entry.items()}
     gateway = await start(**entry)
     status, reply = await post(
         gateway, path, body or None, query="&params[accountId]=acme" if path == "/auth/tba" else ""
@@ -111,7 +111,7 @@ async def test_each_mode_connects_by_its_form(far: FakeProvider, start: Any, pat
 KEY = {"auth_mode": "API_KEY", "proxy": {"headers": {"x-key": "${apiKey}"}}}
 
 
-async def test_faults_are_named_by_their_place_in_the_body(far: FakeProvider, start: Any) -> None:
+async def test_faults_are_named_by_their_place_in_the_body(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     status, response = await post(gateway, "/api-auth/api-key", {"apiKey": ""})
     assert (status, response["error"]["code"], response["error"]["errors"][0]["path"]) == (
@@ -129,36 +129,38 @@ async def test_faults_are_named_by_their_place_in_the_body(far: FakeProvider, st
     ("path", "status", "code"),
     [("/api-auth/basic", 400, "invalid_auth_mode"), ("/auth/jwt", 400, "invalid_auth_mode")],
 )
-async def test_an_endpoint_is_for_one_mode(far: FakeProvider, start: Any, path: str, status: int, code: str) -> None:
+async def test_an_endpoint_is_for_one_mode(
+    fake_provider: FakeProvider, start: Any, path: str, status: int, code: str
+) -> None:
     gateway = await start(**KEY)
     responded, response = await post(gateway, path, {})
     assert (responded, response["error"]["code"]) == (status, code)
 
 
-async def test_connecting_needs_a_session(far: FakeProvider, start: Any) -> None:
+async def test_connecting_needs_a_session(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
     assert (status, response["error"]["code"]) == (401, "invalid_connect_session_token_format")
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_wrong_key_is_reported_to_the_end_user(far: FakeProvider, start: Any) -> None:
+async def test_a_wrong_key_is_reported_to_the_end_user(fake_provider: FakeProvider, start: Any) -> None:
     async def me(_: web.Request) -> web.Response:
         return web.json_response({"message": "no such key"}, status=401)
 
-    far.on("/api/me", me)
+    fake_provider.on("/api/me", me)
     gateway = await start(**{**KEY, "proxy": {**KEY["proxy"], "verification": {"endpoints": ["/me"]}}})
     status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k"})
     assert (status, response["error"]["code"]) == (400, "connection_test_failed")
     assert "no such key" in response["error"]["message"]
 
 
-async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: FakeProvider, start: Any) -> None:
+async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(fake_provider: FakeProvider, start: Any) -> None:
     async def token(_: web.Request) -> web.Response:
         return web.json_response({"error": "invalid_client"}, status=401)
 
-    far.on("/token", token)
-    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    fake_provider.on("/token", token)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     for body, code in (
         ({"client_secret": "s"}, "missing_client_id"),
         ({"client_id": "c"}, "missing_client_secret"),
@@ -168,8 +170,8 @@ async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: Fake
         assert (status, response["error"]["code"]) == (400, code)
 
 
-async def test_the_back_end_decides_the_settings_that_it_fixed(far: FakeProvider, start: Any) -> None:
-    open_api(far)
+async def test_the_back_end_decides_the_settings_that_it_fixed(fake_provider: FakeProvider, start: Any) -> None:
+    open_api(fake_provider)
     entry = {**KEY, "connection_config": {"site": {}, "set_by_us": {"automated": True, "optional": True}}}
     gateway = await start(**entry)
     defaults = {"tracker": {"connection_config": {"site": "fixed"}}}
@@ -183,7 +185,7 @@ async def test_the_back_end_decides_the_settings_that_it_fixed(far: FakeProvider
 
 
 async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_other(
-    far: FakeProvider, start: Any
+    fake_provider: FakeProvider, start: Any
 ) -> None:
     asked: list[dict[str, str]] = []
 
@@ -191,11 +193,11 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
         asked.append({k: str(v) for k, v in (await request.post()).items()})
         return web.Response(status=403, text="<Error><Code>AccessDenied</Code></Error>", content_type="text/xml")
 
-    far.on("/sts", sts)
+    fake_provider.on("/sts", sts)
     gateway = await start(
         {"client_id": "AKID", "client_secret": "s"},
         auth_mode="AWS_SIGV4",
-        token_url=f"{far.url}/sts",
+        token_url=f"{fake_provider.url}/sts",
         request_signing={"scheme": "aws-sigv4", "region": "eu-west-1", "service": "sqs"},
     )
     role = {"role_arn": "arn:aws:iam::123456789012:role/reader"}
@@ -211,7 +213,7 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
     assert (status, response["error"]["errors"][0]["path"]) == (400, ["external_id"])
 
 
-async def test_a_script_of_another_origin_may_ask_first(far: FakeProvider, start: Any) -> None:
+async def test_a_script_of_another_origin_may_ask_first(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     headers = {"Origin": "https://app.example.com", "Access-Control-Request-Method": "POST"}
     async with gateway.http.options(f"{gateway.url}/api-auth/api-key/tracker", headers=headers) as response:

@@ -17,12 +17,12 @@ GRANT = {"type": "OAUTH2", "access_token": "access token", "refresh_token": "ref
 CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
 
-def entry(far: FakeProvider, **more: Any) -> dict[str, Any]:
+def entry(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
     return {
         "auth_mode": "OAUTH2",
-        "authorization_url": f"{far.url}/authorize",
-        "token_url": f"{far.url}/token",
-        "revocation_url": f"{far.url}/revoke",
+        "authorization_url": f"{fake_provider.url}/authorize",
+        "token_url": f"{fake_provider.url}/token",
+        "revocation_url": f"{fake_provider.url}/revoke",
         **more,
     }
 
@@ -30,10 +30,10 @@ def entry(far: FakeProvider, **more: Any) -> dict[str, Any]:
 class Endpoint:
     """A revocation endpoint: the requests, and the response to each token in turn."""
 
-    def __init__(self, far: FakeProvider, *responses: web.Response) -> None:
+    def __init__(self, fake_provider: FakeProvider, *responses: web.Response) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
         self.responses = list(responses)
-        far.on("/revoke", self.revoke)
+        fake_provider.on("/revoke", self.revoke)
 
     async def revoke(self, request: web.Request) -> web.Response:
         form = {name: values[0] for name, values in parse_qs(await request.text()).items()}
@@ -46,9 +46,9 @@ async def delete(gateway: RunningGateway, query: str = "", expect: int = 200) ->
     return await gateway.json("DELETE", f"/connections/c1?provider_config_key=tracker{query}", expect=expect)
 
 
-async def test_both_tokens_are_ended_the_refresh_token_first(far: FakeProvider, start: Any) -> None:
-    endpoint = Endpoint(far)
-    gateway = await start(CLIENT, **entry(far))
+async def test_both_tokens_are_ended_the_refresh_token_first(fake_provider: FakeProvider, start: Any) -> None:
+    endpoint = Endpoint(fake_provider)
+    gateway = await start(CLIENT, **entry(fake_provider))
     await imported(gateway, credentials=GRANT)
     result = await delete(gateway)
     assert result == {
@@ -68,9 +68,9 @@ async def test_both_tokens_are_ended_the_refresh_token_first(far: FakeProvider, 
         assert response.status == 404
 
 
-async def test_the_client_authenticates_as_in_token_requests(far: FakeProvider, start: Any) -> None:
-    endpoint = Endpoint(far)
-    gateway = await start(CLIENT, **entry(far, token_request_auth_method="basic"))
+async def test_the_client_authenticates_as_in_token_requests(fake_provider: FakeProvider, start: Any) -> None:
+    endpoint = Endpoint(fake_provider)
+    gateway = await start(CLIENT, **entry(fake_provider, token_request_auth_method="basic"))
     await imported(gateway, credentials={**GRANT, "config_override": {"client_id": "its", "client_secret": "own"}})
     await delete(gateway)
     assert {proof for _, proof in endpoint.asked} == {"Basic " + base64.b64encode(b"its:own").decode()}
@@ -92,10 +92,10 @@ async def test_the_client_authenticates_as_in_token_requests(far: FakeProvider, 
     ],
 )
 async def test_the_providers_response_is_reported_and_the_connection_is_deleted_in_any_case(
-    far: FakeProvider, start: Any, response: web.Response, outcome: str, detail: str
+    fake_provider: FakeProvider, start: Any, response: web.Response, outcome: str, detail: str
 ) -> None:
-    Endpoint(far, response)
-    gateway = await start(CLIENT, **entry(far))
+    Endpoint(fake_provider, response)
+    gateway = await start(CLIENT, **entry(fake_provider))
     await imported(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
     assert (result[0]["outcome"], result[0]["detail"].startswith(detail)) == (outcome, True), result
@@ -104,15 +104,15 @@ async def test_the_providers_response_is_reported_and_the_connection_is_deleted_
 
 
 async def test_a_provider_with_a_temporary_error_is_called_twice(
-    far: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
+    fake_provider: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_: float) -> None:
         return None
 
     monkeypatch.setattr(clock, "sleep", at_once)
     down = web.Response(status=503)
-    endpoint = Endpoint(far, down, down, down)
-    gateway = await start(CLIENT, **entry(far))
+    endpoint = Endpoint(fake_provider, down, down, down)
+    gateway = await start(CLIENT, **entry(fake_provider))
     await imported(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
     assert [one["outcome"] for one in result] == ["unavailable", "revoked"]
@@ -120,13 +120,13 @@ async def test_a_provider_with_a_temporary_error_is_called_twice(
 
 
 async def test_an_unreachable_provider_does_not_prevent_the_deletion(
-    far: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
+    fake_provider: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_: float) -> None:
         return None
 
     monkeypatch.setattr(clock, "sleep", at_once)
-    gateway = await start(CLIENT, **entry(far, revocation_url="http://127.0.0.1:1/revoke"))
+    gateway = await start(CLIENT, **entry(fake_provider, revocation_url="http://127.0.0.1:1/revoke"))
     await imported(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
     assert {one["outcome"] for one in result} == {"unavailable"}
@@ -134,9 +134,9 @@ async def test_an_unreachable_provider_does_not_prevent_the_deletion(
 
 
 async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
-    far: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
+    fake_provider: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gateway = await start(CLIENT, **entry(far, revocation_url=None))
+    gateway = await start(CLIENT, **entry(fake_provider, revocation_url=None))
     await imported(gateway, credentials={"type": "OAUTH2", "access_token": "a"})
     with caplog.at_level("INFO"):
         assert await delete(gateway) == {"success": True, "at_provider": False}
@@ -144,21 +144,23 @@ async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
     assert "at_provider=False" in caplog.text or '"at_provider": false' in caplog.text
 
 
-async def test_an_api_key_has_no_token_to_revoke(far: FakeProvider, start: Any) -> None:
+async def test_an_api_key_has_no_token_to_revoke(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k"})
     assert await delete(gateway) == {"success": True, "at_provider": False}
 
 
-async def test_tokens_that_moved_to_another_gateway_need_not_be_revoked(far: FakeProvider, start: Any) -> None:
-    endpoint = Endpoint(far)
-    gateway = await start(CLIENT, **entry(far))
+async def test_tokens_that_moved_to_another_gateway_need_not_be_revoked(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    endpoint = Endpoint(fake_provider)
+    gateway = await start(CLIENT, **entry(fake_provider))
     await imported(gateway, credentials=GRANT)
     assert await delete(gateway, "&revoke=false") == {"success": True, "at_provider": False}
     assert endpoint.asked == []
 
 
-async def test_an_entry_may_describe_its_own_revocation_call(far: FakeProvider, start: Any) -> None:
+async def test_an_entry_may_describe_its_own_revocation_call(fake_provider: FakeProvider, start: Any) -> None:
     """GitHub's call: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
     seen: list[Any] = []
 
@@ -166,12 +168,12 @@ async def test_an_entry_may_describe_its_own_revocation_call(far: FakeProvider, 
         seen.append((request.method, request.path, request.headers["Authorization"], json.loads(await request.text())))
         return web.Response(status=204)
 
-    far.on("/applications", grant)
+    fake_provider.on("/applications", grant)
     gateway = await start(
         CLIENT,
         **entry(
-            far,
-            revocation_url=f"{far.url}/applications/${{clientId}}/grant",
+            fake_provider,
+            revocation_url=f"{fake_provider.url}/applications/${{clientId}}/grant",
             revocation={
                 "method": "DELETE",
                 "auth_method": "basic",
@@ -187,23 +189,23 @@ async def test_an_entry_may_describe_its_own_revocation_call(far: FakeProvider, 
     assert seen == [("DELETE", "/applications/our client/grant", f"Basic {pair}", {"access_token": "access token"})]
 
 
-async def test_an_entry_may_authenticate_a_revocation_by_the_token(far: FakeProvider, start: Any) -> None:
-    endpoint = Endpoint(far)
+async def test_an_entry_may_authenticate_a_revocation_by_the_token(fake_provider: FakeProvider, start: Any) -> None:
+    endpoint = Endpoint(fake_provider)
     revocation = {
         "auth_method": "bearer",
         "param_renames": {"token": "", "token_type_hint": ""},
         "tokens": "access_token",
     }
-    gateway = await start(CLIENT, **entry(far, revocation=revocation))
+    gateway = await start(CLIENT, **entry(fake_provider, revocation=revocation))
     await imported(gateway, credentials=GRANT)
     await delete(gateway)
     assert endpoint.asked == [({}, "Bearer access token")]
 
 
 async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_connection(
-    far: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, later: Any
 ) -> None:
-    endpoint = Endpoint(far)
+    endpoint = Endpoint(fake_provider)
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def token(_: web.Request) -> web.Response:
@@ -211,8 +213,8 @@ async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_
         await go_on.wait()
         return web.json_response({"access_token": "newer", "refresh_token": "newer refresh", "expires_in": 3600})
 
-    far.on("/token", token)
-    gateway = await start(CLIENT, **entry(far))
+    fake_provider.on("/token", token)
+    gateway = await start(CLIENT, **entry(fake_provider))
     await imported(gateway, credentials={**GRANT, "expires_in": 60})
     later(61)
 
@@ -234,10 +236,10 @@ async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_
 
 
 async def test_the_log_names_the_outcome_of_each_token_but_not_the_token(
-    far: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
+    fake_provider: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Endpoint(far, web.json_response({"error": "invalid_client"}, status=401))
-    gateway = await start(CLIENT, **entry(far))
+    Endpoint(fake_provider, web.json_response({"error": "invalid_client"}, status=401))
+    gateway = await start(CLIENT, **entry(fake_provider))
     await imported(gateway, credentials=GRANT)
     with caplog.at_level("INFO"):
         await delete(gateway)

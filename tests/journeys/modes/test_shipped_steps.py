@@ -29,13 +29,13 @@ CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
 
 @pytest.fixture
-async def there(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
+async def fake_internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
     async with internet(monkeypatch) as made:
         yield made
 
 
 @pytest.fixture
-async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Any]:
+async def start(fake_internet: Internet, tmp_path: Path) -> AsyncIterator[Any]:
     """Return a function that starts a gateway whose integration `tracker` is a shipped provider.
 
     Arguments: the provider's name, and the integration's own keys.
@@ -43,7 +43,7 @@ async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Any]:
     async with AsyncExitStack() as stack:
 
         async def started(provider: str, **integration: Any) -> RunningGateway:
-            made = document([f"127.0.0.1/32:{there.port}"])
+            made = document([f"127.0.0.1/32:{fake_internet.port}"])
             made["catalog"] = []
             made["environments"]["dev"]["integrations"]["tracker"] = {"provider": provider, **integration}
             gateway = RunningGateway(tmp_path, made)
@@ -71,7 +71,7 @@ async def back(gateway: RunningGateway, url: str, expect: int = 200) -> str:
         return html
 
 
-async def connected(gateway: RunningGateway, **params: str) -> str:
+async def connect_by_consent(gateway: RunningGateway, **params: str) -> str:
     """Walk through a consent and return the id of its connection."""
     query = await consent(gateway, **params)
     await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
@@ -79,7 +79,7 @@ async def connected(gateway: RunningGateway, **params: str) -> str:
     return str(one["connection_id"])
 
 
-async def shown(gateway: RunningGateway, connection_id: str, query: str = "", expect: int = 200) -> Any:
+async def read_connection(gateway: RunningGateway, connection_id: str, query: str = "", expect: int = 200) -> Any:
     return await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker{query}", expect=expect)
 
 
@@ -91,7 +91,7 @@ async def shown(gateway: RunningGateway, connection_id: str, query: str = "", ex
     ],
 )
 async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renews_itself(
-    there: Internet,
+    fake_internet: Internet,
     start: Any,
     monkeypatch: pytest.MonkeyPatch,
     provider: str,
@@ -104,47 +104,47 @@ async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renew
     now, monotonic = clock.now, clock.monotonic
     monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=passed))
     monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + passed)
-    tokens = LongLivedTokens(there, token_url, graph, prefix, lambda: clock.now().timestamp())
+    tokens = LongLivedTokens(fake_internet, token_url, graph, prefix, lambda: clock.now().timestamp())
 
     async def api(request: web.Request) -> web.Response:
         account = {"user_id": 17841400000000001, "id": 17841400000000001, "username": "ada"}
         return web.json_response(account, status=200 if tokens.lives(request) else 401)
 
-    there.on(f"{graph}{me}", api)
+    fake_internet.on(f"{graph}{me}", api)
     gateway = await start(provider, **CLIENT)
-    connection_id = await connected(gateway)
-    first = await shown(gateway, connection_id)
+    connection_id = await connect_by_consent(gateway)
+    first = await read_connection(gateway, connection_id)
     assert first["credentials"]["access_token"] == "long-1"
     assert (first["account"]["id"], first["account"]["label"]) == ("17841400000000001", "ada")
 
-    early = await shown(gateway, connection_id, "&force_refresh=true")
+    early = await read_connection(gateway, connection_id, "&force_refresh=true")
     assert early["credentials"]["access_token"] == "long-1"
     assert tokens.refreshes == 0  # not requested: the provider would refuse
     passed = 59 * 86_400.0
     async with gateway.proxied(connection_id, me) as response:
         assert response.status == 200
-    second = await shown(gateway, connection_id, "&force_refresh=true")
+    second = await read_connection(gateway, connection_id, "&force_refresh=true")
     assert (second["credentials"]["access_token"], tokens.refreshes) == ("long-2", 1)
     passed += 59 * 86_400.0  # the first token has expired by now
     async with gateway.proxied(connection_id, me) as response:
         assert response.status == 200
 
 
-async def test_a_numeric_id_of_the_first_response_is_kept_as_a_setting(there: Internet, start: Any) -> None:
+async def test_a_numeric_id_of_the_first_response_is_kept_as_a_setting(fake_internet: Internet, start: Any) -> None:
     LongLivedTokens(
-        there,
+        fake_internet,
         "https://api.instagram.com/oauth/access_token",
         "https://graph.instagram.com",
         "ig",
         lambda: clock.now().timestamp(),
     )
     gateway = await start("instagram", **CLIENT)
-    one = await shown(gateway, await connected(gateway))
+    one = await read_connection(gateway, await connect_by_consent(gateway))
     assert one["connection_config"]["user_id"] == "17841400000000001"
     assert one["credentials"]["raw"]["user_id"] == 17841400000000001
 
 
-async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(there: Internet, start: Any) -> None:
+async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(fake_internet: Internet, start: Any) -> None:
     async def token(_request: web.Request) -> web.Response:
         return web.json_response({"access_token": "short-lived-token", "expires_in": 3600})
 
@@ -152,8 +152,8 @@ async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(there
         words = f"Invalid {request.query['access_token']} {request.query['client_secret']}"
         return web.json_response({"error": {"message": words}}, status=400)
 
-    there.on("https://api.instagram.com/oauth/access_token", token)
-    there.on("https://graph.instagram.com/access_token", refused)
+    fake_internet.on("https://api.instagram.com/oauth/access_token", token)
+    fake_internet.on("https://graph.instagram.com/access_token", refused)
     gateway = await start("instagram", client_id="our client", client_secret="a secret that is ours")
     query = await consent(gateway)
     html = await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}", expect=400)
@@ -163,7 +163,7 @@ async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(there
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_token_of_facebook_is_exchanged_at_once(there: Internet, start: Any) -> None:
+async def test_a_token_of_facebook_is_exchanged_at_once(fake_internet: Internet, start: Any) -> None:
     asked: list[dict[str, str]] = []
 
     async def token(request: web.Request) -> web.Response:
@@ -172,9 +172,9 @@ async def test_a_token_of_facebook_is_exchanged_at_once(there: Internet, start: 
         asked.append(dict(request.query))
         return web.json_response({"access_token": "long", "token_type": "bearer"})
 
-    there.on("https://graph.facebook.com/v25.0/oauth/access_token", token)
+    fake_internet.on("https://graph.facebook.com/v25.0/oauth/access_token", token)
     gateway = await start("facebook", **CLIENT)
-    one = await shown(gateway, await connected(gateway))
+    one = await read_connection(gateway, await connect_by_consent(gateway))
     assert one["credentials"]["access_token"] == "long"
     # the expiry of the short-lived token does not apply to the long-lived one
     assert "expires_at" not in one["credentials"]
@@ -190,27 +190,29 @@ async def test_a_token_of_facebook_is_exchanged_at_once(there: Internet, start: 
     ],
 )
 async def test_calls_go_to_the_host_that_userinfo_names(
-    there: Internet, start: Any, provider: str, login: str, host: str
+    fake_internet: Internet, start: Any, provider: str, login: str, host: str
 ) -> None:
-    AccountHosts(there, login, host)
+    AccountHosts(fake_internet, login, host)
     gateway = await start(provider, **CLIENT)
-    connection_id = await connected(gateway)
-    one = await shown(gateway, connection_id)
+    connection_id = await connect_by_consent(gateway)
+    one = await read_connection(gateway, connection_id)
     assert one["connection_config"] == {"baseUri": host, "accountId": "b"}
     assert (one["account"]["id"], one["account"]["label"]) == ("u-1", "ada@example.com")
     async with gateway.proxied(connection_id, "/restapi/v2.1/accounts/b") as response:
         assert response.status == 200
-    assert there.seen.count(("GET", f"{login}/oauth/userinfo")) == 1  # one call for settings and account
+    assert fake_internet.seen.count(("GET", f"{login}/oauth/userinfo")) == 1  # one call for settings and account
     elsewhere = {"Base-Url-Override": "https://na4.docusign.net"}
     async with gateway.proxied(connection_id, "/x", headers=elsewhere) as response:
-        assert (response.status, there.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
+        assert (response.status, fake_internet.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
     for foreign in ("https://docusign.net", "https://a.b.docusign.net", "https://evil-docusign.net"):
         async with gateway.proxied(connection_id, "/x", headers={"Base-Url-Override": foreign}) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (400, "base_url_override_not_allowed")
 
 
-async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_providers(there: Internet, start: Any) -> None:
-    accounts = AccountHosts(there, "https://account.docusign.com", "https://docusign.example.com")
+async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_providers(
+    fake_internet: Internet, start: Any
+) -> None:
+    accounts = AccountHosts(fake_internet, "https://account.docusign.com", "https://docusign.example.com")
     gateway = await start("docusign", **CLIENT)
     for down, words in ((True, "whose account this credential belongs to"), (False, "baseUri")):
         accounts.down = down
@@ -220,17 +222,17 @@ async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_provider
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_imported_connection_keeps_the_host_of_its_settings(there: Internet, start: Any) -> None:
-    AccountHosts(there, "https://account.docusign.com", "https://eu.docusign.net")
+async def test_an_imported_connection_keeps_the_host_of_its_settings(fake_internet: Internet, start: Any) -> None:
+    AccountHosts(fake_internet, "https://account.docusign.com", "https://eu.docusign.net")
     gateway = await start("docusign", **CLIENT)
     settings = {"baseUri": "https://na1.docusign.net", "accountId": "00000000-0000-0000-0000-000000000001"}
     await gateway.imported({"access_token": "t-1"}, connection_config=settings)
     async with gateway.proxied("c1") as response:
-        assert (response.status, there.seen[-1]) == (404, ("GET", "https://na1.docusign.net/x"))
+        assert (response.status, fake_internet.seen[-1]) == (404, ("GET", "https://na1.docusign.net/x"))
 
 
-async def test_state_is_sent_in_the_exchange_if_the_provider_requires_it(there: Internet, start: Any) -> None:
-    provider = StateInExchange(there)
+async def test_state_is_sent_in_the_exchange_if_the_provider_requires_it(fake_internet: Internet, start: Any) -> None:
+    provider = StateInExchange(fake_internet)
     gateway = await start("dropbox-sign", **CLIENT)
     query = await consent(gateway)
     provider.state = query["state"]
@@ -238,8 +240,8 @@ async def test_state_is_sent_in_the_exchange_if_the_provider_requires_it(there: 
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_state_that_the_provider_drops_is_in_the_callback_url(there: Internet, start: Any) -> None:
-    provider = DropsState(there)
+async def test_state_that_the_provider_drops_is_in_the_callback_url(fake_internet: Internet, start: Any) -> None:
+    provider = DropsState(fake_internet)
     gateway = await start("mixcloud", **CLIENT)
     query = await consent(gateway)
     assert "state" not in query
@@ -251,19 +253,19 @@ async def test_state_that_the_provider_drops_is_in_the_callback_url(there: Inter
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_the_next_page_may_be_on_another_host_of_the_provider(there: Internet, start: Any) -> None:
-    CompanyPages(there, "acme.api.frontapp.com")
+async def test_the_next_page_may_be_on_another_host_of_the_provider(fake_internet: Internet, start: Any) -> None:
+    CompanyPages(fake_internet, "acme.api.frontapp.com")
     gateway = await start("front-api-key")
-    await imported_key(there, gateway)
+    await imported_key(fake_internet, gateway)
     *records, trailer = await pages(gateway)
     assert [one["id"] for one in records] == ["tea_1", "tea_2"]
     assert trailer["gateway_trailer"]["complete"]
 
 
-async def test_a_next_page_on_a_foreign_host_is_not_followed(there: Internet, start: Any) -> None:
-    CompanyPages(there, "acme.api.frontapp.com.example.com")
+async def test_a_next_page_on_a_foreign_host_is_not_followed(fake_internet: Internet, start: Any) -> None:
+    CompanyPages(fake_internet, "acme.api.frontapp.com.example.com")
     gateway = await start("front-api-key")
-    await imported_key(there, gateway)
+    await imported_key(fake_internet, gateway)
     *records, trailer = await pages(gateway)
     assert [one["id"] for one in records] == ["tea_1"]
     assert trailer["gateway_trailer"]["error"]["code"] == "next_page_refused"
@@ -275,11 +277,11 @@ async def pages(gateway: RunningGateway) -> list[Any]:
         return [json.loads(line) for line in (await response.text()).splitlines()]
 
 
-async def imported_key(there: Internet, gateway: RunningGateway) -> None:
+async def imported_key(fake_internet: Internet, gateway: RunningGateway) -> None:
     async def me(request: web.Request) -> web.Response:
         return web.json_response({}, status=200 if request.headers["Authorization"] == "Bearer the-key" else 401)
 
-    there.on("https://api2.frontapp.com/me", me)
+    fake_internet.on("https://api2.frontapp.com/me", me)
     credentials = {"type": "API_KEY", "apiKey": "the-key"}
     body = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": credentials}
     await gateway.json("POST", "/connections", json=body, expect=201)
@@ -295,25 +297,25 @@ async def test_fitbit_signs_webhooks_with_the_client_secret_and_an_ampersand(sta
             assert response.status == status, await response.text()
 
 
-async def test_an_integration_that_gains_a_scope_marks_its_connections(there: Internet, start: Any) -> None:
+async def test_an_integration_that_gains_a_scope_marks_its_connections(fake_internet: Internet, start: Any) -> None:
     async def token(_request: web.Request) -> web.Response:
         return web.json_response({"access_token": "t", "token_type": "bearer", "scope": "read:user,gist"})
 
     async def user(_request: web.Request) -> web.Response:
         return web.json_response({"id": 1, "login": "ada"})
 
-    there.on("https://github.com/login/oauth/access_token", token)
-    there.on("https://api.github.com/user", user)
+    fake_internet.on("https://github.com/login/oauth/access_token", token)
+    fake_internet.on("https://api.github.com/user", user)
     gateway = await start("github", **CLIENT, scopes=["read:user"])
-    connection_id = await connected(gateway)
-    one = await shown(gateway, connection_id, "&include=history")
+    connection_id = await connect_by_consent(gateway)
+    one = await read_connection(gateway, connection_id, "&include=history")
     assert one["scopes"] == {"granted": ["read:user", "gist"], "needed": ["read:user"], "missing": []}
     assert "scopes_missing" not in {cause["cause"] for cause in one["diagnosis"]["causes"]}
     gateway.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["read:user", "repo"]
     await gateway.restart()
-    one = await shown(gateway, connection_id, "&include=history")
+    one = await read_connection(gateway, connection_id, "&include=history")
     assert one["scopes"]["missing"] == ["repo"]
     (cause,) = [cause for cause in one["diagnosis"]["causes"] if cause["cause"] == "scopes_missing"]
     assert "'repo'" in cause["why"]
     assert one["diagnosis"]["action"]["do"] == "reconnect"
-    assert "scopes" not in await shown(gateway, connection_id)
+    assert "scopes" not in await read_connection(gateway, connection_id)

@@ -47,15 +47,15 @@ async def is_signed(request: web.Request, client_secret: str, token_secret: str,
 class OAuth1Provider:
     """A server of RFC 5849 that accepts each nonce once."""
 
-    def __init__(self, far: FakeProvider) -> None:
+    def __init__(self, fake_provider: FakeProvider) -> None:
         self.nonces: set[str] = set()
         self.callback = ""
         self.fail_next = 0
         self.request_form: dict[str, str] = {}
-        far.on("/request", self.request_token)
-        far.on("/authorize", self.authorize)
-        far.on("/token", self.access_token)
-        far.on("/api", self.api)
+        fake_provider.on("/request", self.request_token)
+        fake_provider.on("/authorize", self.authorize)
+        fake_provider.on("/token", self.access_token)
+        fake_provider.on("/api", self.api)
 
     async def _fresh(self, request: web.Request, secret: str) -> dict[str, str]:
         given = header_params(request)
@@ -89,22 +89,24 @@ class OAuth1Provider:
         return web.json_response({"token": given["oauth_token"], "body": (await request.read()).decode()})
 
 
-async def oauth1(far: FakeProvider, start: Any, **more: Any) -> RunningGateway:
+async def oauth1(fake_provider: FakeProvider, start: Any, **more: Any) -> RunningGateway:
     gateway: RunningGateway = await start(
         CLIENT,
         auth_mode="OAUTH1",
-        request_url=f"{far.url}/request",
-        authorization_url=f"{far.url}/authorize",
-        token_url=f"{far.url}/token",
+        request_url=f"{fake_provider.url}/request",
+        authorization_url=f"{fake_provider.url}/authorize",
+        token_url=f"{fake_provider.url}/token",
         token_response_metadata=["user_id"],
         **more,
     )
     return gateway
 
 
-async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: FakeProvider, start: Any) -> None:
-    provider = OAuth1Provider(far)
-    gateway = await oauth1(far, start, request_params={"x_auth_access_type": "write"})
+async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    provider = OAuth1Provider(fake_provider)
+    gateway = await oauth1(fake_provider, start, request_params={"x_auth_access_type": "write"})
     status, html = await connect(gateway)
     assert status == 200, html
     assert provider.request_form == {"x_auth_access_type": "write"}
@@ -120,10 +122,10 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Fa
         assert response.status == 200
 
 
-async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: FakeProvider, start: Any) -> None:
+async def test_calls_that_differ_in_nothing_are_signed_one_by_one(fake_provider: FakeProvider, start: Any) -> None:
     """The fast path, which reuses earlier heads, leaves these requests to the chain."""
-    provider = OAuth1Provider(far)
-    gateway = await oauth1(far, start)
+    provider = OAuth1Provider(fake_provider)
+    gateway = await oauth1(fake_provider, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
     for _ in range(4):
         async with gateway.proxied("c1", "/x") as response:
@@ -131,9 +133,9 @@ async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: FakeProvi
     assert len(provider.nonces) == 4
 
 
-async def test_a_retry_is_signed_again(far: FakeProvider, start: Any) -> None:
-    provider = OAuth1Provider(far)
-    gateway = await oauth1(far, start)
+async def test_a_retry_is_signed_again(fake_provider: FakeProvider, start: Any) -> None:
+    provider = OAuth1Provider(fake_provider)
+    gateway = await oauth1(fake_provider, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
     provider.fail_next = 2
     async with gateway.proxied("c1", "/x", headers={"Retries": "3"}) as response:
@@ -141,28 +143,30 @@ async def test_a_retry_is_signed_again(far: FakeProvider, start: Any) -> None:
     assert len(provider.nonces) == 3
 
 
-async def test_a_providers_refusal_ends_the_flow_with_its_reason(far: FakeProvider, start: Any) -> None:
-    OAuth1Provider(far)
-    gateway = await oauth1(far, start)
+async def test_a_providers_refusal_ends_the_flow_with_its_reason(fake_provider: FakeProvider, start: Any) -> None:
+    OAuth1Provider(fake_provider)
+    gateway = await oauth1(fake_provider, start)
     status, html = await connect(gateway, "&authorization_params[no]=1")
     assert (status, "did not grant access" in html) == (400, True)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_wrong_client_secret_is_reported_before_the_redirect(far: FakeProvider, start: Any) -> None:
-    OAuth1Provider(far)
+async def test_a_wrong_client_secret_is_reported_before_the_redirect(fake_provider: FakeProvider, start: Any) -> None:
+    OAuth1Provider(fake_provider)
     gateway = await start(
         {**CLIENT, "client_secret": "wrong"},
         auth_mode="OAUTH1",
-        request_url=f"{far.url}/request",
-        authorization_url=f"{far.url}/authorize",
-        token_url=f"{far.url}/token",
+        request_url=f"{fake_provider.url}/request",
+        authorization_url=f"{fake_provider.url}/authorize",
+        token_url=f"{fake_provider.url}/token",
     )
     status, body = await connect(gateway)
     assert (status, "token_request_failed" in body, "signature_invalid" in body) == (400, True, True)
 
 
-async def test_token_based_authentication_signs_with_the_account_as_realm(far: FakeProvider, start: Any) -> None:
+async def test_token_based_authentication_signs_with_the_account_as_realm(
+    fake_provider: FakeProvider, start: Any
+) -> None:
     async def api(request: web.Request) -> web.Response:
         given = header_params(request)
         right = (given["realm"], given["oauth_token"], given["oauth_signature_method"]) == (
@@ -171,7 +175,7 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(far: F
         right = right and await is_signed(request, "our secret", "tok secret", sha256=True)
         return web.json_response({}, status=200 if right else 401)
 
-    far.on("/api", api)
+    fake_provider.on("/api", api)
     gateway = await start(CLIENT, auth_mode="TBA", connection_config={"accountId": {}})
     credentials = {"type": "TBA", "token_id": "id-1", "token_secret": "tok secret"}
     reply = await imported(gateway, credentials=credentials, expect=400)
@@ -184,13 +188,13 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(far: F
 class Aws:
     """Verifies Signature Version 4 of the received request, and issues temporary keys for a role (STS)."""
 
-    def __init__(self, far: FakeProvider) -> None:
+    def __init__(self, fake_provider: FakeProvider) -> None:
         self.keys = {"AKIDEXAMPLE": ("secret/1", None)}
         self.issued = 0
         self.roles: list[dict[str, str]] = []
         self.dates: list[str] = []
-        far.on("/sts", self.sts)
-        far.on("/api", self.api)
+        fake_provider.on("/sts", self.sts)
+        fake_provider.on("/api", self.api)
 
     async def wrong(self, request: web.Request, service: str) -> str | None:
         sent = request.headers["Authorization"]
@@ -254,12 +258,12 @@ class Aws:
         )
 
 
-def aws(far: FakeProvider, **more: Any) -> dict[str, Any]:
+def aws(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
     return {
         "auth_mode": "AWS_SIGV4",
         "request_signing": {"scheme": "aws-sigv4", "region": "${connectionConfig.region}", "service": "sqs"},
         "connection_config": {"region": {}, "external_id": {"optional": True}},
-        "token_url": f"{far.url}/sts",
+        "token_url": f"{fake_provider.url}/sts",
         **more,
     }
 
@@ -267,9 +271,11 @@ def aws(far: FakeProvider, **more: Any) -> dict[str, Any]:
 STATIC = {"type": "AWS_SIGV4", "access_key_id": "AKIDEXAMPLE", "secret_access_key": "secret/1"}
 
 
-async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(far: FakeProvider, start: Any) -> None:
-    Aws(far)
-    gateway = await start(**aws(far))
+async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    Aws(fake_provider)
+    gateway = await start(**aws(fake_provider))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
     for path, method, options in (
         ("/", "GET", {}),
@@ -282,9 +288,11 @@ async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(far: Fa
             assert response.status == 200, (path, await response.text())
 
 
-async def test_a_body_of_unknown_length_is_buffered_until_it_can_be_signed(far: FakeProvider, start: Any) -> None:
-    Aws(far)
-    gateway = await start(**aws(far))
+async def test_a_body_of_unknown_length_is_buffered_until_it_can_be_signed(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    Aws(fake_provider)
+    gateway = await start(**aws(fake_provider))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
 
     async def pieces() -> Any:
@@ -296,9 +304,11 @@ async def test_a_body_of_unknown_length_is_buffered_until_it_can_be_signed(far: 
 
 
 @pytest.mark.heavy
-async def test_a_body_too_large_to_buffer_is_refused_unless_its_hash_is_known(far: FakeProvider, start: Any) -> None:
-    Aws(far)
-    gateway = await start(**aws(far))
+async def test_a_body_too_large_to_buffer_is_refused_unless_its_hash_is_known(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    Aws(fake_provider)
+    gateway = await start(**aws(fake_provider))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
     large = bytes(17 << 20)
     async with gateway.proxied("c1", "/q", "PUT", data=io.BytesIO(large)) as response:
@@ -308,10 +318,12 @@ async def test_a_body_too_large_to_buffer_is_refused_unless_its_hash_is_known(fa
         assert (response.status, (await response.json())["bytes"]) == (200, 17 << 20)
 
 
-async def test_a_role_issues_keys_and_new_keys_before_they_expire(far: FakeProvider, start: Any, later: Any) -> None:
-    there = Aws(far)
+async def test_a_role_issues_keys_and_new_keys_before_they_expire(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
+    there = Aws(fake_provider)
     there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
-    gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(far))
+    gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(fake_provider))
     role = {"type": "AWS_SIGV4", "role_arn": "arn:aws:iam::123456789012:role/reader", "region": "eu-west-1"}
     reply = await imported(gateway, credentials=role, expect=400)
     assert "403: AccessDenied: not & never" in reply["error"]["message"]
@@ -327,19 +339,21 @@ async def test_a_role_issues_keys_and_new_keys_before_they_expire(far: FakeProvi
     assert there.roles[-1]["RoleArn"] == role["role_arn"]
 
 
-async def test_a_dry_run_shows_the_place_of_the_signature_but_not_its_value(far: FakeProvider, start: Any) -> None:
-    Aws(far)
-    gateway = await start(**aws(far))
+async def test_a_dry_run_shows_the_place_of_the_signature_but_not_its_value(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    Aws(fake_provider)
+    gateway = await start(**aws(fake_provider))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
     async with gateway.proxied("c1", "/q", headers={"Gateway-Dry-Run": "true"}) as response:
         body = await response.json()
     shown = {name.lower(): value for name, value in body["headers"]}
     assert shown["authorization"] == "AWS4-HMAC-SHA256 ***"
     assert "secret/1" not in str(body)
-    assert far.seen == []
+    assert fake_provider.seen == []
 
 
-async def test_templates_may_name_parts_of_the_request(far: FakeProvider, start: Any) -> None:
+async def test_templates_may_name_parts_of_the_request(fake_provider: FakeProvider, start: Any) -> None:
     seen: list[dict[str, str]] = []
     failures = 1
 
@@ -358,7 +372,7 @@ async def test_templates_may_name_parts_of_the_request(far: FakeProvider, start:
             return web.Response(status=503)
         return web.json_response({})
 
-    far.on("/api", api)
+    fake_provider.on("/api", api)
     gateway = await start(
         auth_mode="API_KEY",
         proxy={

@@ -19,10 +19,10 @@ FORM = {"email": {}, "password": {"secret": True}}
 class SignInProvider:
     """Accepts the right password. Each sign-in invalidates the previous one."""
 
-    def __init__(self, far: FakeProvider) -> None:
+    def __init__(self, fake_provider: FakeProvider) -> None:
         self.count = 0
-        far.on("/signin", self.sign_in)
-        far.on("/api", self.api)
+        fake_provider.on("/signin", self.sign_in)
+        fake_provider.on("/api", self.api)
 
     async def sign_in(self, request: web.Request) -> web.Response:
         sent = await request.json() if request.content_type == "application/json" else dict(await request.post())
@@ -36,10 +36,10 @@ class SignInProvider:
         return web.json_response({}, status=200 if known else 401)
 
 
-def door(far: FakeProvider, **more: Any) -> dict[str, Any]:
+def sign_in_provider(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
     return {
         "auth_mode": "TWO_STEP",
-        "token_url": f"{far.url}/signin",
+        "token_url": f"{fake_provider.url}/signin",
         "credentials": FORM,
         "token_params": {"email": "${credentials.email}", "password": "${credentials.password}"},
         "token_response": {"token_path": "session.key", "expiry_path": "session.until", "expiry_kind": "timestamp"},
@@ -48,9 +48,11 @@ def door(far: FakeProvider, **more: Any) -> dict[str, Any]:
     }
 
 
-async def test_templates_of_proxied_requests_use_the_login_response(far: FakeProvider, start: Any) -> None:
-    SignInProvider(far)
-    gateway = await start(**door(far, body_format="json", proxy={"headers": {"x-session": "${step1.session.key}"}}))
+async def test_templates_of_proxied_requests_use_the_login_response(fake_provider: FakeProvider, start: Any) -> None:
+    SignInProvider(fake_provider)
+    gateway = await start(
+        **sign_in_provider(fake_provider, body_format="json", proxy={"headers": {"x-session": "${step1.session.key}"}})
+    )
     await imported(gateway, credentials=LOGIN)
     async with gateway.proxied("c1") as response:
         assert response.status == 200
@@ -58,10 +60,10 @@ async def test_templates_of_proxied_requests_use_the_login_response(far: FakePro
 
 @pytest.mark.parametrize("body_format", ["form", "json"])
 async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
-    far: FakeProvider, start: Any, later: Any, body_format: str
+    fake_provider: FakeProvider, start: Any, later: Any, body_format: str
 ) -> None:
-    there = SignInProvider(far)
-    gateway = await start(**door(far, body_format=body_format))
+    there = SignInProvider(fake_provider)
+    gateway = await start(**sign_in_provider(fake_provider, body_format=body_format))
     shown = await imported(gateway, credentials=LOGIN)
     assert shown["credentials"]["token"] == "s-1"
     assert shown["credentials"]["raw"]["session"]["key"] == "s-1"
@@ -73,15 +75,15 @@ async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
     assert there.count == 2
 
 
-async def test_a_wrong_password_fails_at_once_in_the_providers_words(far: FakeProvider, start: Any) -> None:
-    SignInProvider(far)
-    gateway = await start(**door(far))
+async def test_a_wrong_password_fails_at_once_in_the_providers_words(fake_provider: FakeProvider, start: Any) -> None:
+    SignInProvider(fake_provider)
+    gateway = await start(**sign_in_provider(fake_provider))
     response = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
     assert response["error"]["code"] == "connection_test_failed"
     assert "422: Wrong password ***" in response["error"]["message"]
 
 
-async def test_later_steps_use_what_earlier_ones_returned(far: FakeProvider, start: Any) -> None:
+async def test_later_steps_use_what_earlier_ones_returned(fake_provider: FakeProvider, start: Any) -> None:
     async def first(request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == "Basic " + base64.b64encode(b"id:key").decode()
         return web.json_response({"data": {"ticket": "t/1"}, "hosts": [{"name": "h1"}]})
@@ -99,16 +101,16 @@ async def test_later_steps_use_what_earlier_ones_returned(far: FakeProvider, sta
         return web.json_response({}, status=200 if ok else 401)
 
     for path, handler in {"/first": first, "/second": second, "/third": third, "/api": api}.items():
-        far.on(path, handler)
+        fake_provider.on(path, handler)
     gateway = await start(
         auth_mode="TWO_STEP",
-        token_url=f"{far.url}/first",
+        token_url=f"{fake_provider.url}/first",
         credentials={"id": {}, "key": {"secret": True}, "gone": {"optional": True}},
         token_headers={"authorization": "Basic ${base64(${credentials.id}:${credentials.key})}"},
         additional_steps=[
-            {"url": f"{far.url}/second/${{step1.data.ticket}}", "method": "GET", "params": {"host": "h1"}},
+            {"url": f"{fake_provider.url}/second/${{step1.data.ticket}}", "method": "GET", "params": {"host": "h1"}},
             {
-                "url": f"{far.url}/third",
+                "url": f"{fake_provider.url}/third",
                 "body": {"grant": {"code": "${step2.exchange}", "kind": "x", "gone": "${credentials.gone}"}, "n": 1},
             },
         ],
@@ -117,28 +119,32 @@ async def test_later_steps_use_what_earlier_ones_returned(far: FakeProvider, sta
     await imported(gateway, credentials={"type": "TWO_STEP", "id": "id", "key": "key"})
     async with gateway.proxied("c1") as response:
         assert response.status == 200
-    assert far.paths() == ["/first", "/second/t%2F1", "/third", "/api/x"]
+    assert fake_provider.paths() == ["/first", "/second/t%2F1", "/third", "/api/x"]
 
 
-async def test_an_assertion_that_we_sign_is_exchanged(far: FakeProvider, start: Any) -> None:
+async def test_an_assertion_that_we_sign_is_exchanged(fake_provider: FakeProvider, start: Any) -> None:
     key = RSAKey.generate_key(2048)
 
     async def token(request: web.Request) -> web.Response:
         form = parse_qs(await request.text())
         assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
         claims = jwt.decode(form["assertion"][0], key, algorithms=["RS256"]).claims
-        assert (claims["iss"], claims["scope"], claims["aud"]) == ("robot@example.com", "a b", f"{far.url}/token")
+        assert (claims["iss"], claims["scope"], claims["aud"]) == (
+            "robot@example.com",
+            "a b",
+            f"{fake_provider.url}/token",
+        )
         assert "sub" not in claims
         return web.json_response({"access_token": "robot", "expires_in": 3599})
 
     async def api(request: web.Request) -> web.Response:
         return web.json_response({}, status=200 if request.headers["Authorization"] == "Bearer robot" else 401)
 
-    far.on("/token", token)
-    far.on("/api", api)
+    fake_provider.on("/token", token)
+    fake_provider.on("/api", api)
     gateway = await start(
         auth_mode="TWO_STEP",
-        token_url=f"{far.url}/token",
+        token_url=f"{fake_provider.url}/token",
         token_params={"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": "${jwt}"},
         credentials={"email": {}, "scopes": {}, "privateKey": {"secret": True}, "sub": {"optional": True}},
         jwt={
@@ -146,7 +152,7 @@ async def test_an_assertion_that_we_sign_is_exchanged(far: FakeProvider, start: 
             "claims": {
                 "iss": "${credentials.email}",
                 "scope": "${credentials.scopes}",
-                "aud": f"{far.url}/token",
+                "aud": f"{fake_provider.url}/token",
                 "sub": "${credentials.sub}",
             },
             "key": "${credentials.privateKey}",
@@ -160,7 +166,7 @@ async def test_an_assertion_that_we_sign_is_exchanged(far: FakeProvider, start: 
 
 
 async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_the_password(
-    far: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, later: Any
 ) -> None:
     calls: list[tuple[str, Any]] = []
     alive = {"r-1"}
@@ -176,9 +182,11 @@ async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_t
             return web.json_response({"message": "gone"}, status=400)
         return web.json_response({"access_token": "a-2", "expires_in": 60})
 
-    far.on("/signin", sign_in)
-    far.on("/refresh", refresh)
-    gateway = await start(**door(far, token_response=None, refresh_url=f"{far.url}/refresh"))
+    fake_provider.on("/signin", sign_in)
+    fake_provider.on("/refresh", refresh)
+    gateway = await start(
+        **sign_in_provider(fake_provider, token_response=None, refresh_url=f"{fake_provider.url}/refresh")
+    )
     await imported(gateway, credentials=LOGIN)
     later(61)
     shown = await read(gateway, refresh_token="true")
@@ -190,7 +198,7 @@ async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_t
 
 
 async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
-    far: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, later: Any
 ) -> None:
     async def login(_: web.Request) -> web.Response:
         body = {"access_token": "a-1", "refresh_token": "r-1", "expires_in": 60}
@@ -203,10 +211,12 @@ async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
         return web.json_response({name: request.headers[f"X-{name}"] for name in ("Site", "Session", "Token")})
 
     for path, handler in {"/signin": login, "/refresh": refresh, "/api": api}.items():
-        far.on(path, handler)
+        fake_provider.on(path, handler)
     session = {"x-site": "${step1.session.site.name}", "x-session": "${step1.session.id}"}
     proxy = {"headers": {**session, "x-token": "${step1.access_token}"}}
-    gateway = await start(**door(far, token_response=None, refresh_url=f"{far.url}/refresh", proxy=proxy))
+    gateway = await start(
+        **sign_in_provider(fake_provider, token_response=None, refresh_url=f"{fake_provider.url}/refresh", proxy=proxy)
+    )
     await imported(gateway, credentials=LOGIN)
     for number in (1, 2):
         async with gateway.proxied("c1") as response:
@@ -215,7 +225,7 @@ async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
         later(61)
 
 
-async def test_a_token_that_is_a_jwt_has_its_own_expiry(far: FakeProvider, start: Any, later: Any) -> None:
+async def test_a_token_that_is_a_jwt_has_its_own_expiry(fake_provider: FakeProvider, start: Any, later: Any) -> None:
     count = 0
 
     async def sign_in(_: web.Request) -> web.Response:
@@ -224,8 +234,8 @@ async def test_a_token_that_is_a_jwt_has_its_own_expiry(far: FakeProvider, start
         claims = base64.urlsafe_b64encode(json.dumps({"exp": epoch() + 100, "n": count}).encode()).decode().rstrip("=")
         return web.json_response({"access_token": f"h.{claims}.s"})
 
-    far.on("/signin", sign_in)
-    gateway = await start(**door(far, token_response=None))
+    fake_provider.on("/signin", sign_in)
+    gateway = await start(**sign_in_provider(fake_provider, token_response=None))
     await imported(gateway, credentials=LOGIN)
     later(101)
     await read(gateway)
@@ -233,22 +243,22 @@ async def test_a_token_that_is_a_jwt_has_its_own_expiry(far: FakeProvider, start
 
 
 async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
-    far: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, later: Any
 ) -> None:
-    there = SignInProvider(far)
-    gateway = await start(**door(far))
+    there = SignInProvider(fake_provider)
+    gateway = await start(**sign_in_provider(fake_provider))
     await imported(gateway, credentials=LOGIN)
 
     async def refused(_: web.Request) -> web.Response:
         return web.json_response({"message": "password was changed"}, status=401)
 
-    far.on("/signin", refused)
+    fake_provider.on("/signin", refused)
     later(601)
     async with gateway.proxied("c1") as response:
         assert response.status == 424
         body = (await response.json())["error"]
     assert body["payload"]["provider_message"] == "it returned 401: password was changed"
-    far.on("/signin", there.sign_in)
+    fake_provider.on("/signin", there.sign_in)
     later(60)
     async with gateway.proxied("c1") as response:
         assert response.status == 200

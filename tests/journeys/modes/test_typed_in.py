@@ -14,31 +14,31 @@ from gateway.auth.signature import username_token
 from tests.journeys.modes.conftest import FakeProvider, imported, read
 
 
-def echo(far: FakeProvider) -> None:
+def echo(fake_provider: FakeProvider) -> None:
     async def api(request: web.Request) -> web.Response:
         return web.json_response({name.lower(): text for name, text in request.headers.items()})
 
-    far.on("/api", api)
+    fake_provider.on("/api", api)
 
 
-async def test_an_api_key_is_sent_where_the_entry_says(far: FakeProvider, start: Any) -> None:
-    echo(far)
+async def test_an_api_key_is_sent_where_the_entry_says(fake_provider: FakeProvider, start: Any) -> None:
+    echo(fake_provider)
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-api-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
     async with gateway.proxied("c1", headers={"X-Api-Key": "the caller's"}) as response:
         assert (await response.json())["x-api-key"] == "k-1"
 
 
-async def test_basic_is_sent_in_authorization(far: FakeProvider, start: Any) -> None:
-    echo(far)
+async def test_basic_is_sent_in_authorization(fake_provider: FakeProvider, start: Any) -> None:
+    echo(fake_provider)
     gateway = await start(auth_mode="BASIC")
     await imported(gateway, credentials={"type": "BASIC", "username": "Aladdin", "password": "open sesame"})
     async with gateway.proxied("c1") as response:
         assert (await response.json())["authorization"] == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
 
 
-async def test_without_a_credential_the_request_is_sent_unchanged(far: FakeProvider, start: Any) -> None:
-    echo(far)
+async def test_without_a_credential_the_request_is_sent_unchanged(fake_provider: FakeProvider, start: Any) -> None:
+    echo(fake_provider)
     gateway = await start(auth_mode="NONE")
     shown = await imported(gateway, credentials={"type": "NONE"})
     assert shown["credentials"] == {}
@@ -67,7 +67,7 @@ def test_the_digest_of_the_published_example() -> None:
 
 
 async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
-    far: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, later: Any
 ) -> None:
     nonces: set[str] = set()
 
@@ -81,7 +81,7 @@ async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
         right = (found["user"], found["digest"]) == ("ada", digest)
         return web.json_response({}, status=200 if right and fresh else 401)
 
-    far.on("/api", api)
+    fake_provider.on("/api", api)
     gateway = await start(
         auth_mode="SIGNATURE",
         signature={"scheme": "wsse", "lifetime_s": 300},
@@ -99,7 +99,7 @@ async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
 
 @pytest.mark.parametrize("version", [2, 3])
 async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
-    far: FakeProvider, start: Any, later: Any, version: int
+    fake_provider: FakeProvider, start: Any, later: Any, version: int
 ) -> None:
     count = 0
 
@@ -119,13 +119,13 @@ async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
         right = (request.headers.get("sessionId"), request.headers.get("devKey")) == (f"s-{count}", "key-1")
         return web.json_response({}, status=200 if right else 401)
 
-    far.on("/login", login)
-    far.on("/api", api)
+    fake_provider.on("/login", login)
+    fake_provider.on("/api", api)
     names = {"userName": "${username}", "password": "${password}"}
     names |= {"orgId": "${credentials.organization_id}", "devKey": "${credentials.dev_key}"}
     gateway = await start(
         auth_mode="BILL",
-        token_url=f"{far.url}/login",
+        token_url=f"{fake_provider.url}/login",
         **({"token_params": names} if version == 2 else {"body_format": "json"}),
         proxy={"headers": {"sessionId": "${accessToken}", "devKey": "${credentials.dev_key}"}},
     )
@@ -144,7 +144,7 @@ async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
         assert "Bad login" in reply["error"]["message"]
 
 
-async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: FakeProvider, start: Any) -> None:
+async def test_a_credential_may_go_into_the_body_that_the_caller_sends(fake_provider: FakeProvider, start: Any) -> None:
     failures = 1
 
     async def api(request: web.Request) -> web.Response:
@@ -156,7 +156,7 @@ async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: Fake
             {"type": request.content_type, "length": request.content_length, "text": await request.text()}
         )
 
-    far.on("/api", api)
+    fake_provider.on("/api", api)
     body = {"auth": {"token": "${apiKey}"}, "version": "2"}
     gateway = await start(auth_mode="API_KEY", proxy={"body": body})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})

@@ -15,7 +15,7 @@ WRONG = {"type": "API_KEY", "apiKey": "wrong-key"}
 HEADERS = {"headers": {"x-api-key": "${apiKey}"}}
 
 
-def guard(far: FakeProvider) -> None:
+def guard(fake_provider: FakeProvider) -> None:
     async def me(request: web.Request) -> web.Response:
         given = request.headers.get("X-Api-Key")
         if given == "right-key":
@@ -23,7 +23,7 @@ def guard(far: FakeProvider) -> None:
         result = {"error": {"message": f"The key {given} is not known\r\nto us."}}
         return web.json_response(result, status=401)
 
-    far.on("/api/me", me)
+    fake_provider.on("/api/me", me)
 
 
 async def connections(gateway: RunningGateway) -> list[Any]:
@@ -31,8 +31,10 @@ async def connections(gateway: RunningGateway) -> list[Any]:
     return found
 
 
-async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far: FakeProvider, start: Any) -> None:
-    guard(far)
+async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(
+    fake_provider: FakeProvider, start: Any
+) -> None:
+    guard(fake_provider)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
     assert response["code"] == "connection_test_failed"
@@ -43,8 +45,8 @@ async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far
     assert len(await connections(gateway)) == 1
 
 
-async def test_a_refused_key_keeps_the_stored_connection(far: FakeProvider, start: Any) -> None:
-    guard(far)
+async def test_a_refused_key_keeps_the_stored_connection(fake_provider: FakeProvider, start: Any) -> None:
+    guard(fake_provider)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     await imported(gateway, credentials=KEY)
     await imported(gateway, credentials=WRONG, expect=400)
@@ -52,25 +54,25 @@ async def test_a_refused_key_keeps_the_stored_connection(far: FakeProvider, star
         assert response.status == 200
 
 
-async def test_endpoints_are_tried_in_turn_until_one_responds(far: FakeProvider, start: Any) -> None:
-    guard(far)
+async def test_endpoints_are_tried_in_turn_until_one_responds(fake_provider: FakeProvider, start: Any) -> None:
+    guard(fake_provider)
     verification = {"endpoints": ["/old/?v=1", "/me"]}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
     await imported(gateway, credentials=KEY)
-    assert [path for _, path, _, _ in far.seen] == ["/api/old/?v=1", "/api/me"]
+    assert [path for _, path, _, _ in fake_provider.seen] == ["/api/old/?v=1", "/api/me"]
     response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
     assert response["payload"]["status"] == 401  # the status that says most about the key, not the last or first one
 
 
-async def test_without_a_verification_the_credential_is_not_tested(far: FakeProvider, start: Any) -> None:
+async def test_without_a_verification_the_credential_is_not_tested(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy=HEADERS)
     await imported(gateway, credentials=WRONG)
-    assert far.seen == []
+    assert fake_provider.seen == []
 
 
 @pytest.mark.parametrize("kind", ["json", "form", "text"])
 async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(
-    far: FakeProvider, start: Any, kind: str
+    fake_provider: FakeProvider, start: Any, kind: str
 ) -> None:
     async def check(request: web.Request) -> web.Response:
         text = await request.text()
@@ -80,7 +82,7 @@ async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(
         right = right and request.headers["X-Version"] == "2" and request.query == {"key": "right-key", "v": "1"}
         return web.json_response({}, status=200 if right else 400)
 
-    far.on("/other/check", check)
+    fake_provider.on("/other/check", check)
     headers = {"x-version": "2", **({"content-type": "application/x-www-form-urlencoded"} if kind == "form" else {})}
     gateway = await start(
         auth_mode="API_KEY",
@@ -90,7 +92,7 @@ async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(
             "verification": {
                 "method": "POST",
                 "endpoints": ["/check?v=1"],
-                "base_url_override": f"{far.url}/other",
+                "base_url_override": f"{fake_provider.url}/other",
                 "headers": headers,
                 "data": "{ me(${connectionConfig.team}) }"
                 if kind == "text"
@@ -99,22 +101,22 @@ async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(
         },
     )
     await imported(gateway, credentials=KEY, connection_config={"team": "t-1"})
-    assert [(method, path.partition("?")[0]) for method, path, _, _ in far.seen] == [("POST", "/other/check")]
+    assert [(method, path.partition("?")[0]) for method, path, _, _ in fake_provider.seen] == [("POST", "/other/check")]
 
 
-async def test_a_user_name_may_stand_in_the_path(far: FakeProvider, start: Any) -> None:
+async def test_a_user_name_may_stand_in_the_path(fake_provider: FakeProvider, start: Any) -> None:
     async def account(request: web.Request) -> web.Response:
         right = request.headers["Authorization"] == "Basic QUMxOnB3LXdyb25n"
         return web.json_response({}, status=200 if right and request.path == "/api/Accounts/AC1.json" else 401)
 
-    far.on("/api/Accounts", account)
+    fake_provider.on("/api/Accounts", account)
     verification = {"endpoints": ["/Accounts/${username}.json"]}
     gateway = await start(auth_mode="BASIC", proxy={"verification": verification})
     await imported(gateway, credentials={"type": "BASIC", "username": "AC1", "password": "pw-wrong"})
-    assert [path for _, path, _, _ in far.seen] == ["/api/Accounts/AC1.json"]
+    assert [path for _, path, _, _ in fake_provider.seen] == ["/api/Accounts/AC1.json"]
 
 
-async def test_an_unreachable_provider_is_not_reported_as_a_wrong_key(far: FakeProvider, start: Any) -> None:
+async def test_an_unreachable_provider_is_not_reported_as_a_wrong_key(fake_provider: FakeProvider, start: Any) -> None:
     verification = {"endpoints": ["/me"], "base_url_override": "http://127.0.0.1:1"}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
     response = (await imported(gateway, credentials=KEY, expect=502))["error"]
@@ -122,11 +124,11 @@ async def test_an_unreachable_provider_is_not_reported_as_a_wrong_key(far: FakeP
     assert await connections(gateway) == []
 
 
-async def test_a_server_error_of_the_provider_is_reported_as_such(far: FakeProvider, start: Any) -> None:
+async def test_a_server_error_of_the_provider_is_reported_as_such(fake_provider: FakeProvider, start: Any) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503, text="<html>sorry</html>", content_type="text/html")
 
-    far.on("/api/me", down)
+    fake_provider.on("/api/me", down)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     response = (await imported(gateway, credentials=KEY, expect=400))["error"]
     assert (response["code"], "it returned 503. Nothing was stored; try again" in response["message"]) == (
@@ -139,17 +141,17 @@ async def test_a_server_error_of_the_provider_is_reported_as_such(far: FakeProvi
     ("status", "refresh", "expect"), [(401, False, 400), (401, True, 201), (403, False, 201), (200, False, 201)]
 )
 async def test_a_grant_is_refused_only_if_a_refresh_cannot_fix_it(
-    far: FakeProvider, start: Any, status: int, refresh: bool, expect: int
+    fake_provider: FakeProvider, start: Any, status: int, refresh: bool, expect: int
 ) -> None:
     async def me(_: web.Request) -> web.Response:
         return web.json_response({"message": "token revoked"}, status=status)
 
-    far.on("/api/me", me)
+    fake_provider.on("/api/me", me)
     gateway = await start(
         {"client_id": "c", "client_secret": "s3cret"},
         auth_mode="OAUTH2",
-        authorization_url=f"{far.url}/authorize",
-        token_url=f"{far.url}/token",
+        authorization_url=f"{fake_provider.url}/authorize",
+        token_url=f"{fake_provider.url}/token",
         proxy={"verification": {"endpoints": ["/me"]}},
     )
     grant = {"type": "OAUTH2", "access_token": "a-token", **({"refresh_token": "r-token"} if refresh else {})}
@@ -157,11 +159,11 @@ async def test_a_grant_is_refused_only_if_a_refresh_cannot_fix_it(
     assert len(await connections(gateway)) == (1 if expect == 201 else 0)
 
 
-async def test_a_signed_call_is_signed_when_it_verifies_too(far: FakeProvider, start: Any) -> None:
+async def test_a_signed_call_is_signed_when_it_verifies_too(fake_provider: FakeProvider, start: Any) -> None:
     async def me(request: web.Request) -> web.Response:
         return web.json_response({}, status=200 if 'realm="ACME"' in request.headers["Authorization"] else 401)
 
-    far.on("/api/me", me)
+    fake_provider.on("/api/me", me)
     gateway = await start(
         {"client_id": "c", "client_secret": "s"},
         auth_mode="TBA",
@@ -170,16 +172,16 @@ async def test_a_signed_call_is_signed_when_it_verifies_too(far: FakeProvider, s
     )
     token = {"type": "TBA", "token_id": "i", "token_secret": "s"}
     await imported(gateway, credentials=token, connection_config={"accountId": "acme"})
-    assert far.paths() == ["/api/me"]
+    assert fake_provider.paths() == ["/api/me"]
 
 
-async def test_where_a_wrong_key_gets_a_200_the_response_decides(far: FakeProvider, start: Any) -> None:
+async def test_where_a_wrong_key_gets_a_200_the_response_decides(fake_provider: FakeProvider, start: Any) -> None:
     async def me(request: web.Request) -> web.Response:
         if request.headers.get("X-Api-Key") != "right-key":
             return web.json_response({"ok": False, "error": "invalid_auth"})
         return web.json_response({"ok": True, "team": {"id": "T1"}})
 
-    far.on("/api/me", me)
+    fake_provider.on("/api/me", me)
     proof = {"endpoints": ["/me"], "expect": {"ok": True, "team.id": "*", "error": "-"}}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": proof})
     response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
@@ -190,13 +192,13 @@ async def test_where_a_wrong_key_gets_a_200_the_response_decides(far: FakeProvid
     assert len(await connections(gateway)) == 1
 
 
-async def test_the_account_may_be_requested_by_post(far: FakeProvider, start: Any) -> None:
+async def test_the_account_may_be_requested_by_post(fake_provider: FakeProvider, start: Any) -> None:
     async def graph(request: web.Request) -> web.Response:
         assert await request.json() == {"query": "{ me { id name } }"}
         assert request.headers["X-Api-Key"] == "right-key"
         return web.json_response({"data": {"me": {"id": 7, "name": "Ada"}}})
 
-    far.on("/api/graph", graph)
+    fake_provider.on("/api/graph", graph)
     account = {"endpoint": "/graph", "method": "POST", "data": {"query": "{ me { id name } }"}}
     account |= {"id": "data.me.id", "label": ["data.me.name"]}
     gateway = await start(auth_mode="API_KEY", proxy=HEADERS, account=account)

@@ -26,7 +26,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.sandbox.visitor import VisitedPage, browser, visit
 from tests.fakes.gateways import free_socket
-from tests.fakes.pages import BROWSER, to_consent
+from tests.fakes.pages import BROWSER, consent_url
 from tests.fakes.patience import PATIENCE_S
 from tests.journeys.connect_page.browser import launched
 from tests.journeys.connect_page.looks import sign_in
@@ -179,7 +179,7 @@ class AdaAsProgram(Ada):
         (link,) = [unescape(href) for href, label in links if label == text]
         async with self._http.get(urljoin(self.application, link), headers=BROWSER) as page:
             connect_page = str(page.url)
-        consent = await to_consent(self._http, connect_page)
+        consent = await consent_url(self._http, connect_page)
         return await visit(self._http, consent, RESPONSES)
 
 

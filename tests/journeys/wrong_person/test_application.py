@@ -19,7 +19,7 @@ import pytest
 
 from gateway.sandbox.visitor import VisitedPage, browser
 from tests.fakes.gateways import free_socket
-from tests.fakes.pages import BROWSER, to_consent
+from tests.fakes.pages import BROWSER, consent_url
 from tests.journeys.conftest import GatewayServer
 from tests.oauth_servers import api, django, oidc_provider
 from tests.oauth_servers.django import DjangoOAuthToolkit
@@ -107,7 +107,7 @@ class User:
         """Walk through the gateway's page, the server's sign-in and its consent. Return the last page."""
         async with self.http.get(link, headers=BROWSER) as page:
             connect_page = str(page.url)
-        return await self.server.authorize(self.http, await to_consent(self.http, connect_page), self.name)
+        return await self.server.authorize(self.http, await consent_url(self.http, connect_page), self.name)
 
 
 @asynccontextmanager

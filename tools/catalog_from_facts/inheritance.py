@@ -20,18 +20,18 @@ def without_inherited_fields(
     """Return the fields in which `entry` differs from `base`, or None if it would have to remove too many of the base's
     fields.
     """
-    own = _beyond(entry, {key: value for key, value in base.items() if key not in _OWN})
+    own = _additional_fields(entry, {key: value for key, value in base.items() if key not in _OWN})
     if _nulls(own) > MOST_NULLS or entry["auth_mode"] != base["auth_mode"]:
         return None
     return {"alias": base_name, **own}
 
 
-def _beyond(entry: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+def _additional_fields(entry: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for key, value in entry.items():
         inherited = base.get(key)
         if isinstance(value, Mapping) and isinstance(inherited, Mapping):
-            if inner := _beyond(value, inherited):
+            if inner := _additional_fields(value, inherited):
                 said[key] = inner
         elif key not in base or value != inherited:
             said[key] = value

@@ -31,24 +31,25 @@ _SETTING: Final = re.compile(r"\$\{connectionConfig\.([A-Za-z0-9_]+)\}")
 
 
 def further_facts(document: Mapping[str, Any]) -> list[Facts]:
-    """Return the facts of each provider of `document` (new-providers.json) that a source confirms, as in providers.json."""
+    """Return the facts of each provider of `document` (new-providers.json) that a source confirms, as in
+    providers.json."""
     seen = ((name, one) for name, one in document["facts"].items() if one["confidence"] in _SEEN)
-    return [_as_first(name, one) for name, one in seen]
+    return [_common_facts(name, one) for name, one in seen]
 
 
-def _as_first(name: str, one: Mapping[str, Any]) -> Facts:
+def _common_facts(name: str, one: Mapping[str, Any]) -> Facts:
     rename = {setting: _our_name(name, setting, one) for setting in _setting_names(one)}
     made: Facts = {"name": name} | {key: one[key] for key in _AS_THEY_ARE if key in one}
     for key in ("authorization_url", "token_url"):
         if key in one:
-            made[key] = _renamed(one[key], rename)
-    base = _renamed(one["base_url"], rename)
+            made[key] = _rename_settings(one[key], rename)
+    base = _rename_settings(one["base_url"], rename)
     made["proxy"] = {"base_url": base, "headers": {}, "query": {}}
     _place(made, one, rename)
     if settings := list(_settings(one, rename)):
         made["connection_configuration"] = settings
     if verification := one.get("verification"):
-        url = _renamed(verification["address"], rename)
+        url = _rename_settings(verification["address"], rename)
         made["proxy"]["verification"] = {"method": verification["method"], **_below(url, base)}
         account = verification.get("account", {})
         if "id" in account:
@@ -59,7 +60,7 @@ def _as_first(name: str, one: Mapping[str, Any]) -> Facts:
     if refresh:
         made["refresh"] = refresh
     if "revocation" in one:
-        made["revocation_url"] = _renamed(one["revocation"]["address"], rename)
+        made["revocation_url"] = _rename_settings(one["revocation"]["address"], rename)
     made["sources"] = sorted({LABELS.get(source["id"], source["id"]) for source in one["sources"]})
     made["confidence"] = one["confidence"]
     return made
@@ -78,7 +79,7 @@ def _place(made: Facts, one: Mapping[str, Any], rename: Mapping[str, str]) -> No
         proxy["query"][place["name"]] = value
     elif "name" in place:
         proxy["headers"][place["name"].lower()] = place.get("prefix", "") + value
-    proxy["headers"] |= {name.lower(): _renamed(text, rename) for name, text in one.get("headers", {}).items()}
+    proxy["headers"] |= {name.lower(): _rename_settings(text, rename) for name, text in one.get("headers", {}).items()}
 
 
 def _basic(titles: Mapping[str, str]) -> Iterator[Facts]:
@@ -154,5 +155,5 @@ def _title(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1 \2", name).capitalize()
 
 
-def _renamed(text: str, rename: Mapping[str, str]) -> str:
+def _rename_settings(text: str, rename: Mapping[str, str]) -> str:
     return _SETTING.sub(lambda found: "${connectionConfig." + rename.get(found[1], found[1]) + "}", text)

@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from bench.server import HOST, CannotRun, Server, Target, free_port, started
+from bench.server import HOST, CannotRun, Server, Target, free_port, running_server
 from bench.upstream import PEERS, ROOT, binary
 
 INTEGRATION: Final = "bench"
@@ -35,7 +35,7 @@ ENVIRON: Final = {"PYTHONPATH": str(ROOT)}
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class GatewayContender:
     """A gateway to start and measure.
 
     `connections`: how many the store holds; the usable ones are `c0` to `c<usable - 1>`.
@@ -78,7 +78,9 @@ class Ours:
         with ExitStack() as stack:
             store = stack.enter_context(_postgres()) if self.postgres else SQLITE
             tls = certificate is not None
-            command = _written(folder, held, store=store, port=port, upstream=upstream, workers=self.workers, tls=tls)
+            command = _write_configuration(
+                folder, held, store=store, port=port, upstream=upstream, workers=self.workers, tls=tls
+            )
             if self.settings:
                 written = folder / "gateway.yaml"
                 written.write_text(json.dumps(json.loads(written.read_text()) | dict(self.settings)))
@@ -91,13 +93,15 @@ class Ours:
             if self.plugin:
                 command = [sys.executable, str(PEERS / "plugin_host.py"), str(port), command[-1]]
             if self.postgres:  # the store is empty, so no call can be tried yet
-                starting = started(self.title, command, Target(port), folder=folder, environ=environ, probe="/ready")
+                starting = running_server(
+                    self.title, command, Target(port), folder=folder, environ=environ, probe="/ready"
+                )
             else:
                 for file in Path(held.folder.name).glob("gateway.db*"):
                     if file.is_file():  # the refresh journal belongs to the previous process
                         shutil.copy(file, folder)
                 fill(folder / "gateway.db", self.connections)
-                starting = started(self.title, command, target, folder=folder, environ=environ)
+                starting = running_server(self.title, command, target, folder=folder, environ=environ)
             server = stack.enter_context(starting)
             for number in range(self.usable if self.postgres else 0):
                 _import(target, held.key, f"c{number}")
@@ -116,8 +120,8 @@ def other_targets(server: Server) -> dict[str, Target]:
         "rules": ["GET /small as get", "POST /small as post"],
         "budget": 10**9,
     }
-    capability = _minted(port, key, {"kind": "capability", "limits": {"connections": held["connections"]}})
-    bearer = f"Bearer {_minted(port, key, {'limits': held})}"
+    capability = _mint_key(port, key, {"kind": "capability", "limits": {"connections": held["connections"]}})
+    bearer = f"Bearer {_mint_key(port, key, {'limits': held})}"
     agents = {"Authorization": bearer, "Accept": "application/json", "MCP-Protocol-Version": "2025-06-18"}
     return {
         "capability": Target(port, f"/c/{capability}"),
@@ -127,9 +131,9 @@ def other_targets(server: Server) -> dict[str, Target]:
     }
 
 
-def _minted(port: int, key: str, wish: dict[str, Any]) -> str:
+def _mint_key(port: int, key: str, wish: dict[str, Any]) -> str:
     body = {"display_name": f"bench {secrets.token_hex(4)}", **wish}
-    made: str = _posted(port, key, "/environment/api-keys", body, 200)["data"]["secret"]
+    made: str = _post(port, key, "/environment/api-keys", body, 200)["data"]["secret"]
     return made
 
 
@@ -188,14 +192,14 @@ def seed(usable: int = IN_USE) -> Seed:
         base64.b64encode(os.urandom(32)).decode(),
     )
     folder, port = Path(fresh.folder.name), free_port()
-    command = _written(folder, fresh, store=SQLITE, port=port, upstream=port, workers=1)
-    with started("the gateway", command, Target(port), folder=folder, environ=ENVIRON, probe="/ready") as server:
+    command = _write_configuration(folder, fresh, store=SQLITE, port=port, upstream=port, workers=1)
+    with running_server("the gateway", command, Target(port), folder=folder, environ=ENVIRON, probe="/ready") as server:
         for number in range(usable):
             _import(server.target, fresh.key, f"c{number}")
     return fresh
 
 
-def _written(
+def _write_configuration(
     folder: Path, held: Seed, *, store: str, port: int, upstream: int, workers: int, tls: bool = False
 ) -> list[str]:
     """Write the configuration and the catalog entry. Return the command that serves with them."""
@@ -231,10 +235,10 @@ def _import(target: Target, key: str, connection_id: str) -> None:
         "connection_id": connection_id,
         "credentials": {"type": "API_KEY", "apiKey": secrets.token_hex(20)},
     }
-    _posted(target.port, key, "/connections", body, 201)
+    _post(target.port, key, "/connections", body, 201)
 
 
-def _posted(port: int, key: str, path: str, body: dict[str, Any], expected: int) -> Any:
+def _post(port: int, key: str, path: str, body: dict[str, Any], expected: int) -> Any:
     """Send a POST to the gateway's API and return the parsed response. Raises CannotRun."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection(HOST, port, timeout=10)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tools.catalog_from_facts.entries import entry_of
-from tools.catalog_from_facts.further import further_facts
+from tools.catalog_from_facts.further_providers import further_facts
 
 
 def made(**fact: Any) -> dict[str, Any]:
