@@ -3,7 +3,8 @@
 The benchmark calls the two protocols many times with a request and its response, as the event loop would, over
 transports that discard what is written. This leaves only Python code: no system call, no load generator, no second
 process. So two versions can be compared on a busy machine. ``--shape`` chooses the request and the response.
-``--beside`` measures a second shape in turns with the first, and prints the median of the ratios. ``--profile`` shows where the time goes (cProfile, which itself costs much).
+``--beside`` measures a second shape in turns with the first, and prints the median of the ratios. ``--profile`` shows
+where the time goes (cProfile, which itself costs much).
 """
 
 import argparse

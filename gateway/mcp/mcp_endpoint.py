@@ -1,10 +1,9 @@
 """``POST /mcp``, also below a session or a capability URL: reads a message, calls ``/proxy``, returns a result."""
 
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from aiohttp import hdrs, web
 
@@ -82,8 +81,8 @@ async def response_to(message: AgentMessage) -> web.Response:
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            result, ttl_ms = await _traced_result(DoorRequest(message, received))
-            reply = rpc.result_reply(received, result, _server(), ttl_ms)
+            result = await _traced_result(DoorRequest(message, received))
+            reply = rpc.result_reply(received, result.members, _server(), result.ttl_ms, result.structured_json)
     except RpcError as fault:
         if not message.called:  # else /proxy has counted it
             count(caller)
@@ -92,7 +91,7 @@ async def response_to(message: AgentMessage) -> web.Response:
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
         return web.Response(status=reply.status)
-    content = await off_loop(caller.share, _serialized, reply.body) if reply.is_large else _serialized(reply.body)
+    content = await off_loop(caller.share, reply.content) if reply.is_large else reply.content()
     headers = {hdrs.CACHE_CONTROL: "no-store"}
     return web.Response(
         body=content, status=reply.status, headers=headers, content_type="application/json", charset="utf-8"
@@ -104,11 +103,6 @@ async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *a
     if not message.is_large:
         return work(*args, **kwargs)
     return await off_loop(message.caller.share, work, *args, **kwargs)
-
-
-def _serialized(body: Mapping[str, Any]) -> bytes:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a value of the provider may hold a lone surrogate
 
 
 @cache
@@ -127,7 +121,16 @@ OF_2025: Final = frozenset({"initialize", "ping"})
 """The methods that 2026-07-28 no longer has."""
 
 
-async def _traced_result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
+class DoorResult(NamedTuple):
+    """The result of a message. `ttl_ms`: for how many milliseconds it may be cached, None if not at all.
+    `structured_json`: see `McpReply`."""
+
+    members: dict[str, Any]
+    ttl_ms: int | None = None
+    structured_json: str | None = None
+
+
+async def _traced_result(request: DoorRequest) -> DoorResult:
     """Return the result of `_result`; record method and outcome in the message's span. Raises RpcError."""
     trace = request.trace
     if trace is None:
@@ -136,42 +139,43 @@ async def _traced_result(request: DoorRequest) -> tuple[dict[str, Any], int | No
     method = message.method if message.method in rpc.METHODS else "_OTHER"
     mcp = trace.mcp = McpTrace(method, message.revision, str(message.id))
     try:
-        result, ttl_ms = await _result(request)
+        result = await _result(request)
     except RpcError as fault:
         mcp.error = str(fault.code)
         raise
-    if result.get("isError"):
+    if result.members.get("isError"):
         mcp.error = TOOL_ERROR
-    return result, ttl_ms
+    return result
 
 
-async def _result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result, and for how many milliseconds it may be cached, None if not at all. Raises RpcError.
+async def _result(request: DoorRequest) -> DoorResult:
+    """Return the result. Raises RpcError.
 
     The request is counted against the key's rate, unless an RpcError or a call through ``/proxy`` counts it.
     """
     method, params = request.message.method, request.message.params
     if method == "tools/call":
-        return await ToolRun(request).result(params), None
+        run = ToolRun(request)
+        return DoorResult(await run.result(params), None, run.structured_json)
     if method == "resources/read":
-        return await WholeResponses(request).read(params), 0
+        return DoorResult(await WholeResponses(request).read(params), 0)
     if method in LISTS and params.get("cursor") is not None:
         raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
     if method not in LISTS and method != "server/discover" and (request.message.modern or method not in OF_2025):
         raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
     request.count()
     if method == "tools/list":
-        return {"tools": KeyTools(request).shown()}, TOOLS_HOLD_MS
+        return DoorResult({"tools": KeyTools(request).shown()}, TOOLS_HOLD_MS)
     if method in LISTS:
-        return {LISTS[method]: []}, TOOLS_HOLD_MS
+        return DoorResult({LISTS[method]: []}, TOOLS_HOLD_MS)
     if method == "server/discover":
         about: dict[str, Any] = {
             "supportedVersions": list(rpc.REVISIONS),
             "capabilities": CAPABILITIES,
             "instructions": INSTRUCTIONS,
         }
-        return about, TOOLS_HOLD_MS
+        return DoorResult(about, TOOLS_HOLD_MS)
     if method == "ping":
-        return {}, None
+        return DoorResult({})
     about = {"protocolVersion": rpc.negotiated(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
-    return {**about, "instructions": INSTRUCTIONS}, None
+    return DoorResult({**about, "instructions": INSTRUCTIONS})

@@ -47,13 +47,14 @@ ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
 
 
 class ToolRun:
-    """Runs one ``tools/call``."""
+    """Runs one ``tools/call``. `structured_json`: the JSON text of the result's ``structuredContent``, if it is known."""
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
         self._tools = KeyTools(request)
         self._refusals = RefusedCalls(request)
         self._wholes = WholeResponses(request)
+        self.structured_json: str | None = None
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of the call, also if it fails. Raises RpcError for invalid `params` or an unknown tool."""
@@ -73,7 +74,9 @@ class ToolRun:
                 self._request.trace.mcp.tool = name
             call = await self._call(tool, arguments)
             select = None if call.select is None else parsed(call.select)
-            connection = chosen_connection(call, await self._tools.candidates(labelled=call.connection is None))
+            connection = chosen_connection(
+                call, None if call.connection is not None else await self._tools.candidates()
+            )
             if tool is not None:
                 call = await self._placed(tool, call, arguments, connection)
             call, lists = self._at_page(call, name, connection, pages=tool is not None and tool.pages)
@@ -84,6 +87,8 @@ class ToolRun:
 
     def _at_page(self, call: ToolCall, name: str, connection: str, *, pages: bool) -> tuple[ToolCall, "_Lists"]:
         """Return `call` with the target of its cursor's page, and the position in the list. Raises UnfitArguments."""
+        if call.cursor is None and not pages:
+            return call, _Lists(NextPage(call.target), pages, "")
         of_page = _page_of(call, name, connection)
         if call.cursor is None:
             return call, _Lists(NextPage(call.target), pages, of_page)
@@ -123,12 +128,19 @@ class ToolRun:
 
         Raises UnfitArguments.
         """
-        integration, _, connection_id = connection.partition("/")
-        ref = ConnectionRef(self._request.environment, integration, connection_id)
-        opened = self._request.runtime.live.peek(ref)
         of_operation = isinstance(tool.rule, OperationRule)
         if of_operation and "${" not in call.target:
             return call
+        integration, _, connection_id = connection.partition("/")
+        ref = ConnectionRef(self._request.environment, integration, connection_id)
+        opened = self._request.runtime.live.peek(ref)
+        if (
+            opened is not None
+            and not of_operation
+            and integration in tool.integrations
+            and opened.shown_base_path.strip("/") == self._tools.known.bases.get(integration)
+        ):
+            return call  # the base URL from which the tool was made
         if (
             opened is None
             and (of_operation or self._tools.known.bases.get(integration) is None)
@@ -190,7 +202,7 @@ class ToolRun:
         if not response.complete:
             return failure("The provider's response broke off. Nothing of it is shown.")
         media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
-        reason = _reason(response.status)
+        reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # else not shown
         share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, behind = response.body, None
         if lists.pages and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
@@ -202,6 +214,7 @@ class ToolRun:
             body = await off_loop(share, without_shown, *of_body) if dear else without_shown(*of_body)
         arguments = response.status, reason, media_type, body, select, call.max_bytes
         shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
+        self.structured_json = shaped.structured_json
         if behind is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
         if (link := response.headers.get(CONNECT_URL_FIELD)) is not None:
