@@ -29,7 +29,7 @@ import uvloop
 
 import gateway
 from bench.ours import HEADER, INTEGRATION
-from bench.shapes import ARGUMENTS, CALL
+from bench.shapes import BODY, CALL
 from bench.upstream import SMALL
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.observe import logs
@@ -52,7 +52,7 @@ EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
 SHAPES: Final = ("get", "turns", "trace", "post", "headers", "events", "bursts", "agent", "minted")
-AGENT_BODY: Final = json.dumps(ARGUMENTS["arguments"]["body"])  # what the call of the shape `agent` sends
+AGENT_BODY: Final = json.dumps(BODY)  # what the call of the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
 AT_ONCE: Final = 100
 TOGETHER: Final = 1000

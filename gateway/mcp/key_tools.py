@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -49,14 +49,20 @@ class KeyTools:
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
+        self._known: KnownTools | None = None
 
     @property
     def _integrations(self) -> Sequence[Integration]:
         return self._request.generation.integrations.of(self._request.environment)
 
-    @cached_property
+    @property
     def known(self) -> KnownTools:
         """The key's tools, computed once while its rules, the integrations and their catalog entries stay the same."""
+        if self._known is None:
+            self._known = self._find()
+        return self._known
+
+    def _find(self) -> KnownTools:
         policy, generation = self._request.policy, self._request.generation
         changes = generation.integrations.changes
         known = _cache.get(policy)

@@ -1,18 +1,18 @@
 """``POST /mcp``, also below a session or a capability URL: reads a message, calls ``/proxy``, returns a result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.access.scopes import PROXY
 from gateway.api.request_body import query_of
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.agent_message import AgentMessage, check_origin, mount_beside
+from gateway.mcp.agent_message import AgentMessage, DoorResponse, MessageHead, check_origin, mount_beside
 from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
@@ -21,11 +21,8 @@ from gateway.mcp.whole_responses import WholeResponses
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.key_limits import needs
 from gateway.off_loop import off_loop
-from gateway.records.trace import TOOL_ERROR, McpTrace
+from gateway.records.trace import TOOL_ERROR, TRACEPARENT, McpTrace
 from gateway.runtime import generation_of
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 TOOLS_HOLD_MS: Final = 60_000
 INSTRUCTIONS: Final = (
@@ -41,13 +38,15 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     door = "/mcp" if resource is None else resource.canonical
-    return await response_to(
+    head = MessageHead(request.headers, by_capability=called_by is not None)
+    response = await response_to(
         AgentMessage(
             request.app,
             generation_of(request),
             request[CALLER],
             request[REQUEST_ID],
-            request.headers,
+            head,
+            request.headers.get(TRACEPARENT),
             await request.read(),  # the chain has read it already
             mount_beside(door) if called_by is None else called_by.mount.reveal(),
             called_by is not None,
@@ -56,27 +55,31 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
             request.get(TRACE),
         )
     )
+    return response.for_aiohttp()
 
 
-async def response_to(message: AgentMessage) -> web.Response:
+async def response_to(message: AgentMessage) -> DoorResponse:
     """Return the response to an admitted message.
 
     Raises Forbidden for a key of gateway.yaml and for a foreign Origin, InvalidRequest for a client that does not
     accept JSON, and TooManyRequests.
     """
-    check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
-    caller, body = message.caller, message.body
+    caller, head, body = message.caller, message.head, message.body
+    check_origin(head.origin, message.generation)
     if caller.access is None:
         raise Forbidden(
             "forbidden",
             "A key of gateway.yaml has no limits, so agents may not use it. Give the agent an API key with rules.",
             payload=rule_and_fix("key", f"Create a key for the agent: {CREATE_KEY}."),
         )
-    if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
+    if not rpc.accepts_json(head.accept):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
     received: RpcRequest | RpcNotification | None = None
     try:
-        received = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
+        read = rpc.read_message
+        received = (
+            await off_loop(caller.share, read, body, head.routing) if message.is_large else read(body, head.routing)
+        )
         if isinstance(received, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
@@ -87,22 +90,15 @@ async def response_to(message: AgentMessage) -> web.Response:
         if not message.called:  # else /proxy has counted it
             count(caller)
         request = received if isinstance(received, RpcRequest) else None
-        request_id = request.id if request is not None else await _run_off_loop_if_large(message, rpc.id_in, body)
+        if request is not None:
+            request_id: int | str | None = request.id
+        else:
+            request_id = await off_loop(caller.share, rpc.id_in, body) if message.is_large else rpc.id_in(body)
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
-        return web.Response(status=reply.status)
+        return DoorResponse(reply.status, None)
     content = await off_loop(caller.share, reply.content) if reply.is_large else reply.content()
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(
-        body=content, status=reply.status, headers=headers, content_type="application/json", charset="utf-8"
-    )
-
-
-async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return ``work(*args, **kwargs)``; a thread does it if the message is large."""
-    if not message.is_large:
-        return work(*args, **kwargs)
-    return await off_loop(message.caller.share, work, *args, **kwargs)
+    return DoorResponse(reply.status, content)
 
 
 @cache

@@ -138,12 +138,10 @@ class McpReply:
             return _ENCODER.encode(body).encode("utf-8", "replace")
         names = list(result)
         at = names.index(STRUCTURED)
-        before, after = (
-            _ENCODER.encode({name: result[name] for name in some})[1:-1] for some in (names[:at], names[at + 1 :])
-        )
-        members = ",".join(filter(None, (before, f'"{STRUCTURED}":{known}', after)))
-        outer = _ENCODER.encode({name: value for name, value in body.items() if name != "result"})
-        return f'{outer[:-1]},"result":{{{members}}}}}'.encode("utf-8", "replace")
+        before = _ENCODER.encode({**body, "result": {name: result[name] for name in names[:at]}})[:-2]
+        after = _ENCODER.encode({name: result[name] for name in names[at + 1 :]})[1:] if names[at + 1 :] else "}"
+        comma, more = "," if at else "", "," if len(after) > 1 else ""
+        return f'{before}{comma}"{STRUCTURED}":{known}{more}{after}}}'.encode("utf-8", "replace")
 
     @property
     def is_large(self) -> bool:

@@ -14,7 +14,7 @@ OPEN_LINK: Final = "Ask the user to open this link, then call again:"
 SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON, or has too many values."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShapedResult:
     """A result of `tools/call`.
 

@@ -1,10 +1,8 @@
 """``tools/call``: finds the tool and its connection, calls the provider, and returns the tool's result."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
@@ -37,7 +35,6 @@ from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
 from gateway.mcp.tool_results import OPEN_LINK, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_responses import WholeResponses
-from gateway.middleware.response_shape import MARK
 from gateway.off_loop import off_loop
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.connection import ConnectionRef
@@ -72,7 +69,9 @@ class ToolRun:
             tool = _tool_named(name, tools, by_call_tool=by_call_tool)
             if self._request.trace is not None and self._request.trace.mcp is not None:
                 self._request.trace.mcp.tool = name
-            call = await self._call(tool, arguments)
+            call = (
+                await self._call(tool, arguments) if self._request.outer.is_large else self._call_now(tool, arguments)
+            )
             select = None if call.select is None else parsed(call.select)
             connection = chosen_connection(
                 call, None if call.connection is not None else await self._tools.candidates()
@@ -160,14 +159,17 @@ class ToolRun:
         named = {argument.name for argument in tool.arguments}
         named -= {part.name for part in path if not isinstance(part, str)}
         rest = {name: value for name, value in arguments.items() if name not in named}
-        return await self._call(replace(tool, path=path), rest)
+        placed = replace(tool, path=path)
+        return await self._call(placed, rest) if self._request.outer.is_large else self._call_now(placed, rest)
 
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
-        """Return the call of a tool of the key, or of `call_api`. Raises UnfitArguments."""
+        """Return the call of a tool of the key, or of `call_api`; a thread makes it. Raises UnfitArguments."""
         outer = self._request.outer
-        work = call_of_api if tool is None else partial(call_of_rule, tool)
+        return await off_loop(outer.caller.share, self._call_now, tool, arguments)
+
+    def _call_now(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
         try:
-            return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
+            return call_of_api(arguments) if tool is None else call_of_rule(tool, arguments)
         except UnknownArgument as fault:
             valid = ", ".join(sorted(self._tools.describe(tool)["inputSchema"]["properties"]))
             raise UnfitArguments(f"{fault} Valid arguments: {valid}.") from None
@@ -179,8 +181,7 @@ class ToolRun:
             return declined
         memory = ResponseMemory(self._request.outer)
         try:
-            async with asyncio.timeout(LONGEST_S):
-                response = await proxied(self._request, sent, call.body, call.content_type, memory)
+            response = await proxied(self._request, sent, call.body, call.content_type, memory)
             return await self._shaped(sent, response, select, call, lists)
         except TimeoutError:
             return failure(f"The response was not complete within {LONGEST_S:.0f} s.")
@@ -192,7 +193,7 @@ class ToolRun:
     async def _shaped(
         self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists"
     ) -> dict[str, Any]:
-        if MARK in response.headers:
+        if response.by_gateway:
             return self._refusals.refused(response, call)
         if response.too_large:
             return failure(
@@ -201,12 +202,12 @@ class ToolRun:
             )
         if not response.complete:
             return failure("The provider's response broke off. Nothing of it is shown.")
-        media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
+        media_type = response.media_type
         reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # else not shown
         share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, behind = response.body, None
         if lists.pages and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
-            fields = [(name, value) for name, value in response.headers.items()]
+            fields = [(name, value) for name, value in response.headers().items()]
             of_page = opened, sent.target, response.body, fields, self._request.shown_at
             behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
         if behind is not None and lists.page.skip:
@@ -217,14 +218,14 @@ class ToolRun:
         self.structured_json = shaped.structured_json
         if behind is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
-        if (link := response.headers.get(CONNECT_URL_FIELD)) is not None:
+        if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
             uri = self._wholes.kept_at(sent, media_type, response.body)
             shaped.result["content"].append(
                 link_block(uri, media_type or "application/octet-stream", len(response.body))
             )
-        if 300 <= response.status < 400 and (place := response.headers.get(hdrs.LOCATION)):
+        if 300 <= response.status < 400 and (place := response.headers().get(hdrs.LOCATION)):
             shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
         return shaped.result
 
@@ -248,7 +249,7 @@ class ToolRun:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Lists:
     """The position in a list.
 
