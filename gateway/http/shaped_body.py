@@ -74,7 +74,7 @@ def _document(body: bytes) -> Any:
     """Parse the body. A lone surrogate, which is not valid in our responses, becomes a question mark.
     Raises ValueError."""
     document = json.loads(body)
-    if b"\\ud" in body or b"\\uD" in body:
+    if b"\\" in body and (b"\\ud" in body or b"\\uD" in body):  # one byte is found much faster than three
         document = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
     return document
 

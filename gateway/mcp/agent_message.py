@@ -1,6 +1,6 @@
 """A POST to the agent door after the chain or the fast path has read and admitted it. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,37 +14,37 @@ from gateway.records.trace import CallTrace
 
 PROXY_MOUNT: Final = "/proxy"
 ROUTED_BY: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
-PASSED_ON: Final = (hdrs.AUTHORIZATION, hdrs.USER_AGENT, "traceparent", "tracestate")
+PASSED_ON: Final = (hdrs.HOST, hdrs.USER_AGENT, "traceparent", "tracestate")
 _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
 
 class MessageHead:
-    """The header fields of a message, without length and trace: the same in each message of a client.
+    """The header fields of a message, without key, length and trace: the same in each message of a client.
 
     `accept`, `origin`: values, None if not sent. `routing`: the fields that routers read. `passed_on`: the fields that
-    its calls pass on. `head_id`: stands for the fields while the head is remembered, None if it is not.
+    its calls pass on, besides the key. `head_id`: stands for key and fields while the head is remembered, None if it is
+    not.
     """
 
     __slots__ = ("accept", "head_id", "headers", "origin", "passed_on", "routing")
 
-    def __init__(self, headers: Mapping[str, str], *, by_capability: bool, head_id: bytes | None = None) -> None:
+    def __init__(self, headers: Mapping[str, str], head_id: bytes | None = None) -> None:
         self.headers = headers
         self.head_id = head_id
         self.accept = headers.get(hdrs.ACCEPT)
         self.origin = headers.get(hdrs.ORIGIN)
         self.routing = [(name, value) for name, value in headers.items() if name.lower() in ROUTED_BY]
-        names = [name for name in PASSED_ON if name in headers and not (by_capability and name == hdrs.AUTHORIZATION)]
-        self.passed_on = {hdrs.HOST: headers.get(hdrs.HOST, "gateway"), **{name: headers[name] for name in names}}
+        self.passed_on = {name: headers[name] for name in PASSED_ON if name in headers}
 
 
 @dataclass(slots=True)
 class AgentMessage:
     """A POST to the agent door.
 
-    `traceparent`: its value, None if not sent. `mount`: base path of its calls, ``/proxy`` or ``/c/<capability>``.
-    `by_capability`: the message came to a capability URL. `protocol`: the server protocol of the connection that
-    received the message. `trace`: trace of a sampled message. `called`: a call to a provider has begun, so the message
-    must not be handled a second time.
+    `authorization` returns the field's value, None if not sent. `traceparent`: its value, None if not sent. `mount`:
+    base path of its calls, ``/proxy`` or ``/c/<capability>``. `by_capability`: the message came to a capability URL.
+    `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled message.
+    `called`: a call to a provider has begun, so the message must not be handled a second time.
     """
 
     app: web.Application
@@ -52,6 +52,7 @@ class AgentMessage:
     caller: Caller
     request_id: str
     head: MessageHead
+    authorization: Callable[[], str | None]
     traceparent: str | None
     body: bytes
     mount: str

@@ -29,7 +29,8 @@ class KnownTools:
 
     `changes`: of the API-managed integrations, when they were last compared. `integrations`: all of its environment,
     with their catalog entries. `bases`: the path of the base URL of each integration that the key reaches, None if
-    unknown. `named`: see `KeyTools.named_connections`. `lists`: the key may list connections.
+    unknown. `named`: see `KeyTools.named_connections`. `candidates`: those of `KeyTools.candidates` that need no
+    look-up, empty if they need one. `may_list`: the key may list connections.
     """
 
     generation: Generation
@@ -38,7 +39,8 @@ class KnownTools:
     bases: Mapping[str, str | None]
     tools: Mapping[str, RuleTool]
     named: list[str] | None
-    lists: bool
+    candidates: Mapping[str, str]
+    may_list: bool
 
 
 _cache: Final[WeakKeyDictionary[Policy, KnownTools]] = WeakKeyDictionary()
@@ -77,7 +79,9 @@ class KeyTools:
         known_of = cache(self._operations)
         places = {text: self._place(each, bases, known_of) for text, each in policy.operation_sets.items()}
         tools = {tool.name: self._paged(tool) for tool in tools_of(policy.rules, bases, places)}
-        known = KnownTools(generation, changes, integrations, bases, tools, named, policy.allows(LIST_SCOPE))
+        may_list = policy.allows(LIST_SCOPE)
+        candidates = dict.fromkeys(named, "") if named is not None and (not may_list or len(named) == 1) else {}
+        known = KnownTools(generation, changes, integrations, bases, tools, named, candidates, may_list)
         _cache[policy] = known
         return known
 
@@ -181,7 +185,8 @@ class KeyTools:
         A label is the provider's name of the account. It is empty if the key may not list connections, if it names one
         alone, or if the label is not known.
         """
-        named, may_list, policy = self.known.named, self.known.lists, self._request.policy
+        known, policy = self.known, self._request.policy
+        named, may_list = known.named, known.may_list
         if named is not None and (not may_list or len(named) == 1):
             return dict.fromkeys(named, "")
         if not may_list:

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.access.scopes import PROXY
@@ -38,14 +38,14 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     door = "/mcp" if resource is None else resource.canonical
-    head = MessageHead(request.headers, by_capability=called_by is not None)
     response = await response_to(
         AgentMessage(
             request.app,
             generation_of(request),
             request[CALLER],
             request[REQUEST_ID],
-            head,
+            MessageHead(request.headers),
+            lambda: request.headers.get(hdrs.AUTHORIZATION),
             request.headers.get(TRACEPARENT),
             await request.read(),  # the chain has read it already
             mount_beside(door) if called_by is None else called_by.mount.reveal(),
@@ -84,7 +84,8 @@ async def response_to(message: AgentMessage) -> DoorResponse:
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            result = await _traced_result(DoorRequest(message, received))
+            run = _result if message.trace is None else _traced_result
+            result = await run(DoorRequest(message, received))
             reply = rpc.result_reply(received, result.members, _server(), result.ttl_ms, result.structured_json)
     except RpcError as fault:
         if not message.called:  # else /proxy has counted it
@@ -128,10 +129,8 @@ class DoorResult(NamedTuple):
 
 async def _traced_result(request: DoorRequest) -> DoorResult:
     """Return the result of `_result`; record method and outcome in the message's span. Raises RpcError."""
-    trace = request.trace
-    if trace is None:
-        return await _result(request)
-    message = request.message
+    trace, message = request.trace, request.message
+    assert trace is not None
     method = message.method if message.method in rpc.METHODS else "_OTHER"
     mcp = trace.mcp = McpTrace(method, message.revision, str(message.id))
     try:

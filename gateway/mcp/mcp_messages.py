@@ -281,7 +281,7 @@ def _parsed(body: bytes) -> Any:
         if text.startswith("\ufeff"):
             raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
         value = _DECODER.decode(text)
-        if "\\u" in text and _HALF_PAIR.search(text):
+        if "\\" in text and _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
         raise RpcError(PARSE_ERROR, f"The body is not valid, unambiguous JSON: {_brief(fault)}.") from fault

@@ -28,6 +28,10 @@ class Sent:
     tool: str | None = None
 
 
+def _without_key() -> None:
+    """Return no key: a capability URL needs none."""
+
+
 class ResponseMemory:
     """The part of the shared page memory that one response takes."""
 
@@ -68,6 +72,7 @@ async def proxied(
         sent.method,
         outer.mount,
         sent.target,
+        _without_key if outer.by_capability else outer.authorization,
         outer.head.passed_on,
         outer.head.head_id,
         integration,

@@ -49,8 +49,6 @@ class ToolRun:
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
         self._tools = KeyTools(request)
-        self._refusals = RefusedCalls(request)
-        self._wholes = WholeResponses(request)
         self.structured_json: str | None = None
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +56,8 @@ class ToolRun:
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
-        tools = self._tools.known.tools
+        known, is_large = self._tools.known, self._request.outer.is_large
+        tools = known.tools
         by_call_tool = name in ABOUT_TOOLS
         if by_call_tool:
             if (result := self._response_about_tools(name, arguments, tools)) is not None:
@@ -69,34 +68,33 @@ class ToolRun:
             tool = _tool_named(name, tools, by_call_tool=by_call_tool)
             if self._request.trace is not None and self._request.trace.mcp is not None:
                 self._request.trace.mcp.tool = name
-            call = (
-                await self._call(tool, arguments) if self._request.outer.is_large else self._call_now(tool, arguments)
-            )
+            call = await self._call(tool, arguments) if is_large else self._call_now(tool, arguments)
             select = None if call.select is None else parsed(call.select)
-            connection = chosen_connection(
-                call, None if call.connection is not None else await self._tools.candidates()
-            )
-            if tool is not None:
+            candidates: Mapping[str, str] | None = known.candidates
+            if call.connection is None and not candidates:
+                candidates = await self._tools.candidates()
+            connection = chosen_connection(call, candidates)
+            if tool is not None and not self._is_placed(tool, call, connection):
                 call = await self._placed(tool, call, arguments, connection)
-            call, lists = self._at_page(call, name, connection, pages=tool is not None and tool.pages)
+            lists = None
+            if tool is not None and tool.pages:
+                call, lists = self._at_page(call, name, connection)
         except (UnfitArguments, UnfitExpression) as fault:
             self._request.count()
             return failure(str(fault))
         return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)
 
-    def _at_page(self, call: ToolCall, name: str, connection: str, *, pages: bool) -> tuple[ToolCall, "_Lists"]:
+    def _at_page(self, call: ToolCall, name: str, connection: str) -> tuple[ToolCall, "_Lists"]:
         """Return `call` with the target of its cursor's page, and the position in the list. Raises UnfitArguments."""
-        if call.cursor is None and not pages:
-            return call, _Lists(NextPage(call.target), pages, "")
         of_page = _page_of(call, name, connection)
         if call.cursor is None:
-            return call, _Lists(NextPage(call.target), pages, of_page)
+            return call, _Lists(NextPage(call.target), of_page)
         page = opened_cursor(call.cursor, self._request.seals, self._request.caller.key_id, of_page)
         if page is None:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
-        return replace(call, target=page.target), _Lists(page, pages, of_page)
+        return replace(call, target=page.target), _Lists(page, of_page)
 
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
@@ -121,25 +119,28 @@ class ToolRun:
             None if isinstance(inner, dict) and "arguments" in arguments else failure("'arguments' must be an object.")
         )
 
+    def _is_placed(self, tool: RuleTool, call: ToolCall, connection: str) -> bool:
+        """Return whether the connection has the base URL for which the tool was made, so that its path is right."""
+        if isinstance(tool.rule, OperationRule):
+            return "${" not in call.target
+        opened = self._opened(connection)
+        integration = connection.partition("/")[0]
+        return (
+            opened is not None
+            and integration in tool.integrations
+            and opened.shown_base_path.strip("/") == self._tools.known.bases.get(integration)
+        )
+
     async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
         """Return `call` with its path below the connection's actual base URL, if the catalog entry does not fix that
         URL.
 
         Raises UnfitArguments.
         """
-        of_operation = isinstance(tool.rule, OperationRule)
-        if of_operation and "${" not in call.target:
-            return call
         integration, _, connection_id = connection.partition("/")
         ref = ConnectionRef(self._request.environment, integration, connection_id)
         opened = self._request.runtime.live.peek(ref)
-        if (
-            opened is not None
-            and not of_operation
-            and integration in tool.integrations
-            and opened.shown_base_path.strip("/") == self._tools.known.bases.get(integration)
-        ):
-            return call  # the base URL from which the tool was made
+        of_operation = isinstance(tool.rule, OperationRule)
         if (
             opened is None
             and (of_operation or self._tools.known.bases.get(integration) is None)
@@ -174,8 +175,8 @@ class ToolRun:
             valid = ", ".join(sorted(self._tools.describe(tool)["inputSchema"]["properties"]))
             raise UnfitArguments(f"{fault} Valid arguments: {valid}.") from None
 
-    async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
-        declined = self._refusals.declined(call)
+    async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists | None") -> dict[str, Any]:
+        declined = RefusedCalls(self._request).declined(call)
         if declined is not None:
             self._request.count()
             return declined
@@ -191,10 +192,10 @@ class ToolRun:
             memory.release()
 
     async def _shaped(
-        self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists"
+        self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists | None"
     ) -> dict[str, Any]:
         if response.by_gateway:
-            return self._refusals.refused(response, call)
+            return RefusedCalls(self._request).refused(response, call)
         if response.too_large:
             return failure(
                 f"The response has more than {MOST_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
@@ -206,22 +207,22 @@ class ToolRun:
         reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # else not shown
         share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, behind = response.body, None
-        if lists.pages and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
+        if lists is not None and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
             fields = [(name, value) for name, value in response.headers().items()]
             of_page = opened, sent.target, response.body, fields, self._request.shown_at
             behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
-        if behind is not None and lists.page.skip:
+        if behind is not None and lists is not None and lists.page.skip:
             of_body = body, behind[0], lists.page.skip
             body = await off_loop(share, without_shown, *of_body) if dear else without_shown(*of_body)
         arguments = response.status, reason, media_type, body, select, call.max_bytes
         shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
         self.structured_json = shaped.structured_json
-        if behind is not None:
+        if behind is not None and lists is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
         if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
-            uri = self._wholes.kept_at(sent, media_type, response.body)
+            uri = WholeResponses(self._request).kept_at(sent, media_type, response.body)
             shaped.result["content"].append(
                 link_block(uri, media_type or "application/octet-stream", len(response.body))
             )
@@ -251,13 +252,10 @@ class ToolRun:
 
 @dataclass(slots=True)
 class _Lists:
-    """The position in a list.
-
-    `page`: the page to fetch. `pages`: the tool is a list. `call`: the call that its cursors belong to.
-    """
+    """The position in a list, for a tool that is one. `page`: the page to fetch. `call`: the call that its cursors
+    belong to."""
 
     page: NextPage
-    pages: bool
     call: str
 
 

@@ -11,14 +11,16 @@ Room = Callable[[int], Awaitable[None]]
 class InProcessRequest:
     """A request to `mount`, ``/proxy`` or ``/c/<capability>``, that begins in this process.
 
-    `target`: path and query below `mount`. `passed_on`: the fields that the message passes on, Host and the key among
-    them. `message_head_id`: stands for `passed_on` while the head of the message is remembered; None if it is not.
-    `traceparent`: replaces the one of `passed_on`. `tool`: name of the MCP tool that makes the call.
+    `target`: path and query below `mount`. `authorization` returns the field with the key, None for a capability URL.
+    `passed_on`: the other fields that the message passes on. `message_head_id`: stands for both while the head of the
+    message is remembered; None if it is not. `traceparent`: replaces the one of `passed_on`. `tool`: name of the MCP
+    tool that makes the call.
     """
 
     method: str
     mount: str
     target: str
+    authorization: Callable[[], str | None]
     passed_on: Mapping[str, str]
     message_head_id: bytes | None
     integration_id: str
@@ -38,7 +40,9 @@ class InProcessRequest:
 
     def fields(self) -> dict[str, str]:
         """Return all header fields, as a client would send them."""
-        fields = dict(self.passed_on)
+        fields = {"Host": "gateway", **self.passed_on}
+        if (key := self.authorization()) is not None:
+            fields["Authorization"] = key
         if self.traceparent is not None:
             fields["traceparent"] = self.traceparent
         fields["Provider-Config-Key"] = self.integration_id

@@ -11,7 +11,8 @@ refused, to the chain with the same bytes.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -21,7 +22,6 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.access.caller import Access, Caller
-from gateway.access.scopes import PROXY
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage, DoorResponse, MessageHead
@@ -68,13 +68,15 @@ class MessageClient(Protocol):
 
 
 class KnownMessage(NamedTuple):
-    """What the head of a message means, without its length and trace. `mount`: ``/proxy``, or ``/c/<capability>``.
-    `request_id`: the client's, if well-formed."""
+    """The meaning of the head of messages. `mount`: ``/proxy``, or ``/c/<capability>``. `request_id`: the client's, if
+    well-formed. `length`, `traceparent`: those of the message that had this head first."""
 
     head: MessageHead
     key_digest: str
     mount: str
     request_id: str | None
+    length: int
+    traceparent: str | None
 
 
 class ArrivedMessage(NamedTuple):
@@ -94,7 +96,7 @@ class AgentDoor:
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
         self._app = app
         self._runtime: Runtime = app[RUNTIME]
-        self._reader = reader
+        self.reader = reader
         self._known: HeadMemory[KnownMessage] = HeadMemory()
         self.write_batch = write_batch
         self.taken = 0
@@ -130,18 +132,22 @@ class AgentDoor:
         known = None if split is None else self._known.get(split[0])
         if split is not None and known is not None and plain_values(split[1]):
             _, length, trace = split[1]
-            return ArrivedMessage(known, int(length or b"0"), None if trace is None else trace.decode("ascii"))
-        read = self._reader.message(lines[2:]) if lines.count(b"\n") <= HEAD_LINES else None
+            return ArrivedMessage(
+                known,
+                known.length if length is None else int(length),
+                known.traceparent if trace is None else trace.decode("ascii"),
+            )
+        read = self.reader.message(lines[2:]) if lines.count(b"\n") <= HEAD_LINES else None
         by_capability = mount is not None
         if read is None or not is_json(read.content_type) or by_capability is bool(read.key):
             return None
         path = PROXY_MOUNT if mount is None else mount.decode("ascii")
         key_digest = digest(path.rpartition("/")[2] if by_capability else read.key)
         repeats = split is not None and plain_values(split[1]) and self._known.arrives_again(split[0])
-        head = MessageHead(
-            read.fields, by_capability=by_capability, head_id=split[0] if repeats and split is not None else None
-        )
-        known = KnownMessage(head, key_digest, path, read.request_id)
+        fields = CIMultiDict(read.fields)
+        fields.pop(hdrs.AUTHORIZATION, None)  # the head may be remembered, and its key must not
+        head = MessageHead(fields, split[0] if repeats and split is not None else None)
+        known = KnownMessage(head, key_digest, path, read.request_id, read.length, read.traceparent)
         if repeats and split is not None and self._runtime.current.generation.keys.known(key_digest) is not None:
             self._known.keep(split[0], known, len(lines))
         return ArrivedMessage(known, read.length, read.traceparent)
@@ -154,7 +160,7 @@ class AgentDoor:
         by_capability = known.mount != PROXY_MOUNT
         caller = self._runtime.current.generation.keys.known(known.key_digest)
         access = None if caller is None else caller.access
-        if access is None or caller is None or not access.policy.allows(PROXY):
+        if access is None or caller is None or not access.policy.may_proxy:
             return None
         if (access.key.kind == "capability") is not by_capability or (by_capability and self._speaks_mcp(access)):
             return None
@@ -177,6 +183,7 @@ class AgentDoor:
             fast_message.caller,
             fast_message.request_id,
             fast_message.known.head,
+            fast_message.authorization,
             fast_message.traceparent,
             body,
             fast_message.mount,
@@ -213,6 +220,11 @@ class FastMessage:
         peer = client.peername
         self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
         self.last = False
+
+    def authorization(self) -> str | None:
+        """Return the field with the key, which is read again: a remembered head does not hold it."""
+        read = self._door.reader.message(self._head.partition(b"\r\n")[2][:-4])
+        return None if read is None else read.fields.get(hdrs.AUTHORIZATION)
 
     def begin(self, body: bytes) -> None:
         """Add `body` to the message's body; once it is complete, start the task that responds."""
@@ -316,10 +328,8 @@ class FastMessage:
 
     async def _response(self, message: AgentMessage) -> DoorResponse | web.Response | None:
         """Return the response, or None if the chain must report the error, because no call to a provider has begun."""
-        from gateway.mcp.mcp_endpoint import response_to  # imported with the first message
-
         try:
-            return await response_to(message)
+            return await _response_to()(message)
         except Exception as fault:
             if not message.called:
                 return None
@@ -360,6 +370,13 @@ class FastMessage:
                 trace,
             )
         )
+
+
+@cache
+def _response_to() -> Callable[[AgentMessage], Awaitable[DoorResponse]]:
+    from gateway.mcp.mcp_endpoint import response_to  # imported with the first message
+
+    return response_to
 
 
 def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: bool) -> bytes:

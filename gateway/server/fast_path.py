@@ -78,13 +78,8 @@ def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, tar
     return decided if isinstance(decided, str) else None
 
 
-class Admitted(NamedTuple):
-    """A request of a known caller over an open connection. `began`: monotonic seconds."""
-
-    began: float
-    generation: Generation
-    caller: Caller
-    opened: Opened
+Admitted = tuple[float, Generation, Caller, Opened]
+"""A request of a known caller over an open connection: when it began (monotonic seconds), and what decides about it."""
 
 
 class FastPath:
@@ -156,19 +151,19 @@ class FastPath:
             self._of_calls.keep(head_id, head.known, len(lines))
         return head
 
-    def _admit(self, head: ArrivedHead) -> "Admitted | None":
+    def _admit(self, head: ArrivedHead) -> Admitted | None:
         """Return who sends the request, over which connection; None if one of them is not in memory."""
         began, generation = clock.monotonic(), self._current.generation
         caller = generation.keys.known(head.known.key_digest)
         opened = self._opened_connection(head, caller, began) if caller is not None else None
-        return None if caller is None or opened is None else Admitted(began, generation, caller, opened)
+        return None if caller is None or opened is None else (began, generation, caller, opened)
 
     def _begin(
         self,
         client: FastClient,
         found: re.Match[bytes],
         head: ArrivedHead,
-        admitted: "Admitted",
+        admitted: Admitted,
         raw: bytes,
         rest: bytes,
     ) -> tuple[FastExchange, bytes, bytes] | None:

@@ -82,36 +82,34 @@ class InProcessClient:
         self._changed = asyncio.get_running_loop().create_future()
 
     async def wait_for_end(self, room: Room, limit_s: float, has_left: Callable[[], bool], *, watched: bool) -> None:
-        """Return when the exchange is over, or its caller has left; see `call`. Raises TimeoutError."""
+        """Return when the exchange is over, or its caller has left; see `call`. Raises TimeoutError.
+
+        It looks after `LOOK_S` at the latest. `watched`: something else calls `wake` then.
+        """
         exchange, began = self.exchange, clock.monotonic()
         assert exchange is not None
+        loop = asyncio.get_running_loop()
         while True:
-            await self._wait_for_change(watched=watched)
+            timer = None if watched else loop.call_later(LOOK_S, self.wake)
+            try:
+                await self._changed
+            finally:
+                if timer is not None:
+                    timer.cancel()
             if self.too_large:
                 exchange.cut()
             if self.over or has_left():
                 break
+            self._changed = loop.create_future()
             if self.needs_room:
                 await room(len(self.body))
                 self.needs_room = False
-                exchange.resume()  # if it ended meanwhile, `_wait_for_change` returns immediately
+                exchange.resume()  # if it ended meanwhile, `_changed` is set
             else:
                 now = clock.monotonic()
                 exchange.enforce_time_limits(now)
                 if now - began >= limit_s:
                     raise TimeoutError
-
-    async def _wait_for_change(self, *, watched: bool) -> None:
-        """Return when the state has changed, after `LOOK_S` at the latest. `watched`: something else calls `wake` then."""
-        loop = asyncio.get_running_loop()
-        timer = None if watched else loop.call_later(LOOK_S, self.wake)
-        try:
-            await self._changed
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if not self.over:
-                self._changed = loop.create_future()
 
     def wake(self) -> None:
         if not self._changed.done():

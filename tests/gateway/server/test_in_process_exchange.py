@@ -258,8 +258,9 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
     monkeypatch.setattr(ProviderResponse, "close", closing)
     door.provider.responding = rejected
-    passed_on = {"Host": "gateway", "Authorization": f"Bearer {key}"}
-    request = InProcessRequest("GET", "/proxy", "/issue/A-1", passed_on, None, "lane", "c1", None, None, None, None)
+    request = InProcessRequest(
+        "GET", "/proxy", "/issue/A-1", lambda: f"Bearer {key}", {}, None, "lane", "c1", None, None, None, None
+    )
 
     async def begun() -> Any:
         nonlocal calling
