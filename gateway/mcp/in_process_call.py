@@ -141,10 +141,10 @@ async def call_in_process(
 
 
 async def _call_chain(
-    outer: AgentMessage, call: InProcessRequest, handed: FastPathHandover | None, limit_bytes: int, room: Room
+    outer: AgentMessage, call: InProcessRequest, handover: FastPathHandover | None, limit_bytes: int, room: Room
 ) -> CollectedResponse:
-    """Make the call through the chain, or continue there what the fast path has `handed` over."""
-    protocol, collector = CallerProtocol(outer, handed), ResponseCollector(limit_bytes, room)
+    """Make the call through the chain, or continue there with the `handover` of the fast path."""
+    protocol, collector = CallerProtocol(outer, handover), ResponseCollector(limit_bytes, room)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     message, payload = _message(call.method, call.mount + call.target, call.fields()), _payload(call.body, loop)

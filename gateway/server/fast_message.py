@@ -90,14 +90,14 @@ class ArrivedMessage(NamedTuple):
 class AgentDoor:
     """The agent door (``/mcp``) of a server, beside its `FastPath`.
 
-    `taken` counts the messages, `handed_back` those among them that went back to the chain.
+    `taken` counts the messages, `handed_back` those among them that went back to the chain. `heads`: remembered heads.
     """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
         self._app = app
         self._runtime: Runtime = app[RUNTIME]
         self.reader = reader
-        self._known: HeadMemory[KnownMessage] = HeadMemory()
+        self.heads: HeadMemory[KnownMessage] = HeadMemory()
         self.write_batch = write_batch
         self.taken = 0
         self.handed_back = 0
@@ -129,7 +129,7 @@ class AgentDoor:
         """Return the head with these lines, each of which begins with CRLF; None if the chain must handle it. `mount`:
         path of a capability URL."""
         split = split_head(lines, mount)
-        known = None if split is None else self._known.get(split[0])
+        known = None if split is None else self.heads.get(split[0])
         if split is not None and known is not None and plain_values(split[1]):
             _, length, trace = split[1]
             return ArrivedMessage(
@@ -143,17 +143,17 @@ class AgentDoor:
             return None
         path = PROXY_MOUNT if mount is None else mount.decode("ascii")
         key_digest = digest(path.rpartition("/")[2] if by_capability else read.key)
-        repeats = split is not None and plain_values(split[1]) and self._known.arrives_again(split[0])
+        repeats = split is not None and plain_values(split[1]) and self.heads.arrives_again(split[0])
         fields = CIMultiDict(read.fields)
         fields.pop(hdrs.AUTHORIZATION, None)  # the head may be remembered, and its key must not
         head = MessageHead(fields, split[0] if repeats and split is not None else None)
         known = KnownMessage(head, key_digest, path, read.request_id, read.length, read.traceparent)
         if repeats and split is not None and self._runtime.current.generation.keys.known(key_digest) is not None:
-            self._known.keep(split[0], known, len(lines))
+            self.heads.keep(split[0], known, len(lines))
         return ArrivedMessage(known, read.length, read.traceparent)
 
     def forget(self) -> None:
-        self._known.forget()
+        self.heads.forget()
 
     def _caller(self, known: "KnownMessage") -> Caller | None:
         """Return the caller if its key is in memory and allowed here, else None: the chain decides."""

@@ -86,6 +86,7 @@ class FastPath:
     """The fast path of a server.
 
     `taken` counts the requests that the fast path sent, `handed_over` those of them that the chain had to finish.
+    `call_heads`: remembered heads of calls that begin in this process.
     """
 
     def __init__(self, app: web.Application) -> None:
@@ -93,7 +94,7 @@ class FastPath:
         self._current = runtime.current
         self._reader = LineReader()
         self._known = KnownHeads()
-        self._of_calls: HeadMemory[KnownHead] = HeadMemory()
+        self.call_heads: HeadMemory[KnownHead] = HeadMemory()
         self._swept_at = 0.0
         self.write_batch = WriteBatch()
         self.agent_door = AgentDoor(app, self._reader, self.write_batch)
@@ -139,7 +140,7 @@ class FastPath:
             and request.connection_id.isprintable()
             and (trace is None or TRACE_VALUE.fullmatch(trace.encode()) is not None)
         )
-        known = self._of_calls.get(head_id) if plain else None
+        known = self.call_heads.get(head_id) if plain else None
         if known is not None:
             return ArrivedHead(known, request.connection_id, None if request.body is None else len(request.body), trace)
         fields = request.fields()
@@ -148,7 +149,7 @@ class FastPath:
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
         head = self._read_head(lines, mount)
         if head is not None and plain and head.known.fits_others(None if trace is None else trace.encode()):
-            self._of_calls.keep(head_id, head.known, len(lines))
+            self.call_heads.keep(head_id, head.known, len(lines))
         return head
 
     def _admit(self, head: ArrivedHead) -> Admitted | None:
@@ -305,7 +306,7 @@ class FastPath:
         if now - self._swept_at >= KNOWN_S:
             self._swept_at = now
             self._known.forget()
-            self._of_calls.forget()
+            self.call_heads.forget()
             self.agent_door.forget()
             self._reader.forget()
             passed_head.forget()

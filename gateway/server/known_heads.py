@@ -191,16 +191,19 @@ T = TypeVar("T")
 
 
 class HeadMemory(Generic[T]):
-    """Remembers heads, by an id that stands for their lines. They may be secret, so call `forget` regularly."""
+    """Remembers heads, by an id that stands for their lines. They may be secret, so call `forget` regularly.
+
+    `known`: the remembered heads. `get`: as of this dict.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, T] = {}
+        self.known: dict[Hashable, T] = {}
         self._bytes = 0
         self._seen: set[Hashable] = set()
-        self.get = self._known.get
+        self.get = self.known.get
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self.known)
 
     def arrives_again(self, head_id: Hashable) -> bool:
         """Return whether a head arrives for the second time: one that never repeats would only replace others."""
@@ -214,13 +217,13 @@ class HeadMemory(Generic[T]):
     def keep(self, head_id: Hashable, known: T, size: int) -> None:
         """Remember a head whose lines have `size` bytes."""
         self._bytes += size
-        if len(self._known) >= KNOWN_HEADS or self._bytes > KNOWN_BYTES:
-            self._known.clear()
+        if len(self.known) >= KNOWN_HEADS or self._bytes > KNOWN_BYTES:
+            self.known.clear()
             self._bytes = size
-        self._known[head_id] = known
+        self.known[head_id] = known
 
     def forget(self) -> None:
-        self._known.clear()
+        self.known.clear()
         self._bytes = 0
         self._seen.clear()
 

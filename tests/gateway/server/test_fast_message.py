@@ -249,7 +249,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
 ) -> None:
     """The head of a message is remembered when it arrives for the second time, and then those of its calls."""
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
-    agent_door, of_calls = fast.door.running.fast_path.agent_door, fast.door.running.fast_path._of_calls
+    agent_door, of_calls = fast.door.running.fast_path.agent_door, fast.door.running.fast_path.call_heads
 
     async def compare(data: bytes) -> None:
         expected = await chain.seen(data), chain.door.provider.calls
@@ -271,7 +271,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     for _ in range(3):  # spelled in a way that is not taken out of the lines
         spelled = whole(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(b"Content-Length", b"CONTENT-LENGTH")
         await compare(spelled)
-    assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door._known._known.values())
+    assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door.heads.known.values())
     assert len(of_calls) >= 4  # with and without a body, by the key and by the capability
 
 
