@@ -13,7 +13,6 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.records.trace import CallTrace
 
 PROXY_MOUNT: Final = "/proxy"
-ROUTED_BY: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 PASSED_ON: Final = (hdrs.HOST, hdrs.USER_AGENT, "traceparent", "tracestate")
 _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
@@ -21,9 +20,9 @@ _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 class MessageHead:
     """The header fields of a message, without key, length and trace: the same in each message of a client.
 
-    `accept`, `origin`: values, None if not sent. `routing`: the fields that routers read. `passed_on`: the fields that
-    its calls pass on, besides the key. `head_id`: stands for key and fields while the head is remembered, None if it is
-    not.
+    `accept`, `origin`: values, None if not sent. `routing`: the fields that routers read, None until the first message
+    is read. `passed_on`: the fields that its calls pass on, besides the key. `head_id`: stands for key and fields while
+    the head is remembered, None if it is not.
     """
 
     __slots__ = ("accept", "head_id", "headers", "origin", "passed_on", "routing")
@@ -33,7 +32,7 @@ class MessageHead:
         self.head_id = head_id
         self.accept = headers.get(hdrs.ACCEPT)
         self.origin = headers.get(hdrs.ORIGIN)
-        self.routing = [(name, value) for name, value in headers.items() if name.lower() in ROUTED_BY]
+        self.routing: list[tuple[str, str]] | None = None
         self.passed_on = {name: headers[name] for name in PASSED_ON if name in headers}
 
 

@@ -120,31 +120,29 @@ class ResponseCollector(AbstractStreamWriter):
         """Do nothing: the headers are taken from the response object."""
 
 
-async def call_in_process(
-    outer: AgentMessage, call: InProcessRequest, *, limit_bytes: int, limit_s: float, room: Room
-) -> CollectedResponse:
+async def call_in_process(outer: AgentMessage, call: InProcessRequest, room: Room) -> CollectedResponse:
     """Make `call` on behalf of the caller of `outer`, and return the response.
 
-    `limit_bytes`: maximum size of the body. `room`: awaited as the body grows; its errors propagate. If the caller
-    disconnects, the call ends like any proxied call. Raises TimeoutError after about `limit_s`.
+    `room`: awaited as the body grows; its errors propagate. If the caller disconnects, the call ends like any proxied
+    call. Raises TimeoutError after about `call.limit_s`.
     """
     outer.called = True
     began = clock.monotonic()
     on_fast_path = getattr(outer.protocol, "call_in_process", None)
     fast: CollectedResponse | FastPathHandover | None = None
     if on_fast_path is not None:
-        fast = await on_fast_path(call, outer.request_id, limit_bytes=limit_bytes, limit_s=limit_s, room=room)
+        fast = await on_fast_path(call, room)
     if isinstance(fast, CollectedResponse):
         return fast
-    async with asyncio.timeout(limit_s - (clock.monotonic() - began)):
-        return await _call_chain(outer, call, fast, limit_bytes, room)
+    async with asyncio.timeout(call.limit_s - (clock.monotonic() - began)):
+        return await _call_chain(outer, call, fast, room)
 
 
 async def _call_chain(
-    outer: AgentMessage, call: InProcessRequest, handover: FastPathHandover | None, limit_bytes: int, room: Room
+    outer: AgentMessage, call: InProcessRequest, handover: FastPathHandover | None, room: Room
 ) -> CollectedResponse:
     """Make the call through the chain, or continue there with the `handover` of the fast path."""
-    protocol, collector = CallerProtocol(outer, handover), ResponseCollector(limit_bytes, room)
+    protocol, collector = CallerProtocol(outer, handover), ResponseCollector(call.limit_bytes, room)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     message, payload = _message(call.method, call.mount + call.target, call.fields()), _payload(call.body, loop)

@@ -76,6 +76,8 @@ async def response_to(message: AgentMessage) -> DoorResponse:
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
     received: RpcRequest | RpcNotification | None = None
     try:
+        if head.routing is None:
+            head.routing = rpc.routing_fields(head.headers.items())
         read = rpc.read_message
         received = (
             await off_loop(caller.share, read, body, head.routing) if message.is_large else read(body, head.routing)

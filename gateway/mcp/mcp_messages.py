@@ -245,6 +245,11 @@ def _unsupported(requested: Any) -> NoReturn:
     raise RpcError(UNSUPPORTED_REVISION, f"Unsupported protocol version. Use one of {', '.join(REVISIONS)}.", data)
 
 
+def routing_fields(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the fields that routers read: all that `read_message` needs."""
+    return [(name, value) for name, value in headers if name.lower() in ROUTED_BY]
+
+
 def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the headers that routers read.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from gateway.mcp.tool_list import BODY_ARGUMENTS, COMMON_ARGUMENTS, RuleTool
+from gateway.mcp.tool_list import BODILESS, RuleTool
 
 LONGEST_TARGET: Final = 8190  # the same limit as for a request line
 USUAL_BYTES: Final = 20_000
@@ -21,7 +21,9 @@ _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
 _AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that a header field would drop
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some servers split at
-_OF_API: Final = COMMON_ARGUMENTS | BODY_ARGUMENTS | {"method", "path"}
+_COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
+_WITH_BODY: Final = frozenset({"body", "body_as"})
+_OF_API: Final = _COMMON | _WITH_BODY | {"path"}
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -55,7 +57,10 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call of a rule's tool. Raises UnfitArguments."""
-    _no_others(arguments, tool.accepted)
+    own = {argument.name for argument in tool.arguments}
+    if tool.pages:
+        own.add("cursor")
+    _no_others(arguments, _COMMON | own | (_WITH_BODY if not BODILESS.issuperset(tool.methods) else set()))
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
         raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")

@@ -8,7 +8,7 @@ the segment before them. The part of the path that the provider's base URL alrea
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,8 +28,6 @@ MOST_CONNECTIONS: Final = 20  # a key with more connections: `tools/list` names 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
 BODILESS: Final = SAFE
-COMMON_ARGUMENTS: Final = frozenset({"connection", "max_bytes", "query", "select"})
-BODY_ARGUMENTS: Final = frozenset({"body", "body_as"})
 USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered for ``*``
 _COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
 _NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})
@@ -54,7 +52,7 @@ class RuleTool:
     `path`: below the provider's base URL, texts and arguments in order; an operation's path may begin with
     ``${settings}`` of the connection. `methods`: at least one. `integrations`: those whose base URL fits the rule.
     `details`: the catalog's details of an operation, None for a rule with a written path. `pages`: it is a list that
-    the catalog entry can page. `accepted`: the names of the arguments that a call may have.
+    the catalog entry can page.
     """
 
     name: str
@@ -64,13 +62,6 @@ class RuleTool:
     integrations: tuple[str, ...]
     details: ApiOperation | None = None
     pages: bool = False
-    accepted: frozenset[str] = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        accepted = {argument.name for argument in self.arguments} | COMMON_ARGUMENTS | {"method"}
-        accepted |= BODY_ARGUMENTS if not set(self.methods) <= BODILESS else set()
-        accepted |= {"cursor"} if self.pages else set()
-        object.__setattr__(self, "accepted", frozenset(accepted))
 
     @property
     def only_reads(self) -> bool:

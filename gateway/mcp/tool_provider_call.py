@@ -80,6 +80,9 @@ async def proxied(
         traceparent,
         content_type,
         body,
+        outer.request_id,
         sent.tool,
+        MOST_RESPONSE,
+        LONGEST_S,
     )
-    return await call_in_process(outer, call, limit_bytes=MOST_RESPONSE, limit_s=LONGEST_S, room=memory.room)
+    return await call_in_process(outer, call, memory.room)

@@ -13,8 +13,9 @@ class InProcessRequest:
 
     `target`: path and query below `mount`. `authorization` returns the field with the key, None for a capability URL.
     `passed_on`: the other fields that the message passes on. `message_head_id`: stands for both while the head of the
-    message is remembered; None if it is not. `traceparent`: replaces the one of `passed_on`. `tool`: name of the MCP
-    tool that makes the call.
+    message is remembered; None if it is not. `traceparent`: replaces the one of `passed_on`. `request_id`: of the
+    message. `tool`: name of the MCP tool that makes the call. `limit_bytes`: maximum size of the response's body;
+    `limit_s`: maximum time.
     """
 
     method: str
@@ -28,7 +29,10 @@ class InProcessRequest:
     traceparent: str | None
     content_type: str | None
     body: bytes | None
+    request_id: str
     tool: str | None
+    limit_bytes: int
+    limit_s: float
 
     @property
     def head_id(self) -> Hashable:

@@ -390,7 +390,7 @@ class ClientProtocol(RequestHandler):
         self._read(data + held)
 
     async def call_in_process(
-        self, request: InProcessRequest, request_id: str, *, limit_bytes: int, limit_s: float, room: Room
+        self, request: InProcessRequest, room: Room
     ) -> CollectedResponse | FastPathHandover | None:
         """Make a call on the fast path on behalf of the current request; see `in_process_exchange.call`."""
         fast_path = self._server.fast_path
@@ -400,10 +400,7 @@ class ClientProtocol(RequestHandler):
         return await in_process_exchange.call(
             fast_path,
             request,
-            request_id,
-            limit_bytes=limit_bytes,
-            limit_s=limit_s,
-            room=room,
+            room,
             has_left=lambda: self.transport is None or self.transport.is_closing(),
             stopped=lambda: self.stopped,
             watch=message.watch if isinstance(message, FastMessage) else None,

@@ -177,11 +177,8 @@ class InProcessClient:
 async def call(
     fast_path: FastPath,
     request: InProcessRequest,
-    request_id: str,
-    *,
-    limit_bytes: int,
-    limit_s: float,
     room: Room,
+    *,
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
     watch: Callable[[Callable[[], None] | None], None] | None = None,
@@ -189,11 +186,11 @@ async def call(
     """Send `request` and return its response.
 
     Return None if the chain must handle the request (nothing has happened then), or FastPathHandover if the chain must
-    continue it. Raises TimeoutError after about `limit_s`. `room` is awaited before more than `INLINE_BYTES` are held;
+    continue it. Raises TimeoutError after about `request.limit_s`. `room` is awaited before more than `INLINE_BYTES` are held;
     its errors propagate. `has_left`: whether the caller has disconnected; `stopped`: whether we cut it off ourselves.
     `watch` gets the function to call about once a second, and None at the end; without it, a timer calls it.
     """
-    client = InProcessClient(request_id, request.tool, limit_bytes)
+    client = InProcessClient(request.request_id, request.tool, request.limit_bytes)
     started = fast_path.take_call(client, request)
     if started is None:
         return None
@@ -204,7 +201,7 @@ async def call(
     if watch is not None:
         watch(client.wake)
     try:
-        await client.wait_for_end(room, limit_s, has_left, watched=watch is not None)
+        await client.wait_for_end(room, request.limit_s, has_left, watched=watch is not None)
     except BaseException:  # the agent has disconnected
         if client.handover is not None:  # the agent disconnected between the handover and the chain's start
             client.handover.record_unbegun(stopped=stopped())

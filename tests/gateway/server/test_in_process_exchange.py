@@ -258,8 +258,10 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
     monkeypatch.setattr(ProviderResponse, "close", closing)
     door.provider.responding = rejected
+    authorization = f"Bearer {key}"
+    of_message = ("lane", "c1", None, None, None, "the-agents", None)
     request = InProcessRequest(
-        "GET", "/proxy", "/issue/A-1", lambda: f"Bearer {key}", {}, None, "lane", "c1", None, None, None, None
+        "GET", "/proxy", "/issue/A-1", lambda: authorization, {}, None, *of_message, 1 << 20, PATIENCE_S
     )
 
     async def begun() -> Any:
@@ -268,10 +270,7 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
             call(
                 door.running.fast_path,
                 request,
-                "the-agents",
-                limit_bytes=1 << 20,
-                limit_s=PATIENCE_S,
-                room=nothing,
+                nothing,
                 has_left=lambda: False,
                 stopped=lambda: False,
             )
