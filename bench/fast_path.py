@@ -271,8 +271,10 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
 
 
 async def one_batch(stage: Stage, shape: str, cost: Costs, profile: cProfile.Profile | None) -> float:
-    """Make `TOGETHER` requests, and write their records: as many as a busy gateway writes at once. Return the CPU µs of
-    one request and its records."""
+    """Make `TOGETHER` requests, and write their records: as many as a busy gateway writes at once.
+
+    Return the CPU µs of one request and its records.
+    """
     stage.response_with(shape)
     figures = []
     for _ in range(TOGETHER // AT_ONCE):

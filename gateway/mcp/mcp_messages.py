@@ -131,7 +131,7 @@ class McpReply:
     structured_json: str | None = None
 
     def content(self) -> bytes:
-        """Return the body as JSON. A lone surrogate, which a value of the provider may hold, becomes a question mark."""
+        """Return the body as JSON. A lone surrogate, as the provider may send it, becomes a question mark."""
         body, known = self.body or {}, self.structured_json
         result = body.get("result", {}) if known is not None else {}
         if known is None or STRUCTURED not in result:

@@ -44,7 +44,7 @@ ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
 
 
 class ToolRun:
-    """Runs one ``tools/call``. `structured_json`: the JSON text of the result's ``structuredContent``, if it is known."""
+    """Runs one ``tools/call``. `structured_json`: the result's ``structuredContent`` as JSON text, if it is known."""
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request

@@ -143,13 +143,16 @@ class AgentDoor:
             return None
         path = PROXY_MOUNT if mount is None else mount.decode("ascii")
         key_digest = digest(path.rpartition("/")[2] if by_capability else read.key)
-        repeats = split is not None and plain_values(split[1]) and self.heads.arrives_again(split[0])
+        head_id = None
+        if split is not None and self._runtime.current.generation.keys.known(key_digest) is not None:
+            # Its key is valid: a client without a key must not fill the memory.
+            head_id = split[0] if plain_values(split[1]) and self.heads.arrives_again(split[0]) else None
         fields = CIMultiDict(read.fields)
         fields.pop(hdrs.AUTHORIZATION, None)  # the head may be remembered, and its key must not
-        head = MessageHead(fields, split[0] if repeats and split is not None else None)
+        head = MessageHead(fields, head_id)
         known = KnownMessage(head, key_digest, path, read.request_id, read.length, read.traceparent)
-        if repeats and split is not None and self._runtime.current.generation.keys.known(key_digest) is not None:
-            self.heads.keep(split[0], known, len(lines))
+        if head_id is not None:
+            self.heads.keep(head_id, known, len(lines))
         return ArrivedMessage(known, read.length, read.traceparent)
 
     def forget(self) -> None:
@@ -380,7 +383,7 @@ def _response_to() -> Callable[[AgentMessage], Awaitable[DoorResponse]]:
 
 
 def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: bool) -> bytes:
-    """Return head and body of a 200 with a JSON text, as `response_bytes` returns them. `own`: fields of the message."""
+    """Return what `response_bytes` returns for a 200 with a JSON text. `own`: fields of the message."""
     fields = "".join(f"{name}: {value}\r\n" for name, value in own)
     close = "Connection: close\r\n" if last else ""
     server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`

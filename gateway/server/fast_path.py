@@ -168,8 +168,8 @@ class FastPath:
         raw: bytes,
         rest: bytes,
     ) -> tuple[FastExchange, bytes, bytes] | None:
-        """Return what `take` returns. `found`: the match of the request line. `raw`: the bytes of the head. `rest`: those
-        that follow it."""
+        """Return what `take` returns. `found`: the match of the request line. `raw`: the bytes of the head. `rest`:
+        those that follow it."""
         began, generation, caller, opened = admitted
         known = head.known
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None

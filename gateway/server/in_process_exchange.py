@@ -186,9 +186,9 @@ async def call(
     """Send `request` and return its response.
 
     Return None if the chain must handle the request (nothing has happened then), or FastPathHandover if the chain must
-    continue it. Raises TimeoutError after about `request.limit_s`. `room` is awaited before more than `INLINE_BYTES` are held;
-    its errors propagate. `has_left`: whether the caller has disconnected; `stopped`: whether we cut it off ourselves.
-    `watch` gets the function to call about once a second, and None at the end; without it, a timer calls it.
+    continue it. Raises TimeoutError after about `request.limit_s`. `room` is awaited before more than `INLINE_BYTES`
+    are held; its errors propagate. `has_left`: whether the caller has disconnected; `stopped`: whether we cut it off
+    ourselves. `watch` gets the function to call about once a second, and None at the end; without it, a timer calls it.
     """
     client = InProcessClient(request.request_id, request.tool, request.limit_bytes)
     started = fast_path.take_call(client, request)
