@@ -3,7 +3,8 @@
 The benchmark calls the two protocols many times with a request and its response, as the event loop would, over
 transports that discard what is written. This leaves only Python code: no system call, no load generator, no second
 process. So two versions can be compared on a busy machine. ``--shape`` chooses the request and the response.
-``--profile`` shows where the time goes (cProfile, which itself costs much).
+``--beside`` measures a second shape in turns with the first, and prints the median of the ratios. ``--profile`` shows
+where the time goes (cProfile, which itself costs much).
 """
 
 import argparse
@@ -18,6 +19,7 @@ import secrets
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -27,7 +29,7 @@ import uvloop
 
 import gateway
 from bench.gateway_contender import HEADER, INTEGRATION
-from bench.shapes import CALL
+from bench.shapes import BODY, CALL
 from bench.upstream import SMALL
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.observe import logs
@@ -49,7 +51,8 @@ EVENTS_HEAD: Final = (
 EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
-SHAPES: Final = ("get", "turns", "trace", "post", "headers", "events", "bursts", "agent")
+SHAPES: Final = ("get", "turns", "trace", "post", "headers", "events", "bursts", "agent", "minted")
+AGENT_BODY: Final = json.dumps(BODY)  # what the call of the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
 AT_ONCE: Final = 100
 TOGETHER: Final = 1000
@@ -92,7 +95,11 @@ class Stage:
         if shape == "agent":
             head = f"POST /mcp HTTP/1.1\r\n{self.agent}Content-Length: {len(CALL)}\r\n\r\n"
             return [head.encode() + CALL.encode()] * count
-        if shape == "headers":
+        key = self.names
+        if shape == "minted":  # the POST that `agent` leads to, by HTTP and with the same key
+            extra, body = f"Content-Type: application/json\r\nContent-Length: {len(AGENT_BODY)}\r\n", AGENT_BODY
+            key = f"{self.agent}Provider-Config-Key: {INTEGRATION}\r\n"
+        elif shape == "headers":
             extra = "".join(f"X-Extra-{number}: {'h' * 244}\r\n" for number in range(28))
         elif shape not in ("get", "turns", "trace"):
             extra, body = "Content-Type: application/json\r\nContent-Length: 300\r\n", "x" * 300
@@ -102,7 +109,7 @@ class Stage:
             if shape == "trace":
                 extra = f"traceparent: 00-{self.request_count:032x}-{self.request_count:016x}-01\r\n"
             method = "POST" if body else "GET"
-            names = f"{self.names}Connection-Id: c{self.request_count % IN_TURN if shape == 'turns' else 0}\r\n"
+            names = f"{key}Connection-Id: c{self.request_count % IN_TURN if shape == 'turns' else 0}\r\n"
             made.append(f"{method} /proxy/small HTTP/1.1\r\n{names}{extra}\r\n{body}".encode())
         return made
 
@@ -150,6 +157,12 @@ class Stage:
                 responded(piece)
             while not self.client.idle:  # noqa: ASYNC110
                 await asyncio.sleep(0)
+
+    async def run_shape(self, shape: str, requests: list[bytes]) -> None:
+        if shape == "agent":
+            await self.run_messages(requests)
+        else:
+            self.run(requests)
 
     async def write_records(self) -> None:
         log = self.runtime.call_queue
@@ -216,43 +229,69 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
         await asyncio.wait_for(runner.cleanup(), 3)
 
 
+@dataclass(slots=True)
+class Costs:
+    """CPU µs a request of one shape: a figure for each `AT_ONCE` requests, and one for the records of each batch."""
+
+    fast_path: list[float] = field(default_factory=list)
+    records: list[float] = field(default_factory=list)
+
+
 async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
-    stage.response_with(measure.shape)
-    if measure.shape == "agent":
-        await stage.run_messages(stage.requests(measure.shape, AT_ONCE))
-    else:
-        stage.run(stage.requests(measure.shape, AT_ONCE))
+    shapes = [measure.shape] if measure.beside is None else [measure.shape, measure.beside]
+    costs = {shape: Costs() for shape in shapes}
+    for shape in shapes:
+        stage.response_with(shape)
+        await stage.run_shape(shape, stage.requests(shape, AT_ONCE))
     await stage.write_records()
-    before, rounds = stage.fast_path.taken, measure.requests // AT_ONCE
-    profile = cProfile.Profile() if measure.profile else None
-    fast_path, records, waiting = list[float](), list[float](), 0
-    for _ in range(rounds):
+    before, batches = stage.fast_path.taken, measure.requests // TOGETHER
+    profile = cProfile.Profile(time.process_time) if measure.profile else None
+    ratios = []
+    for number in range(batches):
+        found = {}
+        for shape in shapes if number % 2 else shapes[::-1]:
+            found[shape] = await one_batch(stage, shape, costs[shape], profile if shape == measure.shape else None)
+        ratios.append(found[shapes[0]] / found[shapes[-1]])
+    assert stage.fast_path.taken - before == len(shapes) * batches * TOGETHER, "not all took the fast path"
+    assert stage.fast_path.write_batch.in_flight == 0, "requests without a response"
+    for shape, cost in costs.items():
+        sys.stdout.write(
+            f"{shape}: fast path {min(cost.fast_path):.1f} µs ({median(cost.fast_path):.1f}), "
+            f"records {min(cost.records):.1f} µs ({median(cost.records):.1f}): "
+            f"the quickest (and the median) of {len(cost.fast_path)} rounds of {AT_ONCE}\n"
+        )
+    if measure.beside is not None:
+        least = [min(costs[shape].fast_path) + min(costs[shape].records) for shape in shapes]
+        sys.stdout.write(
+            f"{shapes[0]} to {shapes[1]}: {median(ratios):.2f} (the median of {batches} batches), "
+            f"{least[0] / least[1]:.2f} (the quickest rounds)\n"
+        )
+    if profile is not None:
+        pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(60)
+
+
+async def one_batch(stage: Stage, shape: str, cost: Costs, profile: cProfile.Profile | None) -> float:
+    """Make `TOGETHER` requests, and write their records: as many as a busy gateway writes at once.
+
+    Return the CPU µs of one request and its records.
+    """
+    stage.response_with(shape)
+    figures = []
+    for _ in range(TOGETHER // AT_ONCE):
         await stage.runtime.live.opened("bench", INTEGRATION, "c0")
-        requests = stage.requests(measure.shape, AT_ONCE)
+        requests = stage.requests(shape, AT_ONCE)
         began = time.process_time()
         if profile is not None:
             profile.enable()
-        if measure.shape == "agent":
-            await stage.run_messages(requests)
-        else:
-            stage.run(requests)
+        await stage.run_shape(shape, requests)
         if profile is not None:
             profile.disable()
-        at = time.process_time()
-        fast_path.append((at - began) / AT_ONCE * 1e6)
-        waiting += AT_ONCE
-        if waiting == TOGETHER:  # as many as a busy gateway writes in one batch
-            await stage.write_records()
-            records.append((time.process_time() - at) / TOGETHER * 1e6)
-            waiting = 0
-    assert stage.fast_path.taken - before == rounds * AT_ONCE, "not all took the fast path"
-    assert stage.fast_path.write_batch.in_flight == 0, "requests without a response"
-    sys.stdout.write(
-        f"{measure.shape}: fast path {min(fast_path):.1f} µs ({median(fast_path):.1f}), "
-        f"records {min(records):.1f} µs ({median(records):.1f}): the quickest (and the median) of {rounds} rounds of {AT_ONCE}\n"
-    )
-    if profile is not None:
-        pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(40)
+        figures.append((time.process_time() - began) / AT_ONCE * 1e6)
+    began = time.process_time()
+    await stage.write_records()
+    cost.records.append((time.process_time() - began) / TOGETHER * 1e6)
+    cost.fast_path += figures
+    return median(figures) + cost.records[-1]
 
 
 def main() -> int:
@@ -260,6 +299,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fast_path", description="The fast path without sockets.")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--shape", choices=SHAPES, default="get")
+    parser.add_argument("--beside", choices=SHAPES, help="a second shape, measured in turns with the first")
     parser.add_argument("--profile", action="store_true", help="print a cProfile report")
     asked = parser.parse_args()
     logs.setup("info", terminal=False)

@@ -52,7 +52,8 @@ class Shape:
         return f"{self.method} {self.path} {len(self.text) or self.body} {self.headers} {flags} {self.weight or 1}"
 
 
-ARGUMENTS: Final = {"name": "post", "arguments": {"body": {"text": "x" * 1290}}}
+BODY: Final = {"text": "x" * 1290}
+ARGUMENTS: Final = {"name": "post", "arguments": {"body": BODY}}
 CALL: Final = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ARGUMENTS})
 SHAPES: Final = (
     Shape("GET 1.3 kB", weight=40),

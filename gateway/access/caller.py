@@ -9,7 +9,7 @@ store.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -164,7 +164,7 @@ UNLIMITED: Final = Policy((EVERYTHING,), ())
 class Access:
     """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity.
     `has_unsaved_use`: the key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest
-    first."""
+    first. `last_actor`: the last result of `Caller.actor`."""
 
     key: MintedKey
     policy: Policy
@@ -172,6 +172,7 @@ class Access:
     ends_at: float
     has_unsaved_use: bool = False
     parents: tuple[int, ...] = ()
+    last_actor: AuditActor | None = field(default=None, compare=False, repr=False)
 
     @property
     def alive(self) -> bool:
@@ -217,8 +218,12 @@ class Caller:
         """Return the actor for the audit trail: this key, used from the IP address `address`."""
         if self.access is None:
             return AuditActor("configured_key", address=address)
-        key = self.access.key
-        return AuditActor("key", key_id=key.id, name=key.name, parents=self.access.parents, address=address)
+        access, actor = self.access, self.access.last_actor
+        if actor is None or actor.address != address:
+            key = access.key
+            actor = AuditActor("key", key_id=key.id, name=key.name, parents=access.parents, address=address)
+            access.last_actor = actor
+        return actor
 
 
 def build_access(

@@ -367,14 +367,8 @@ class Policy:
                 return Breach("hosts", f"it may not send requests to {request.host}", hosts)
         if not self._rules:
             return ""
-        for header in overrides_in(frozenset(request.names)):
-            if header != _DESTINATION or request.method in _WITH_DESTINATION:
-                return Breach("method_override", f"the header {header} may change its method or path, or name another")
-        fault = path_ambiguity(request.path)
-        if fault is not None:
-            return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
-        if _MAY_OVERRIDE.search(request.query) and (name := _method_override_in(request.query)):
-            return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
+        if (breach := _other_reading(request)) is not None:
+            return breach
         allowing, cost = "", 0
         for rules in self._rules:
             fitting: str | Breach = rules.matching_rule(request)
@@ -398,6 +392,19 @@ class Policy:
         calls must be named by a rule of each list."""
         without = [rules for rules in self._rules if not rules.matching_rule(request)]
         return [[body for _, body in rules.matching_body_rules(request)] for rules in without]
+
+
+def _other_reading(request: SentRequest) -> Breach | None:
+    """Return the Breach if the provider may read another method, path or object out of this request; else None."""
+    for header in overrides_in(frozenset(request.names)):
+        if header != _DESTINATION or request.method in _WITH_DESTINATION:
+            return Breach("method_override", f"the header {header} may change its method or path, or name another")
+    fault = path_ambiguity(request.path)
+    if fault is not None:
+        return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
+    if _MAY_OVERRIDE.search(request.query) and (name := _method_override_in(request.query)):
+        return Breach("ambiguous_query", f"the query parameter '{name}' may change its method")
+    return None
 
 
 class _Rules:

@@ -91,6 +91,11 @@ class Integrations:
         made = self._managed.get(key)
         return made.made.updated_at if made is not None and made.made is not None else None
 
+    @property
+    def changes(self) -> int:
+        """The number of writes to the API-managed integrations: while it stays, so does what `of` returns."""
+        return self._managed.changes
+
     def find(self, environment: str, integration_id: str) -> Integration | None:
         key = environment, integration_id
         return self._declared.get(key) or self._managed.get(key)

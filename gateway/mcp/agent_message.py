@@ -1,10 +1,10 @@
 """A POST to the agent door after the chain or the fast path has read and admitted it. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from gateway.access.caller import Caller
 from gateway.errors import Forbidden
@@ -13,23 +13,46 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.records.trace import CallTrace
 
 PROXY_MOUNT: Final = "/proxy"
+PASSED_ON: Final = (hdrs.HOST, hdrs.USER_AGENT, "traceparent", "tracestate")
 _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
+
+
+class MessageHead:
+    """The header fields of a message, without key, length and trace: the same in each message of a client.
+
+    `accept`, `origin`: values, None if not sent. `routing`: the fields that routers read, None until the first message
+    is read. `passed_on`: the fields that its calls pass on, besides the key. `head_id`: stands for key and fields while
+    the head is remembered, None if it is not.
+    """
+
+    __slots__ = ("accept", "head_id", "headers", "origin", "passed_on", "routing")
+
+    def __init__(self, headers: Mapping[str, str], head_id: bytes | None = None) -> None:
+        self.headers = headers
+        self.head_id = head_id
+        self.accept = headers.get(hdrs.ACCEPT)
+        self.origin = headers.get(hdrs.ORIGIN)
+        self.routing: list[tuple[str, str]] | None = None
+        self.passed_on = {name: headers[name] for name in PASSED_ON if name in headers}
 
 
 @dataclass(slots=True)
 class AgentMessage:
     """A POST to the agent door.
 
-    `mount`: base path of its calls, ``/proxy`` or ``/c/<capability>``. `by_capability`: the message came to a capability
-    URL. `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled
-    message. `called`: a call to a provider has begun, so the message must not be handled a second time.
+    `authorization` returns the field's value, None if not sent. `traceparent`: its value, None if not sent. `mount`:
+    base path of its calls, ``/proxy`` or ``/c/<capability>``. `by_capability`: the message came to a capability URL.
+    `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled message.
+    `called`: a call to a provider has begun, so the message must not be handled a second time.
     """
 
     app: web.Application
     generation: Generation
     caller: Caller
     request_id: str
-    headers: Mapping[str, str]
+    head: MessageHead
+    authorization: Callable[[], str | None]
+    traceparent: str | None
     body: bytes
     mount: str
     by_capability: bool
@@ -42,6 +65,21 @@ class AgentMessage:
     def is_large(self) -> bool:
         """Whether parsing the message would block the event loop for too long."""
         return len(self.body) > INLINE_BYTES
+
+
+class DoorResponse(NamedTuple):
+    """The response to a message. `content`: a JSON text, None if the response has no body."""
+
+    status: int
+    content: bytes | None
+
+    def for_aiohttp(self) -> web.Response:
+        if self.content is None:
+            return web.Response(status=self.status)
+        headers = {hdrs.CACHE_CONTROL: "no-store"}
+        return web.Response(
+            body=self.content, status=self.status, headers=headers, content_type="application/json", charset="utf-8"
+        )
 
 
 def check_origin(origin: str | None, generation: Generation) -> None:

@@ -1,7 +1,5 @@
 """One JSON-RPC request to the agent door, with the facts that every part of this package needs."""
 
-from dataclasses import dataclass
-
 from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
 from gateway.generation import Generation
@@ -12,28 +10,18 @@ from gateway.runtime import RUNTIME, Runtime
 from gateway.vault import SealedTokens
 
 
-@dataclass(frozen=True, slots=True)
 class DoorRequest:
     """One JSON-RPC request. `outer`: the HTTP request that carries `message`."""
 
-    outer: AgentMessage
-    message: RpcRequest
+    __slots__ = ("caller", "environment", "generation", "message", "outer", "policy")
 
-    @property
-    def generation(self) -> Generation:
-        return self.outer.generation
-
-    @property
-    def caller(self) -> Caller:
-        return self.outer.caller
-
-    @property
-    def policy(self) -> Policy:
-        return self.caller.policy
-
-    @property
-    def environment(self) -> str:
-        return self.outer.caller.environment.name
+    def __init__(self, outer: AgentMessage, message: RpcRequest) -> None:
+        self.outer = outer
+        self.message = message
+        self.generation: Generation = outer.generation
+        self.caller: Caller = outer.caller
+        self.policy: Policy = outer.caller.policy
+        self.environment: str = outer.caller.environment.name
 
     @property
     def runtime(self) -> Runtime:

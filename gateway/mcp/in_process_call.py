@@ -5,7 +5,6 @@ budget, call log and refusals are those of ``/proxy``, and there is no second pa
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -17,15 +16,16 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from gateway import clock
 from gateway.mcp.agent_message import AgentMessage
 from gateway.middleware.facts import REQUEST_ID, TOOL
+from gateway.middleware.response_shape import MARK
 from gateway.observe.logs import current_trace_id
 from gateway.proxy.attempts import FastPathHandover
-from gateway.proxy.collected_response import CollectedResponse, Room
+from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
 from gateway.records.trace import current_trace
 
 READ_LIMIT: Final = 1 << 16
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class CallerEnd(asyncio.Transport):
@@ -120,42 +120,40 @@ class ResponseCollector(AbstractStreamWriter):
         """Do nothing: the headers are taken from the response object."""
 
 
-async def call_in_process(
-    outer: AgentMessage,
-    target: str,
-    method: str,
-    fields: Mapping[str, str],
-    body: bytes | None,
-    *,
-    tool: str | None,
-    limit_bytes: int,
-    room: Room,
-) -> CollectedResponse:
-    """Request `target`, a path of the gateway, on behalf of the caller of `outer`, and return the response.
+async def call_in_process(outer: AgentMessage, call: InProcessRequest, room: Room) -> CollectedResponse:
+    """Make `call` on behalf of the caller of `outer`, and return the response.
 
-    `fields`: header fields except Host and Content-Length. `tool`: name of the MCP tool that made the call.
-    `limit_bytes`: maximum size of the body. `room`: awaited as the body grows; its errors propagate. If the caller
-    disconnects, the call ends like any proxied call.
+    `room`: awaited as the body grows; its errors propagate. If the caller disconnects, the call ends like any proxied
+    call. Raises TimeoutError after about `call.limit_s`.
     """
     outer.called = True
-    headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
-    if body is not None:
-        headers[hdrs.CONTENT_LENGTH] = str(len(body))
-    fast = await _on_fast_path(outer, target, method, headers, body, tool, limit_bytes, room)
+    began = clock.monotonic()
+    on_fast_path = getattr(outer.protocol, "call_in_process", None)
+    fast: CollectedResponse | FastPathHandover | None = None
+    if on_fast_path is not None:
+        fast = await on_fast_path(call, room)
     if isinstance(fast, CollectedResponse):
         return fast
-    protocol, collector = CallerProtocol(outer, fast), ResponseCollector(limit_bytes, room)
+    async with asyncio.timeout(call.limit_s - (clock.monotonic() - began)):
+        return await _call_chain(outer, call, fast, room)
+
+
+async def _call_chain(
+    outer: AgentMessage, call: InProcessRequest, handover: FastPathHandover | None, room: Room
+) -> CollectedResponse:
+    """Make the call through the chain, or continue there with the `handover` of the fast path."""
+    protocol, collector = CallerProtocol(outer, handover), ResponseCollector(call.limit_bytes, room)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    message, payload = _message(method, target, headers), _payload(body, loop)
+    message, payload = _message(call.method, call.mount + call.target, call.fields()), _payload(call.body, loop)
     request = web.Request(message, payload, cast(Any, protocol), collector, task, loop, remote=outer.remote)
     found = await outer.app.router.resolve(request)
     found.add_app(outer.app)
     found.freeze()
     request._match_info = found
     request[REQUEST_ID] = outer.request_id
-    if tool is not None:
-        request[TOOL] = tool
+    if call.tool is not None:
+        request[TOOL] = call.tool
     trace, trace_id = current_trace.get(None), current_trace_id.get(None)
     try:
         response = await found.handler(request)
@@ -163,15 +161,22 @@ async def call_in_process(
         protocol.discard_handed()
         current_trace.set(trace)  # the rest belongs to the outer request again
         current_trace_id.set(trace_id)
+    headers = response.headers
+    media_type, by_gateway = headers.get(hdrs.CONTENT_TYPE, ""), MARK in headers
     if not response.prepared:
         given = response.body if isinstance(response, web.Response) else b""
-        return CollectedResponse(response.status, response.headers, given if isinstance(given, bytes) else b"")
+        body = given if isinstance(given, bytes) else b""
+        return CollectedResponse(response.status, media_type, by_gateway, lambda: headers, body)
     complete = not getattr(response, "cut", False) and not protocol.transport.cut
-    return CollectedResponse(response.status, response.headers, bytes(collector.body), complete, collector.too_large)
+    body = bytes(collector.body)
+    return CollectedResponse(
+        response.status, media_type, by_gateway, lambda: headers, body, complete, collector.too_large
+    )
 
 
-def _message(method: str, target: str, headers: CIMultiDict[str]) -> RawRequestMessage:
+def _message(method: str, target: str, fields: Mapping[str, str]) -> RawRequestMessage:
     """Return the request's head as aiohttp's parser would make it."""
+    headers = CIMultiDict(fields)
     raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
     url = URL(target, encoded=True)
     return RawRequestMessage(
@@ -188,27 +193,3 @@ def _payload(body: bytes | None, loop: asyncio.AbstractEventLoop) -> StreamReade
     payload.feed_data(body)
     payload.feed_eof()
     return payload
-
-
-async def _on_fast_path(
-    outer: AgentMessage,
-    target: str,
-    method: str,
-    headers: Mapping[str, str],
-    body: bytes | None,
-    tool: str | None,
-    limit_bytes: int,
-    room: Room,
-) -> CollectedResponse | FastPathHandover | None:
-    """Return the response; FastPathHandover if the chain must continue the call, None if the chain must make it."""
-    call = getattr(outer.protocol, "call_in_process", None)
-    if call is None or _CONTROL.search("".join((target, *headers.values()))):
-        return None
-    head = "\r\n".join(
-        (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
-    )
-    message = head.encode("utf-8", "surrogateescape") + (body or b"")
-    response: CollectedResponse | FastPathHandover | None = await call(
-        message, outer.request_id, tool=tool, limit_bytes=limit_bytes, room=room
-    )
-    return response

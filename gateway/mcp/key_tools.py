@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -24,18 +24,24 @@ MOST_CANDIDATES: Final = 50
 LIST_SCOPE: Final = "environment:connections:list"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KnownTools:
     """The tools of a key, by name.
 
-    `integrations`: all of its environment, with their catalog entries. `bases`: the path of the base URL of each
-    integration that the key reaches, None if unknown.
+    `changes`: of the API-managed integrations, when they were last compared. `integrations`: all of its environment,
+    with their catalog entries. `bases`: the path of the base URL of each integration that the key reaches, None if
+    unknown. `named`: see `KeyTools.named_connections`. `candidates`: those of `KeyTools.candidates` that need no
+    look-up, empty if they need one. `may_list`: the key may list connections.
     """
 
     generation: Generation
+    changes: int
     integrations: tuple[tuple[str, str], ...]
     bases: Mapping[str, str | None]
     tools: Mapping[str, RuleTool]
+    named: list[str] | None
+    candidates: Mapping[str, str]
+    may_list: bool
 
 
 _cache: Final[WeakKeyDictionary[Policy, KnownTools]] = WeakKeyDictionary()
@@ -46,24 +52,38 @@ class KeyTools:
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
+        self._known: KnownTools | None = None
 
     @property
     def _integrations(self) -> Sequence[Integration]:
         return self._request.generation.integrations.of(self._request.environment)
 
-    @cached_property
+    @property
     def known(self) -> KnownTools:
         """The key's tools, computed once while its rules, the integrations and their catalog entries stay the same."""
+        if self._known is None:
+            self._known = self._find()
+        return self._known
+
+    def _find(self) -> KnownTools:
+        policy, generation = self._request.policy, self._request.generation
+        changes = generation.integrations.changes
+        known = _cache.get(policy)
+        if known is not None and known.generation is generation and known.changes == changes:
+            return known
         integrations = tuple((each.integration_id, each.provider) for each in self._integrations)
-        known = _cache.get(self._request.policy)
-        if known is None or known.generation is not self._request.generation or known.integrations != integrations:
-            bases = self._bases(integrations)
-            known_of = cache(self._operations)
-            places = {
-                text: self._place(each, bases, known_of) for text, each in self._request.policy.operation_sets.items()
-            }
-            tools = {tool.name: self._paged(tool) for tool in tools_of(self._request.policy.rules, bases, places)}
-            known = _cache[self._request.policy] = KnownTools(self._request.generation, integrations, bases, tools)
+        if known is not None and known.generation is generation and known.integrations == integrations:
+            known.changes = changes
+            return known
+        named = self._named_connections()
+        bases = self._bases(integrations, named)
+        known_of = cache(self._operations)
+        places = {text: self._place(each, bases, known_of) for text, each in policy.operation_sets.items()}
+        tools = {tool.name: self._paged(tool) for tool in tools_of(policy.rules, bases, places)}
+        may_list = policy.allows(LIST_SCOPE)
+        candidates = dict.fromkeys(named, "") if named is not None and (not may_list or len(named) == 1) else {}
+        known = KnownTools(generation, changes, integrations, bases, tools, named, candidates, may_list)
+        _cache[policy] = known
         return known
 
     async def find_off_loop(self) -> None:
@@ -90,10 +110,9 @@ class KeyTools:
             return tool
         return replace(tool, pages=True)
 
-    def _bases(self, integrations: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+    def _bases(self, integrations: Iterable[tuple[str, str]], named: Collection[str] | None) -> dict[str, str | None]:
         """Return the path of each base URL that the key reaches, by integration, with placeholders; None if unknown."""
         bases: dict[str, str | None] = {}
-        named = self.named_connections()
         for name, entry in integrations:
             if not self._request.policy.reaches_integration(name) or (
                 named and not any(connection.startswith(f"{name}/") for connection in named)
@@ -152,6 +171,9 @@ class KeyTools:
     def named_connections(self) -> list[str] | None:
         """Return the connections that the key's limits name; None if they name none. A name for any integration stands
         for one connection in each integration of the environment."""
+        return self.known.named
+
+    def _named_connections(self) -> list[str] | None:
         names = next((limits.connections for limits in self._request.policy.limits if limits.connections), None)
         if names is None:
             return None
@@ -164,16 +186,16 @@ class KeyTools:
                     found[f"{integration_id}/{connection}"] = None
         return list(found)
 
-    async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
+    async def candidates(self) -> dict[str, str] | None:
         """Return the connections that a call may use, each with a label; None if the key's limits name none and the key
         may not list connections.
 
-        `labelled`: if the key may list connections, look up the label of each: the provider's name of the account. The
-        label is empty if it was not looked up or is not known.
+        A label is the provider's name of the account. It is empty if the key may not list connections, if it names one
+        alone, or if the label is not known.
         """
-        named, policy = self.named_connections(), self._request.policy
-        may_list = policy.allows(LIST_SCOPE)
-        if named is not None and (not may_list or len(named) == 1 or not (labelled or policy.of_tags)):
+        known, policy = self.known, self._request.policy
+        named, may_list = known.named, known.may_list
+        if named is not None and (not may_list or len(named) == 1):
             return dict.fromkeys(named, "")
         if not may_list:
             return None

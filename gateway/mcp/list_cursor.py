@@ -28,7 +28,7 @@ KEPT_S: Final = 3600.0
 LONGEST: Final = 8192  # maximum length of a target in a cursor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NextPage:
     """The page that a cursor requests.
 

@@ -1,10 +1,9 @@
 """``POST /mcp``, also below a session or a capability URL: reads a message, calls ``/proxy``, returns a result."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
@@ -13,7 +12,7 @@ from gateway.access.scopes import PROXY
 from gateway.api.request_body import read_query
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.agent_message import AgentMessage, check_origin, mount_beside
+from gateway.mcp.agent_message import AgentMessage, DoorResponse, MessageHead, check_origin, mount_beside
 from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
@@ -22,11 +21,8 @@ from gateway.mcp.whole_responses import WholeResponses
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.key_limits import needs
 from gateway.off_loop import off_loop
-from gateway.records.trace import TOOL_ERROR, McpTrace
+from gateway.records.trace import TOOL_ERROR, TRACEPARENT, McpTrace
 from gateway.runtime import generation_of
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 TOOLS_HOLD_MS: Final = 60_000
 INSTRUCTIONS: Final = (
@@ -42,13 +38,15 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
     door = "/mcp" if resource is None else resource.canonical
-    return await response_to(
+    response = await response_to(
         AgentMessage(
             request.app,
             generation_of(request),
             request[CALLER],
             request[REQUEST_ID],
-            request.headers,
+            MessageHead(request.headers),
+            lambda: request.headers.get(hdrs.AUTHORIZATION),
+            request.headers.get(TRACEPARENT),
             await request.read(),  # the chain has read it already
             mount_beside(door) if called_by is None else called_by.mount.reveal(),
             called_by is not None,
@@ -57,58 +55,53 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
             request.get(TRACE),
         )
     )
+    return response.for_aiohttp()
 
 
-async def response_to(message: AgentMessage) -> web.Response:
+async def response_to(message: AgentMessage) -> DoorResponse:
     """Return the response to an admitted message.
 
     Raises Forbidden for a key of gateway.yaml and for a foreign Origin, InvalidRequest for a client that does not
     accept JSON, and TooManyRequests.
     """
-    check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
-    caller, body = message.caller, message.body
+    caller, head, body = message.caller, message.head, message.body
+    check_origin(head.origin, message.generation)
     if caller.access is None:
         raise Forbidden(
             "forbidden",
             "A key of gateway.yaml has no limits, so agents may not use it. Give the agent an API key with rules.",
             payload=rule_and_fix("key", f"Create a key for the agent: {CREATE_KEY}."),
         )
-    if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
+    if not rpc.accepts_json(head.accept):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
     received: RpcRequest | RpcNotification | None = None
     try:
-        received = await _run_off_loop_if_large(message, rpc.read_message, body, message.headers.items())
+        if head.routing is None:
+            head.routing = rpc.routing_fields(head.headers.items())
+        read = rpc.read_message
+        received = (
+            await off_loop(caller.share, read, body, head.routing) if message.is_large else read(body, head.routing)
+        )
         if isinstance(received, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            result, ttl_ms = await _traced_result(DoorRequest(message, received))
-            reply = rpc.result_reply(received, result, _server(), ttl_ms)
+            run = _result if message.trace is None else _traced_result
+            result = await run(DoorRequest(message, received))
+            reply = rpc.result_reply(received, result.members, _server(), result.ttl_ms, result.structured_json)
     except RpcError as fault:
         if not message.called:  # else /proxy has counted it
             count(caller)
         request = received if isinstance(received, RpcRequest) else None
-        request_id = request.id if request is not None else await _run_off_loop_if_large(message, rpc.id_in, body)
+        if request is not None:
+            request_id: int | str | None = request.id
+        else:
+            request_id = await off_loop(caller.share, rpc.id_in, body) if message.is_large else rpc.id_in(body)
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
-        return web.Response(status=reply.status)
-    content = await off_loop(caller.share, _serialized, reply.body) if reply.is_large else _serialized(reply.body)
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(
-        body=content, status=reply.status, headers=headers, content_type="application/json", charset="utf-8"
-    )
-
-
-async def _run_off_loop_if_large(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return ``work(*args, **kwargs)``; a thread does it if the message is large."""
-    if not message.is_large:
-        return work(*args, **kwargs)
-    return await off_loop(message.caller.share, work, *args, **kwargs)
-
-
-def _serialized(body: Mapping[str, Any]) -> bytes:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a value of the provider may hold a lone surrogate
+        return DoorResponse(reply.status, None)
+    content = await off_loop(caller.share, reply.content) if reply.is_large else reply.content()
+    return DoorResponse(reply.status, content)
 
 
 @cache
@@ -127,26 +120,33 @@ OF_2025: Final = frozenset({"initialize", "ping"})
 """The methods that 2026-07-28 no longer has."""
 
 
-async def _traced_result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
+class DoorResult(NamedTuple):
+    """The result of a message. `ttl_ms`: for how many milliseconds it may be cached, None if not at all.
+    `structured_json`: see `McpReply`."""
+
+    members: dict[str, Any]
+    ttl_ms: int | None = None
+    structured_json: str | None = None
+
+
+async def _traced_result(request: DoorRequest) -> DoorResult:
     """Return the result of `_result`; record method and outcome in the message's span. Raises RpcError."""
-    trace = request.trace
-    if trace is None:
-        return await _result(request)
-    message = request.message
+    trace, message = request.trace, request.message
+    assert trace is not None
     method = message.method if message.method in rpc.METHODS else "_OTHER"
     mcp = trace.mcp = McpTrace(method, message.revision, str(message.id))
     try:
-        result, ttl_ms = await _result(request)
+        result = await _result(request)
     except RpcError as fault:
         mcp.error = str(fault.code)
         raise
-    if result.get("isError"):
+    if result.members.get("isError"):
         mcp.error = TOOL_ERROR
-    return result, ttl_ms
+    return result
 
 
-async def _result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return the result, and for how many milliseconds it may be cached, None if not at all. Raises RpcError.
+async def _result(request: DoorRequest) -> DoorResult:
+    """Return the result. Raises RpcError.
 
     The request is counted against the key's rate, unless an RpcError or a call through ``/proxy`` counts it.
     """
@@ -154,26 +154,27 @@ async def _result(request: DoorRequest) -> tuple[dict[str, Any], int | None]:
     if method in ("tools/call", "tools/list"):
         await KeyTools(request).find_off_loop()
     if method == "tools/call":
-        return await ToolRun(request).result(params), None
+        run = ToolRun(request)
+        return DoorResult(await run.result(params), None, run.structured_json)
     if method == "resources/read":
-        return await WholeResponses(request).read(params), 0
+        return DoorResult(await WholeResponses(request).read(params), 0)
     if method in LISTS and params.get("cursor") is not None:
         raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
     if method not in LISTS and method != "server/discover" and (request.message.modern or method not in OF_2025):
         raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
     request.count()
     if method == "tools/list":
-        return {"tools": KeyTools(request).shown()}, TOOLS_HOLD_MS
+        return DoorResult({"tools": KeyTools(request).shown()}, TOOLS_HOLD_MS)
     if method in LISTS:
-        return {LISTS[method]: []}, TOOLS_HOLD_MS
+        return DoorResult({LISTS[method]: []}, TOOLS_HOLD_MS)
     if method == "server/discover":
         about: dict[str, Any] = {
             "supportedVersions": list(rpc.REVISIONS),
             "capabilities": CAPABILITIES,
             "instructions": INSTRUCTIONS,
         }
-        return about, TOOLS_HOLD_MS
+        return DoorResult(about, TOOLS_HOLD_MS)
     if method == "ping":
-        return {}, None
+        return DoorResult({})
     about = {"protocolVersion": rpc.negotiated(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
-    return {**about, "instructions": INSTRUCTIONS}, None
+    return DoorResult({**about, "instructions": INSTRUCTIONS})

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NoReturn
 
@@ -94,7 +95,7 @@ class RpcError(Exception):
         return fields if self.data is None else {**fields, "data": self.data}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RpcRequest:
     """A message that needs a response. `capabilities`: the client's, empty if its revision does not send them."""
 
@@ -116,12 +117,31 @@ class RpcNotification:
     method: str
 
 
-@dataclass(frozen=True, slots=True)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+STRUCTURED: Final = "structuredContent"
+
+
+@dataclass(slots=True)
 class McpReply:
-    """An HTTP reply. `body` None: it has no body."""
+    """An HTTP reply. `body` None: it has no body. `structured_json`: the JSON text of the result's
+    ``structuredContent``, if it is known, so that it is not encoded a second time."""
 
     status: int
     body: dict[str, Any] | None
+    structured_json: str | None = None
+
+    def content(self) -> bytes:
+        """Return the body as JSON. A lone surrogate, as the provider may send it, becomes a question mark."""
+        body, known = self.body or {}, self.structured_json
+        result = body.get("result", {}) if known is not None else {}
+        if known is None or STRUCTURED not in result:
+            return _ENCODER.encode(body).encode("utf-8", "replace")
+        names = list(result)
+        at = names.index(STRUCTURED)
+        before = _ENCODER.encode({**body, "result": {name: result[name] for name in names[:at]}})[:-2]
+        after = _ENCODER.encode({name: result[name] for name in names[at + 1 :]})[1:] if names[at + 1 :] else "}"
+        comma, more = "," if at else "", "," if len(after) > 1 else ""
+        return f'{before}{comma}"{STRUCTURED}":{known}{more}{after}}}'.encode("utf-8", "replace")
 
     @property
     def is_large(self) -> bool:
@@ -225,6 +245,11 @@ def _unsupported(requested: Any) -> NoReturn:
     raise RpcError(UNSUPPORTED_REVISION, f"Unsupported protocol version. Use one of {', '.join(REVISIONS)}.", data)
 
 
+def routing_fields(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the fields that routers read: all that `read_message` needs."""
+    return [(name, value) for name, value in headers if name.lower() in ROUTED_BY]
+
+
 def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the headers that routers read.
 
@@ -258,14 +283,14 @@ def _decoded(value: str | None) -> str | None:
 def _parsed(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
-        value = json.loads(
-            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite
-        )
-        if _HALF_PAIR.search(text):
+        if text.startswith("\ufeff"):
+            raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
+        value = _DECODER.decode(text)
+        if "\\" in text and _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
         raise RpcError(PARSE_ERROR, f"The body is not valid, unambiguous JSON: {_brief(fault)}.") from fault
-    if nested_deeper(value, DEEPEST):
+    if text.count("[") + text.count("{") > DEEPEST and nested_deeper(value, DEEPEST):
         raise RpcError(PARSE_ERROR, f"The body nests deeper than {DEEPEST} levels.")
     return value
 
@@ -293,6 +318,11 @@ def _finite(text: str) -> float:
     return number if isfinite(number := float(text)) else _refuse_constant(text)
 
 
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite
+)
+
+
 # ── Replies.
 
 
@@ -304,11 +334,15 @@ def negotiated(params: Mapping[str, Any]) -> str:
 
 
 def result_reply(
-    request: RpcRequest, result: Mapping[str, Any], server: Mapping[str, Any], ttl_ms: int | None
+    request: RpcRequest,
+    result: Mapping[str, Any],
+    server: Mapping[str, Any],
+    ttl_ms: int | None,
+    structured_json: str | None = None,
 ) -> McpReply:
     """Return `result` in the form of the request's revision.
 
-    `ttl_ms`: how long a list may be cached, None for other results.
+    `ttl_ms`: how long a list may be cached, None for other results. `structured_json`: see `McpReply`.
     """
     shown = dict(result)
     if request.modern:
@@ -316,9 +350,9 @@ def result_reply(
         if ttl_ms is not None:
             shown |= {"ttlMs": ttl_ms, "cacheScope": "private"}
         shown["_meta"] = {**shown.get("_meta", {}), META_SERVER: dict(server)}
-    elif not isinstance(shown.get("structuredContent", {}), dict):
-        del shown["structuredContent"]  # must be an object before 2026-07-28
-    return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown})
+    elif not isinstance(shown.get(STRUCTURED, {}), dict):
+        del shown[STRUCTURED]  # must be an object before 2026-07-28
+    return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown}, structured_json)
 
 
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:
@@ -336,6 +370,7 @@ ACCEPTED: Final = McpReply(202, None)
 """The reply to a notification."""
 
 
+@lru_cache(maxsize=64)
 def accepts_json(accept: str | None) -> bool:
     """Return whether the client accepts JSON, the only format of our responses. `accept` None: it accepts all."""
     if accept is None:

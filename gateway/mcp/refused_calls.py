@@ -31,7 +31,7 @@ class RefusedCalls:
         try:
             error = json.loads(response.body)["error"]
         except (ValueError, KeyError, TypeError):
-            error = {"code": response.headers[MARK], "message": "The gateway refused this call."}
+            error = {"code": response.headers()[MARK], "message": "The gateway refused this call."}
         url = (error.get("payload") or {}).get("connect_url")
         if url and self._takes_urls and self._request.message.params.get("requestState") is None:
             shown_to = {

@@ -21,8 +21,10 @@ _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
 _AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that a header field would drop
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some servers split at
-_COMMON: Final = frozenset({"connection", "select", "max_bytes"})
+_COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
 _WITH_BODY: Final = frozenset({"body", "body_as"})
+_OF_API: Final = _COMMON | _WITH_BODY | {"path"}
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class UnfitArguments(Exception):
@@ -33,7 +35,7 @@ class UnknownArgument(UnfitArguments):
     """An argument that the tool does not have. Its schema, which depends on the key, names those that it has."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolCall:
     """A request to a provider, and the wanted form of its response.
 
@@ -55,10 +57,10 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call of a rule's tool. Raises UnfitArguments."""
-    allowed = {argument.name for argument in tool.arguments} | _COMMON | {"query", "method"}
+    own = {argument.name for argument in tool.arguments}
     if tool.pages:
-        allowed |= {"cursor"}
-    _no_others(arguments, allowed | (_WITH_BODY if not set(tool.methods) <= BODILESS else set()))
+        own.add("cursor")
+    _no_others(arguments, _COMMON | own | (_WITH_BODY if not BODILESS.issuperset(tool.methods) else set()))
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
         raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")
@@ -71,7 +73,7 @@ def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
 
 def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of `call_api` describe. Raises UnfitArguments."""
-    _no_others(arguments, _COMMON | _WITH_BODY | {"method", "path", "query"})
+    _no_others(arguments, _OF_API)
     method, path = arguments.get("method"), arguments.get("path")
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise UnfitArguments("'method' must be a method in capitals, such as GET.")
@@ -80,10 +82,9 @@ def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     return _call(method, path, arguments, None)
 
 
-def _no_others(arguments: Mapping[str, Any], allowed: set[str] | frozenset[str]) -> None:
-    others = sorted(set(arguments) - allowed)
-    if others:
-        raise UnknownArgument(f"Unknown argument '{others[0][:64]}'.")
+def _no_others(arguments: Mapping[str, Any], accepted: frozenset[str]) -> None:
+    if not accepted.issuperset(arguments):
+        raise UnknownArgument(f"Unknown argument '{min(set(arguments) - accepted)[:64]}'.")
 
 
 def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:
@@ -160,7 +161,7 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
         if not isinstance(body, dict):
             raise UnfitArguments("A form's 'body' must be an object of names and values.")
         return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
+    return _ENCODER.encode(body).encode(), "application/json"
 
 
 def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:

@@ -4,24 +4,21 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import hdrs
-
 from gateway.egress.page_memory import Reservation
 from gateway.mcp.agent_message import AgentMessage
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.in_process_call import call_in_process
 from gateway.off_loop import INLINE_BYTES
-from gateway.proxy.collected_response import CollectedResponse
+from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.runtime import RUNTIME
 
 MOST_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
 FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 LONGEST_S: Final = 120.0  # maximum time that an agent waits; it also ends an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_PASSED_ON: Final = (hdrs.AUTHORIZATION, hdrs.USER_AGENT, "traceparent", "tracestate")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sent:
     """A call as it was sent, with the data to send it again. `tool`: name of the MCP tool that made the call."""
 
@@ -29,6 +26,10 @@ class Sent:
     target: str
     connection: str
     tool: str | None = None
+
+
+def _without_key() -> None:
+    """Return no key: a capability URL needs none."""
 
 
 class ResponseMemory:
@@ -54,28 +55,34 @@ class ResponseMemory:
 async def proxied(
     request: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
 ) -> CollectedResponse:
-    """Make the call through ``/proxy`` or the capability URL, with the caller's own key. Raises NoPageMemory."""
+    """Make the call through ``/proxy`` or the capability URL, with the caller's own key.
+
+    Raises NoPageMemory, and TimeoutError after `LONGEST_S`.
+    """
     outer = request.outer
-    fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
+    traceparent = outer.traceparent
     if outer.trace is not None:
-        fields["traceparent"] = outer.trace.traceparent()  # the call belongs to the message's trace
+        traceparent = outer.trace.traceparent()  # the call belongs to the message's trace
     meta = request.message.params.get("_meta")
     trace = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
-        fields["traceparent"] = trace
+        traceparent = trace
     integration, _, connection_id = sent.connection.partition("/")
-    if outer.by_capability:
-        fields.pop(hdrs.AUTHORIZATION, None)
-    fields |= {"Provider-Config-Key": integration, "Connection-Id": connection_id, "Decompress": "true"}
-    if content_type is not None:
-        fields[hdrs.CONTENT_TYPE] = content_type
-    return await call_in_process(
-        outer,
-        outer.mount + sent.target,
+    call = InProcessRequest(
         sent.method,
-        fields,
+        outer.mount,
+        sent.target,
+        _without_key if outer.by_capability else outer.authorization,
+        outer.head.passed_on,
+        outer.head.head_id,
+        integration,
+        connection_id,
+        traceparent,
+        content_type,
         body,
-        tool=sent.tool,
-        limit_bytes=MOST_RESPONSE,
-        room=memory.room,
+        outer.request_id,
+        sent.tool,
+        MOST_RESPONSE,
+        LONGEST_S,
     )
+    return await call_in_process(outer, call, memory.room)

@@ -14,13 +14,17 @@ OPEN_LINK: Final = "Ask the user to open this link, then call again:"
 SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON, or has too many values."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShapedResult:
-    """A result of `tools/call`. `keep`: the result shows only a part of the response, so keep the whole and link to
-    it."""
+    """A result of `tools/call`.
+
+    `keep`: the result shows only a part of the response, so keep the whole and link to it. `structured_json`: the
+    result's ``structuredContent`` as compact JSON, if it is known.
+    """
 
     result: dict[str, Any]
     keep: bool = False
+    structured_json: str | None = None
 
 
 def provider_result(
@@ -47,6 +51,7 @@ def provider_result(
         result["structuredContent"] = {"status": status, **({"body": shaped.value} if has_value else {})}
     elif has_value:
         result["structuredContent"] = shaped.value
+        return ShapedResult(result, not shaped.whole, shaped.text)  # `text` is `value` as compact JSON
     return ShapedResult(result, not shaped.whole)
 
 

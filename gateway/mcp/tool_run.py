@@ -1,10 +1,8 @@
 """``tools/call``: finds the tool and its connection, calls the provider, and returns the tool's result."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
@@ -37,7 +35,6 @@ from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
 from gateway.mcp.tool_results import OPEN_LINK, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_responses import WholeResponses
-from gateway.middleware.response_shape import MARK
 from gateway.off_loop import off_loop
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.connection import ConnectionRef
@@ -47,20 +44,20 @@ ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
 
 
 class ToolRun:
-    """Runs one ``tools/call``."""
+    """Runs one ``tools/call``. `structured_json`: the result's ``structuredContent`` as JSON text, if it is known."""
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
         self._tools = KeyTools(request)
-        self._refusals = RefusedCalls(request)
-        self._wholes = WholeResponses(request)
+        self.structured_json: str | None = None
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of the call, also if it fails. Raises RpcError for invalid `params` or an unknown tool."""
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
-        tools = self._tools.known.tools
+        known, is_large = self._tools.known, self._request.outer.is_large
+        tools = known.tools
         by_call_tool = name in ABOUT_TOOLS
         if by_call_tool:
             if (result := self._response_about_tools(name, arguments, tools)) is not None:
@@ -71,28 +68,33 @@ class ToolRun:
             tool = _tool_named(name, tools, by_call_tool=by_call_tool)
             if self._request.trace is not None and self._request.trace.mcp is not None:
                 self._request.trace.mcp.tool = name
-            call = await self._call(tool, arguments)
+            call = await self._call(tool, arguments) if is_large else self._call_now(tool, arguments)
             select = None if call.select is None else parsed(call.select)
-            connection = chosen_connection(call, await self._tools.candidates(labelled=call.connection is None))
-            if tool is not None:
+            candidates: Mapping[str, str] | None = known.candidates
+            if call.connection is None and not candidates:
+                candidates = await self._tools.candidates()
+            connection = chosen_connection(call, candidates)
+            if tool is not None and not self._is_placed(tool, call, connection):
                 call = await self._placed(tool, call, arguments, connection)
-            call, lists = self._at_page(call, name, connection, pages=tool is not None and tool.pages)
+            lists = None
+            if tool is not None and tool.pages:
+                call, lists = self._at_page(call, name, connection)
         except (UnfitArguments, UnfitExpression) as fault:
             self._request.count()
             return failure(str(fault))
         return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)
 
-    def _at_page(self, call: ToolCall, name: str, connection: str, *, pages: bool) -> tuple[ToolCall, "_Lists"]:
+    def _at_page(self, call: ToolCall, name: str, connection: str) -> tuple[ToolCall, "_Lists"]:
         """Return `call` with the target of its cursor's page, and the position in the list. Raises UnfitArguments."""
         of_page = _page_of(call, name, connection)
         if call.cursor is None:
-            return call, _Lists(NextPage(call.target), pages, of_page)
+            return call, _Lists(NextPage(call.target), of_page)
         page = opened_cursor(call.cursor, self._request.seals, self._request.caller.key_id, of_page)
         if page is None:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
-        return replace(call, target=page.target), _Lists(page, pages, of_page)
+        return replace(call, target=page.target), _Lists(page, of_page)
 
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
@@ -117,6 +119,18 @@ class ToolRun:
             None if isinstance(inner, dict) and "arguments" in arguments else failure("'arguments' must be an object.")
         )
 
+    def _is_placed(self, tool: RuleTool, call: ToolCall, connection: str) -> bool:
+        """Return whether the connection has the base URL for which the tool was made, so that its path is right."""
+        if isinstance(tool.rule, OperationRule):
+            return "${" not in call.target
+        opened = self._opened(connection)
+        integration = connection.partition("/")[0]
+        return (
+            opened is not None
+            and integration in tool.integrations
+            and opened.shown_base_path.strip("/") == self._tools.known.bases.get(integration)
+        )
+
     async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
         """Return `call` with its path below the connection's actual base URL, if the catalog entry does not fix that
         URL.
@@ -127,8 +141,6 @@ class ToolRun:
         ref = ConnectionRef(self._request.environment, integration, connection_id)
         opened = self._request.runtime.live.peek(ref)
         of_operation = isinstance(tool.rule, OperationRule)
-        if of_operation and "${" not in call.target:
-            return call
         if (
             opened is None
             and (of_operation or self._tools.known.bases.get(integration) is None)
@@ -148,27 +160,29 @@ class ToolRun:
         named = {argument.name for argument in tool.arguments}
         named -= {part.name for part in path if not isinstance(part, str)}
         rest = {name: value for name, value in arguments.items() if name not in named}
-        return await self._call(replace(tool, path=path), rest)
+        placed = replace(tool, path=path)
+        return await self._call(placed, rest) if self._request.outer.is_large else self._call_now(placed, rest)
 
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
-        """Return the call of a tool of the key, or of `call_api`. Raises UnfitArguments."""
+        """Return the call of a tool of the key, or of `call_api`; a thread makes it. Raises UnfitArguments."""
         outer = self._request.outer
-        work = call_of_api if tool is None else partial(call_of_rule, tool)
+        return await off_loop(outer.caller.share, self._call_now, tool, arguments)
+
+    def _call_now(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
         try:
-            return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
+            return call_of_api(arguments) if tool is None else call_of_rule(tool, arguments)
         except UnknownArgument as fault:
             valid = ", ".join(sorted(self._tools.describe(tool)["inputSchema"]["properties"]))
             raise UnfitArguments(f"{fault} Valid arguments: {valid}.") from None
 
-    async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
-        declined = self._refusals.declined(call)
+    async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists | None") -> dict[str, Any]:
+        declined = RefusedCalls(self._request).declined(call)
         if declined is not None:
             self._request.count()
             return declined
         memory = ResponseMemory(self._request.outer)
         try:
-            async with asyncio.timeout(LONGEST_S):
-                response = await proxied(self._request, sent, call.body, call.content_type, memory)
+            response = await proxied(self._request, sent, call.body, call.content_type, memory)
             return await self._shaped(sent, response, select, call, lists)
         except TimeoutError:
             return failure(f"The response was not complete within {LONGEST_S:.0f} s.")
@@ -178,10 +192,10 @@ class ToolRun:
             memory.release()
 
     async def _shaped(
-        self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists"
+        self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists | None"
     ) -> dict[str, Any]:
-        if MARK in response.headers:
-            return self._refusals.refused(response, call)
+        if response.by_gateway:
+            return RefusedCalls(self._request).refused(response, call)
         if response.too_large:
             return failure(
                 f"The response has more than {MOST_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
@@ -189,29 +203,30 @@ class ToolRun:
             )
         if not response.complete:
             return failure("The provider's response broke off. Nothing of it is shown.")
-        media_type = response.headers.get(hdrs.CONTENT_TYPE, "")
-        reason = _reason(response.status)
+        media_type = response.media_type
+        reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # else not shown
         share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, behind = response.body, None
-        if lists.pages and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
-            fields = [(name, value) for name, value in response.headers.items()]
+        if lists is not None and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
+            fields = [(name, value) for name, value in response.headers().items()]
             of_page = opened, sent.target, response.body, fields, self._request.shown_at
             behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
-        if behind is not None and lists.page.skip:
+        if behind is not None and lists is not None and lists.page.skip:
             of_body = body, behind[0], lists.page.skip
             body = await off_loop(share, without_shown, *of_body) if dear else without_shown(*of_body)
         arguments = response.status, reason, media_type, body, select, call.max_bytes
         shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
-        if behind is not None:
+        self.structured_json = shaped.structured_json
+        if behind is not None and lists is not None:
             self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
-        if (link := response.headers.get(CONNECT_URL_FIELD)) is not None:
+        if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
-            uri = self._wholes.kept_at(sent, media_type, response.body)
+            uri = WholeResponses(self._request).kept_at(sent, media_type, response.body)
             shaped.result["content"].append(
                 link_block(uri, media_type or "application/octet-stream", len(response.body))
             )
-        if 300 <= response.status < 400 and (place := response.headers.get(hdrs.LOCATION)):
+        if 300 <= response.status < 400 and (place := response.headers().get(hdrs.LOCATION)):
             shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
         return shaped.result
 
@@ -235,15 +250,12 @@ class ToolRun:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Lists:
-    """The position in a list.
-
-    `page`: the page to fetch. `pages`: the tool is a list. `call`: the call that its cursors belong to.
-    """
+    """The position in a list, for a tool that is one. `page`: the page to fetch. `call`: the call that its cursors
+    belong to."""
 
     page: NextPage
-    pages: bool
     call: str
 
 

@@ -1,6 +1,5 @@
 """The whole responses behind links: kept for minutes in this worker, or fetched again by another worker."""
 
-import asyncio
 import base64
 import json
 from collections.abc import Mapping
@@ -8,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from gateway import clock
 from gateway.egress.page_memory import NoPageMemory
@@ -16,8 +15,7 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.kept_responses import KEPT_S, KeptResponses
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.tool_provider_call import LONGEST_S, ResponseMemory, Sent, proxied
-from gateway.middleware.response_shape import MARK
+from gateway.mcp.tool_provider_call import ResponseMemory, Sent, proxied
 from gateway.vault import VaultError
 
 SCHEME: Final = "gateway://answers/"
@@ -62,17 +60,16 @@ class WholeResponses:
     async def _fetch_again(self, uri: str, sent: Sent) -> dict[str, Any]:
         memory = ResponseMemory(self._request.outer)
         try:
-            async with asyncio.timeout(LONGEST_S):
-                response = await proxied(self._request, sent, None, None, memory)
+            response = await proxied(self._request, sent, None, None, memory)
         except (TimeoutError, NoPageMemory):
             raise RpcError(
                 rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again."
             ) from None
         finally:
             memory.release()
-        if MARK in response.headers or not response.complete or response.status >= 300:
+        if response.by_gateway or not response.complete or response.status >= 300:
             raise RpcError(rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again.")
-        return {"contents": [contents(uri, response.headers.get(hdrs.CONTENT_TYPE, ""), response.body)]}
+        return {"contents": [contents(uri, response.media_type, response.body)]}
 
     def _no_resource(self, uri: str) -> RpcError:
         code = rpc.INVALID_PARAMS if self._request.message.modern else NOT_FOUND_2025

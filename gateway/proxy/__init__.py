@@ -13,7 +13,7 @@ The chain ends here (`PROXY(forward)` in `app/routes.py`). Reading order:
     posted_list         a list that is requested by POST: composes the body for each page
     page_fetch          fetches one page of a list: requests, retries, reads within limits, decodes
     paged_response      streams a whole list as one response, one record per line, then a trailer with the outcome
-    collected_response  a whole response in memory, for a call that begins in this process
+    collected_response  a call that begins in this process: its request, and its whole response in memory
 
 Always true: a failure before the first byte of the response is an error with a status of its own. A later failure cuts
 the client's connection; only a list of pages ends with a trailer that names the error. A body is held whole only if it

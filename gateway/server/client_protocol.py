@@ -28,7 +28,7 @@ from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_resp
 from gateway.middleware.who_calls import mask_secrets_in_path
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
-from gateway.proxy.collected_response import CollectedResponse, Room
+from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
 from gateway.server import in_process_exchange
@@ -390,21 +390,20 @@ class ClientProtocol(RequestHandler):
         self._read(data + held)
 
     async def call_in_process(
-        self, message: bytes, request_id: str, *, tool: str | None, limit_bytes: int, room: Room
+        self, request: InProcessRequest, room: Room
     ) -> CollectedResponse | FastPathHandover | None:
         """Make a call on the fast path on behalf of the current request; see `in_process_exchange.call`."""
         fast_path = self._server.fast_path
         if fast_path is None:
             return None
+        message = self._fast_exchange
         return await in_process_exchange.call(
             fast_path,
-            message,
-            request_id,
-            tool=tool,
-            limit_bytes=limit_bytes,
-            room=room,
+            request,
+            room,
             has_left=lambda: self.transport is None or self.transport.is_closing(),
             stopped=lambda: self.stopped,
+            watch=message.watch if isinstance(message, FastMessage) else None,
         )
 
     def take_handover(self) -> FastPathHandover | None:

@@ -255,11 +255,9 @@ class FastExchange:
                     return None  # the chain adds a link for granting the scopes
                 plan.refused(status)
         now = clock.monotonic()
-        spent_s, waited_s = self._sent_at - plan.began, now - self._sent_at
         try:
             decoder = plan.decoder_for(head) if plan.decodes else None
-            decoded = decoder is not None
-            passed, self._chunked = response_head(head, plan, spent_s, waited_s, last=self.last, decoded=decoded)
+            passed = self._head_for_client(head, now, decoded=decoder is not None)
         except MalformedResponse:
             return None
         if decoder is not None:
@@ -268,6 +266,12 @@ class FastExchange:
         self._status = status
         self._unsent = [passed]
         return self
+
+    def _head_for_client(self, head: ResponseHead, now: float, *, decoded: bool) -> bytes:
+        """Return the bytes of the head for the caller. Raises MalformedResponse."""
+        spent_s, waited_s = self._sent_at - self._plan.began, now - self._sent_at
+        passed, self._chunked = response_head(head, self._plan, spent_s, waited_s, last=self.last, decoded=decoded)
+        return passed
 
     def _release_limit(self, outcome: Outcome) -> None:
         """Release the concurrency limit, exactly once."""

@@ -1,6 +1,7 @@
 """A message to the agent door on the fast path: handled without aiohttp's request object and the middlewares.
 
-    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and its body so far
+    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and its body so far; a head that
+                     came before is remembered without its length and trace (`known_heads`)
           ▸ admit    key, scope, content type, size: decided as by the links of `surfaces.AGENT`, in their order
           ▸ respond  `gateway.mcp.mcp_endpoint` makes the response, as for the chain; its head is as aiohttp writes it
 
@@ -10,7 +11,9 @@ refused, to the chain with the same bytes.
 
 import asyncio
 import re
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from aiohttp import hdrs, web, web_response
@@ -19,10 +22,9 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.access.caller import Access, Caller
-from gateway.access.scopes import PROXY
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
-from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
+from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage, DoorResponse, MessageHead
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from gateway.middleware.request_message import is_json
@@ -36,7 +38,8 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import CallTrace, current_trace, trace_id_in
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
-from gateway.server.request_lines import LineReader, MessageLines
+from gateway.server.known_heads import HeadMemory, plain_values, split_head
+from gateway.server.request_lines import LineReader
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
@@ -64,16 +67,37 @@ class MessageClient(Protocol):
         """Let the chain handle the message. `data`: its bytes received so far."""
 
 
+class KnownMessage(NamedTuple):
+    """The meaning of the head of messages. `mount`: ``/proxy``, or ``/c/<capability>``. `request_id`: the client's, if
+    well-formed. `length`, `traceparent`: those of the message that had this head first."""
+
+    head: MessageHead
+    key_digest: str
+    mount: str
+    request_id: str | None
+    length: int
+    traceparent: str | None
+
+
+class ArrivedMessage(NamedTuple):
+    """The head of one message."""
+
+    known: KnownMessage
+    length: int
+    traceparent: str | None
+
+
 class AgentDoor:
     """The agent door (``/mcp``) of a server, beside its `FastPath`.
 
-    `taken` counts the messages, `handed_back` those among them that went back to the chain.
+    `taken` counts the messages, `handed_back` those among them that went back to the chain. `heads`: remembered heads.
     """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
         self._app = app
         self._runtime: Runtime = app[RUNTIME]
-        self._reader = reader
+        self.reader = reader
+        self.heads: HeadMemory[KnownMessage] = HeadMemory()
         self.write_batch = write_batch
         self.taken = 0
         self.handed_back = 0
@@ -90,30 +114,56 @@ class AgentDoor:
         lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
         if lines_end < lines_at:
             return None
-        block = data[lines_at:lines_end]
-        if block.count(b"\n") >= HEAD_LINES:
+        arrived = self._arrived(data[lines_at - 2 : lines_end], found[1])
+        if arrived is None or not arrived.length or arrived.length > INLINE_BYTES:
             return None
-        lines = self._reader.message(block)
-        if lines is None or not lines.length or lines.length > INLINE_BYTES or not is_json(lines.content_type):
-            return None
-        mount = PROXY_MOUNT if found[1] is None else found[1].decode("ascii")
-        caller = self._caller(lines, mount)
+        caller = self._caller(arrived.known)
         if caller is None:
             return None
-        end = lines_end + 4 + lines.length
+        end = lines_end + 4 + arrived.length
         head, body = data[: lines_end + 4], data[lines_end + 4 : end]
         self.taken += 1
-        return FastMessage(self, client, head, lines, caller, mount), body, data[end:]
+        return FastMessage(self, client, head, arrived, caller), body, data[end:]
 
-    def _caller(self, lines: MessageLines, mount: str) -> Caller | None:
-        """Return the caller if its key is in memory and allowed here, else None: the chain decides."""
-        generation = self._runtime.current.generation
-        by_capability = mount != PROXY_MOUNT
-        if by_capability is bool(lines.key):
+    def _arrived(self, lines: bytes, mount: bytes | None) -> "ArrivedMessage | None":
+        """Return the head with these lines, each of which begins with CRLF; None if the chain must handle it. `mount`:
+        path of a capability URL."""
+        split = split_head(lines, mount)
+        known = None if split is None else self.heads.get(split[0])
+        if split is not None and known is not None and plain_values(split[1]):
+            _, length, trace = split[1]
+            return ArrivedMessage(
+                known,
+                known.length if length is None else int(length),
+                known.traceparent if trace is None else trace.decode("ascii"),
+            )
+        read = self.reader.message(lines[2:]) if lines.count(b"\n") <= HEAD_LINES else None
+        by_capability = mount is not None
+        if read is None or not is_json(read.content_type) or by_capability is bool(read.key):
             return None
-        caller = generation.keys.find_known(digest(mount.rpartition("/")[2] if by_capability else lines.key))
+        path = PROXY_MOUNT if mount is None else mount.decode("ascii")
+        key_digest = digest(path.rpartition("/")[2] if by_capability else read.key)
+        head_id = None
+        if split is not None and self._runtime.current.generation.keys.find_known(key_digest) is not None:
+            # Its key is valid: a client without a key must not fill the memory.
+            head_id = split[0] if plain_values(split[1]) and self.heads.arrives_again(split[0]) else None
+        fields = CIMultiDict(read.fields)
+        fields.pop(hdrs.AUTHORIZATION, None)  # the head may be remembered, and its key must not
+        head = MessageHead(fields, head_id)
+        known = KnownMessage(head, key_digest, path, read.request_id, read.length, read.traceparent)
+        if head_id is not None:
+            self.heads.keep(head_id, known, len(lines))
+        return ArrivedMessage(known, read.length, read.traceparent)
+
+    def forget(self) -> None:
+        self.heads.forget()
+
+    def _caller(self, known: "KnownMessage") -> Caller | None:
+        """Return the caller if its key is in memory and allowed here, else None: the chain decides."""
+        by_capability = known.mount != PROXY_MOUNT
+        caller = self._runtime.current.generation.keys.find_known(known.key_digest)
         access = None if caller is None else caller.access
-        if access is None or caller is None or not access.policy.allows(PROXY):
+        if access is None or caller is None or not access.policy.may_proxy:
             return None
         if (access.key.kind == "capability") is not by_capability or (by_capability and self._speaks_mcp(access)):
             return None
@@ -135,7 +185,9 @@ class AgentDoor:
             fast_message.generation,
             fast_message.caller,
             fast_message.request_id,
-            fast_message.lines.fields,
+            fast_message.known.head,
+            fast_message.authorization,
+            fast_message.traceparent,
             body,
             fast_message.mount,
             fast_message.mount != PROXY_MOUNT,
@@ -149,26 +201,33 @@ class FastMessage:
     """A message to the agent door. Its client uses it like a `FastExchange`."""
 
     def __init__(
-        self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
+        self, door: AgentDoor, client: MessageClient, head: bytes, arrived: ArrivedMessage, caller: Caller
     ) -> None:
         self._door = door
         self._runtime = door._runtime
         self._head = head
         self._received: list[bytes] = []
-        self._awaited = lines.length
+        self._awaited = arrived.length
         self._began = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
         self._over = False
         self._stopped = False
+        self._wake_call: Callable[[], None] | None = None
         self.client = client
-        self.lines = lines
+        self.known = arrived.known
+        self.traceparent = arrived.traceparent
         self.caller = caller
-        self.mount = mount
+        self.mount = arrived.known.mount
         self.generation = self._runtime.current.generation
-        self.request_id = lines.request_id or new_id()
+        self.request_id = arrived.known.request_id or new_id()
         peer = client.peername
         self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
         self.last = False
+
+    def authorization(self) -> str | None:
+        """Return the field with the key, which is read again: a remembered head does not hold it."""
+        read = self._door.reader.message(self._head.partition(b"\r\n")[2][:-4])
+        return None if read is None else read.fields.get(hdrs.AUTHORIZATION)
 
     def begin(self, body: bytes) -> None:
         """Add `body` to the message's body; once it is complete, start the task that responds."""
@@ -200,9 +259,16 @@ class FastMessage:
         self.last = True
 
     def enforce_time_limits(self, _now: float) -> None:
-        """Hand a message whose body is still incomplete to the chain, which has time limits for it."""
+        """Hand a message whose body is still incomplete to the chain, which has time limits for it. A call to the
+        provider enforces its own."""
         if self._task is None:
             self._hand_back()
+        elif self._wake_call is not None:
+            self._wake_call()
+
+    def watch(self, wake: Callable[[], None] | None) -> None:
+        """Call `wake` about once a second, until this is called with None."""
+        self._wake_call = wake
 
     def caller_left(self, *, stopped: bool) -> None:
         """Record that the caller has disconnected. `stopped`: we closed the connection ourselves, because the gateway
@@ -235,18 +301,24 @@ class FastMessage:
             self._hand_back()
             return
         self._over = True
+        own: list[tuple[str, str]] = [(REQUEST_ID_FIELD, self.request_id)]
         if message.by_capability:
-            response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
-        response.headers[REQUEST_ID_FIELD] = self.request_id
-        data = response_bytes(response, last=self.last)
-        self._record_message(trace, response.status, response.headers.get(MARK), response.content_length or 0)
+            own.insert(0, REFERRER_POLICY)
+        if isinstance(response, DoorResponse) and response.status == 200 and response.content is not None:
+            data, mark = json_response_bytes(response.content, own, last=self.last), None
+            size = len(response.content)
+        else:
+            full = response.for_aiohttp() if isinstance(response, DoorResponse) else response
+            full.headers.update(own)
+            data, mark, size = response_bytes(full, last=self.last), full.headers.get(MARK), full.content_length or 0
+        self._record_message(trace, response.status, mark, size)
         self.client.queue_piece(data, self._door.write_batch)
         self.client.response_sent(last=self.last)
 
     def _begin(self) -> CallTrace | None:
         """Set the context for logs and audit, as the chain's first middlewares do. Return the trace; None if not
         sampled."""
-        tracing, traceparent = self._runtime.tracing, self.lines.traceparent
+        tracing, traceparent = self._runtime.tracing, self.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
             trace.route = DOOR if self.mount == PROXY_MOUNT else CAPABILITY_DOOR
@@ -257,12 +329,10 @@ class FastMessage:
         self._runtime.minted.record_first_use(self.caller, self.remote or "")
         return trace
 
-    async def _response(self, message: AgentMessage) -> web.Response | None:
+    async def _response(self, message: AgentMessage) -> DoorResponse | web.Response | None:
         """Return the response, or None if the chain must report the error, because no call to a provider has begun."""
-        from gateway.mcp.mcp_endpoint import response_to  # imported with the first message
-
         try:
-            return await response_to(message)
+            return await _response_to()(message)
         except Exception as fault:
             if not message.called:
                 return None
@@ -270,34 +340,58 @@ class FastMessage:
             if shaped is not fault:
                 log.exception("unhandled", request_id=self.request_id, method="POST")
             self.last = self.last or shaped.close
-            trace_id = trace_id_in(self.lines.traceparent) if message.trace is None else message.trace.trace_id
-            return refusal(shaped, trace_id, json_rpc=accepts_stream(message.headers))
+            trace_id = trace_id_in(self.traceparent) if message.trace is None else message.trace.trace_id
+            return refusal(shaped, trace_id, json_rpc=accepts_stream(message.head.headers))
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
         path = DOOR if self.mount == PROXY_MOUNT else mask_secrets_in_path(self.mount + DOOR)[:PATH_LIMIT]
-        given = self.lines.traceparent
+        given = self.traceparent
         self._runtime.call_queue.record(
+            # Positional: keyword arguments take three times as long.
             ExchangeRecord(
-                at=clock.now(),
-                request_id=self.request_id,
-                environment=self.caller.environment.name,
-                integration_id="",
-                connection_id="",
-                method="POST",
-                host="",
-                path=path,
-                status=status,
-                duration_ms=round((clock.monotonic() - self._began) * 1000, 3),
-                bytes_in=sum(map(len, self._received)),
-                bytes_out=bytes_out,
-                error_code=error,
-                attempts=0,
-                key_id=None if self.caller.key is None else self.caller.key.id,
-                traceparent=given if trace is None or trace.parent_id is not None else trace.traceparent(),
-                trace=trace,
+                clock.now(),
+                self.request_id,
+                self.caller.environment.name,
+                "",
+                "",
+                "POST",
+                "",
+                path,
+                status,
+                round((clock.monotonic() - self._began) * 1000, 3),
+                sum(map(len, self._received)),
+                bytes_out,
+                error,
+                None,
+                None,
+                None,
+                None if self.caller.key is None else self.caller.key.id,
+                given if trace is None or trace.parent_id is not None else trace.traceparent(),
+                None,
+                0,
+                trace,
             )
         )
+
+
+@cache
+def _response_to() -> Callable[[AgentMessage], Awaitable[DoorResponse]]:
+    from gateway.mcp.mcp_endpoint import response_to  # imported with the first message
+
+    return response_to
+
+
+def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: bool) -> bytes:
+    """Return what `response_bytes` returns for a 200 with a JSON text. `own`: fields of the message."""
+    fields = "".join(f"{name}: {value}\r\n" for name, value in own)
+    close = "Connection: close\r\n" if last else ""
+    server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
+    head = (
+        "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: application/json; charset=utf-8\r\n"
+        f"{fields}Content-Length: {len(content)}\r\nDate: {rfc822_formatted_time()}\r\nServer: {server}\r\n{close}\r\n"
+    )
+    return head.encode() + content
 
 
 def response_bytes(response: web.Response, *, last: bool) -> bytes:

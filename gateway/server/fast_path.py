@@ -28,6 +28,7 @@ from gateway.http.request_head import METHODS, TARGET_CHARS
 from gateway.http.response_head import Malformed
 from gateway.middleware.upstream import replaced_names, trace_headers
 from gateway.observe.tracing import Tracing
+from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
 from gateway.records.trace import TRACE_FIELDS, TRACEPARENT, CallTrace
@@ -36,7 +37,7 @@ from gateway.secret import digest
 from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
-from gateway.server.known_heads import ArrivedHead, KnownHead, KnownHeads, field_lines
+from gateway.server.known_heads import TRACE_VALUE, ArrivedHead, HeadMemory, KnownHead, KnownHeads, field_lines
 from gateway.server.request_lines import LineReader, RequestLines
 from gateway.server.strict_framing import RequestBody
 
@@ -51,6 +52,7 @@ _REST: Final = rf"(?:[/?][{TARGET_CHARS}]*)?) HTTP/1\.1\r\n".encode()
 _LINE: Final = re.compile(_METHOD + rb"(/proxy" + _REST)
 _CAPABILITY_LINE: Final = re.compile(_METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])" + _REST)
 _END: Final = b"\r\n\r\n"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
 
 
@@ -76,10 +78,15 @@ def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, tar
     return decided if isinstance(decided, str) else None
 
 
+Admitted = tuple[float, Generation, Caller, Opened]
+"""A request of a known caller over an open connection: when it began (monotonic seconds), and what decides about it."""
+
+
 class FastPath:
     """The fast path of a server.
 
     `taken` counts the requests that the fast path sent, `handed_over` those of them that the chain had to finish.
+    `call_heads`: remembered heads of calls that begin in this process.
     """
 
     def __init__(self, app: web.Application) -> None:
@@ -87,6 +94,7 @@ class FastPath:
         self._current = runtime.current
         self._reader = LineReader()
         self._known = KnownHeads()
+        self.call_heads: HeadMemory[KnownHead] = HeadMemory()
         self._swept_at = 0.0
         self.write_batch = WriteBatch()
         self.agent_door = AgentDoor(app, self._reader, self.write_batch)
@@ -102,19 +110,68 @@ class FastPath:
         if head_in_data is None:
             return None
         found, lines, body_at = head_in_data
-        began = clock.monotonic()
-        generation = self._current.generation
-        mount = found[3] if found.re is _CAPABILITY_LINE else None
-        head = self._known.find(lines, mount) or self._read_head(lines, mount, generation)
+        mount = _mount_of(found)
+        head = self._known.find(lines, mount) or self._read_head(lines, mount)
         if head is None:
             return None
-        known = head.known
-        caller = generation.keys.find_known(known.key_digest)
-        opened = self._opened_connection(head, caller, began) if caller is not None else None
-        if caller is None or opened is None:
+        admitted = self._admit(head)
+        if admitted is None:
             return None
-        if not known.remembered:  # only after its key was found valid: a client without a key must not fill the memory
-            self._known.remember(lines, mount, known)
+        if not head.known.remembered:  # its key is valid: a client without a key must not fill the memory
+            self._known.remember(lines, mount, head.known)
+        return self._begin(client, found, head, admitted, data[:body_at], data[body_at:])
+
+    def take_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
+        """Do the same for a call that begins in this process. The head that a client would send for it is composed and
+        read once, and remembered with the head of the message that makes the call."""
+        found = _match_line(f"{request.method} {request.mount}{request.target} HTTP/1.1\r\n".encode())
+        if found is None:
+            return None
+        head = self._head_of_call(request, _mount_of(found))
+        admitted = None if head is None else self._admit(head)
+        if head is None or admitted is None:
+            return None
+        return self._begin(client, found, head, admitted, b"", request.body or b"")
+
+    def _head_of_call(self, request: InProcessRequest, mount: bytes | None) -> ArrivedHead | None:
+        head_id, trace = request.head_id, request.traceparent
+        plain = (
+            request.message_head_id is not None
+            and request.connection_id.isprintable()
+            and (trace is None or TRACE_VALUE.fullmatch(trace.encode()) is not None)
+        )
+        known = self.call_heads.get(head_id) if plain else None
+        if known is not None:
+            return ArrivedHead(known, request.connection_id, None if request.body is None else len(request.body), trace)
+        fields = request.fields()
+        if _CONTROL.search("".join(fields.values())):
+            return None
+        lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
+        head = self._read_head(lines, mount)
+        if head is not None and plain and head.known.fits_others(None if trace is None else trace.encode()):
+            self.call_heads.keep(head_id, head.known, len(lines))
+        return head
+
+    def _admit(self, head: ArrivedHead) -> Admitted | None:
+        """Return who sends the request, over which connection; None if one of them is not in memory."""
+        began, generation = clock.monotonic(), self._current.generation
+        caller = generation.keys.find_known(head.known.key_digest)
+        opened = self._opened_connection(head, caller, began) if caller is not None else None
+        return None if caller is None or opened is None else (began, generation, caller, opened)
+
+    def _begin(
+        self,
+        client: FastClient,
+        found: re.Match[bytes],
+        head: ArrivedHead,
+        admitted: Admitted,
+        raw: bytes,
+        rest: bytes,
+    ) -> tuple[FastExchange, bytes, bytes] | None:
+        """Return what `take` returns. `found`: the match of the request line. `raw`: the bytes of the head. `rest`:
+        those that follow it."""
+        began, generation, caller, opened = admitted
+        known = head.known
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
@@ -122,7 +179,7 @@ class FastPath:
         if route is None or way is None:
             return None
         target, rule = way
-        arrived = _split_body(head, opened, data[body_at:])
+        arrived = _split_body(head, opened, rest)
         tracing = self._runtime.tracing
         traced = None if tracing is None else _begin_trace(tracing, route, head, opened, began)
         outgoing = _request_head(found[1], target, route, head, opened, None if traced is None else traced.sent)
@@ -149,8 +206,8 @@ class FastPath:
         connection = self._connection(plan)
         if connection is None:
             return None
-        end = len(data) - len(behind)
-        exchange = client.exchange_type(client, data[:body_at], data[body_at:end], plan, connection, self.write_batch)
+        sent = rest[: len(rest) - len(behind)] if behind else rest
+        exchange = client.exchange_type(client, raw, sent, plan, connection, self.write_batch)
         exchange.last = exchange.close_requested = known.lines.last
         return exchange, outgoing + framed, behind
 
@@ -216,7 +273,7 @@ class FastPath:
         opened.fast_route[:] = [route]
         return route
 
-    def _read_head(self, lines: bytes, mount: bytes | None, generation: Generation) -> ArrivedHead | None:
+    def _read_head(self, lines: bytes, mount: bytes | None) -> ArrivedHead | None:
         """Read the header lines, each of which begins with CRLF; None: the chain must read them. `mount`: path of a
         capability URL."""
         if lines.count(b"\n") > HEAD_LINES:
@@ -229,7 +286,7 @@ class FastPath:
             known = KnownHead(MOUNT, key, read)
         else:
             token = mount.rpartition(b"/")[2].decode("ascii")
-            caller = generation.keys.find_known(digest(token))
+            caller = self._current.generation.keys.find_known(digest(token))
             bound_to = caller.access.bound_connection if caller is not None and caller.access is not None else None
             if bound_to is None:
                 return None
@@ -249,6 +306,8 @@ class FastPath:
         if now - self._swept_at >= KNOWN_S:
             self._swept_at = now
             self._known.forget()
+            self.call_heads.forget()
+            self.agent_door.forget()
             self._reader.forget()
             passed_head.forget()
 
@@ -258,12 +317,21 @@ def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
 
     Each header line begins with CRLF.
     """
-    found = _LINE.match(data) or _CAPABILITY_LINE.match(data)
+    found = _match_line(data)
     if found is None:
         return None
     lines_at = found.end()
     lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
     return (found, data[lines_at - 2 : lines_end], lines_end + 4) if lines_end >= lines_at else None
+
+
+def _match_line(data: bytes) -> re.Match[bytes] | None:
+    return _LINE.match(data) or _CAPABILITY_LINE.match(data)
+
+
+def _mount_of(found: re.Match[bytes]) -> bytes | None:
+    """Return the path of a capability URL; None for ``/proxy``."""
+    return found[3] if found.re is _CAPABILITY_LINE else None
 
 
 def _target_and_rule(

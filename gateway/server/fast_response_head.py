@@ -51,11 +51,7 @@ def response_head(
                 head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last
             )
         head = head.whole()
-    opened = plan.opened
-    shown_at = plan.route.generation.public_url + plan.mount
-    fields = passed_fields(head.fields, opened.base, opened, shown_at)
-    if decoded:
-        fields = decoded_fields(fields)
+    fields = provider_fields(head, plan, decoded=decoded)
     if plan.mount != MOUNT:
         fields = unreferred_fields(fields)
     fields = guarded(fields, by_headers=plan.mount == MOUNT)
@@ -70,6 +66,13 @@ def response_head(
     if not any(len(name) == 4 and name.lower() == "date" for name, _ in fields):
         fields.append(_date())
     return head_bytes(HttpVersion11, head.status, printable(head.reason), fields), frame.chunked
+
+
+def provider_fields(head: ResponseHead, plan: FastPlan, *, decoded: bool) -> Fields:
+    """Return the fields of the provider's head that are passed on. Raises MalformedResponse."""
+    opened = plan.opened
+    fields = passed_fields(head.fields, opened.base, opened, plan.route.generation.public_url + plan.mount)
+    return decoded_fields(fields) if decoded else fields
 
 
 def _encode_plain_head(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:

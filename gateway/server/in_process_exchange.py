@@ -1,22 +1,25 @@
 """A fast path request that begins in this process: its response is collected instead of sent.
 
-Its bytes are those that a caller would send to ``/proxy``, so `FastPath.take` treats it like any other request.
+Its head is the one that a caller would send to ``/proxy``, so `FastPath` treats it like any other request.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, cast
 
 from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.egress.write_batch import WriteBatch
+from gateway.http.headers import Fields
+from gateway.http.passed_head import PlainHead
 from gateway.http.response_head import ResponseHead
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import FastPathHandover
-from gateway.proxy.collected_response import CollectedResponse, Room
+from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_path import FastPath
+from gateway.server.fast_response_head import provider_fields
 
 LOOK_S: Final = 1.0  # how often it checks whether its caller is still connected, and whether bytes still move
 
@@ -32,12 +35,12 @@ class InProcessExchange(FastExchange):
         self._plan.request_id = client.request_id
         self._plan.tool = client.tool
 
-    def sink_for(self, head: ResponseHead) -> FastExchange | None:
-        sink = super().sink_for(head)
-        if sink is not None and self._unsent:
-            self._client.head = self._unsent.pop()
-            self._chunked = False
-        return sink
+    def _head_for_client(self, head: ResponseHead, now: float, *, decoded: bool) -> bytes:  # noqa: ARG002  # its own
+        """Give the client the head unformatted: the client needs few of its fields."""
+        if not isinstance(head, PlainHead) or decoded:
+            self._client.fields = provider_fields(head.whole(), self._plan, decoded=decoded)
+        self._client.head = head
+        return b""
 
     def end_response(self) -> None:
         if self._client.too_large:
@@ -56,6 +59,7 @@ class InProcessClient:
 
     `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `complete`: the
     response is complete. `over`: the exchange has ended. `handover`: state from which the chain continues the request.
+    `head`: the provider's head; `fields`: those of its fields that are passed on, None for all lines of a `PlainHead`.
     `needs_room`: the exchange is paused until there is memory for more of the body.
     """
 
@@ -65,7 +69,8 @@ class InProcessClient:
         self.request_id = request_id
         self.tool = tool
         self.limit_bytes = limit_bytes
-        self.head = b""
+        self.head: ResponseHead | None = None
+        self.fields: Fields | None = None
         self.body = bytearray()
         self.complete = False
         self.too_large = False
@@ -76,16 +81,35 @@ class InProcessClient:
         self._has_room = False
         self._changed = asyncio.get_running_loop().create_future()
 
-    async def wait_for_change(self) -> None:
-        """Return when the state has changed, after `LOOK_S` at the latest."""
+    async def wait_for_end(self, room: Room, limit_s: float, has_left: Callable[[], bool], *, watched: bool) -> None:
+        """Return when the exchange is over, or its caller has left; see `call`. Raises TimeoutError.
+
+        It looks after `LOOK_S` at the latest. `watched`: something else calls `wake` then.
+        """
+        exchange, began = self.exchange, clock.monotonic()
+        assert exchange is not None
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(LOOK_S, self.wake)
-        try:
-            await self._changed
-        finally:
-            timer.cancel()
-            if not self.over:
-                self._changed = loop.create_future()
+        while True:
+            timer = None if watched else loop.call_later(LOOK_S, self.wake)
+            try:
+                await self._changed
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            if self.too_large:
+                exchange.cut()
+            if self.over or has_left():
+                break
+            self._changed = loop.create_future()
+            if self.needs_room:
+                await room(len(self.body))
+                self.needs_room = False
+                exchange.resume()  # if it ended meanwhile, `_changed` is set
+            else:
+                now = clock.monotonic()
+                exchange.enforce_time_limits(now)
+                if now - began >= limit_s:
+                    raise TimeoutError
 
     def wake(self) -> None:
         if not self._changed.done():
@@ -129,61 +153,63 @@ class InProcessClient:
 
     def response(self) -> CollectedResponse:
         """Return the collected response; its status is 0 if no head has arrived."""
-        lines = self.head.decode("utf-8", "surrogateescape").split("\r\n")
-        headers = CIMultiDict[str]()
-        for line in lines[1:]:
-            name, colon, value = line.partition(": ")
-            if colon:
-                headers.add(name, value)
-        status = int(lines[0][9:12]) if self.head else 0
-        return CollectedResponse(status, headers, bytes(self.body), self.complete, self.too_large)
+        head, fields = self.head, self.fields
+        if head is None:
+            media_type = ""
+        elif fields is None:
+            media_type = cast(PlainHead, head).media_type.decode("utf-8", "surrogateescape").partition(": ")[2]
+        else:
+            media_type = next((value for name, value in fields if name.lower() == "content-type"), "")
+        status = 0 if head is None else head.status
+        return CollectedResponse(
+            status, media_type, False, self._headers, bytes(self.body), self.complete, self.too_large
+        )
+
+    def _headers(self) -> Mapping[str, str]:
+        if self.head is None:
+            return {}
+        if self.fields is not None:
+            return CIMultiDict(self.fields)
+        lines = (line.decode("utf-8", "surrogateescape") for line in cast(PlainHead, self.head).lines)
+        return CIMultiDict((name, value) for name, _, value in (line.partition(": ") for line in lines))
 
 
 async def call(
     fast_path: FastPath,
-    message: bytes,
-    request_id: str,
-    *,
-    tool: str | None = None,
-    limit_bytes: int,
+    request: InProcessRequest,
     room: Room,
+    *,
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
+    watch: Callable[[Callable[[], None] | None], None] | None = None,
 ) -> CollectedResponse | FastPathHandover | None:
-    """Send `message`, a whole request, and return its response.
+    """Send `request` and return its response.
 
     Return None if the chain must handle the request (nothing has happened then), or FastPathHandover if the chain must
-    continue it. `room` is awaited before more than `INLINE_BYTES` are held; its errors propagate. `has_left`: whether
-    the caller has disconnected; `stopped`: whether we cut it off ourselves. `tool`: name of the MCP tool that made the
-    call.
+    continue it. Raises TimeoutError after about `request.limit_s`. `room` is awaited before more than `INLINE_BYTES`
+    are held; its errors propagate. `has_left`: whether the caller has disconnected; `stopped`: whether we cut it off
+    ourselves. `watch` gets the function to call about once a second, and None at the end; without it, a timer calls it.
     """
-    client = InProcessClient(request_id, tool, limit_bytes)
-    started = fast_path.take(client, message)
+    client = InProcessClient(request.request_id, request.tool, request.limit_bytes)
+    started = fast_path.take_call(client, request)
     if started is None:
         return None
     exchange = started[0]
     assert isinstance(exchange, InProcessExchange)
     client.exchange = exchange
     exchange.begin(started[1])
+    if watch is not None:
+        watch(client.wake)
     try:
-        while True:
-            await client.wait_for_change()
-            if client.too_large:
-                exchange.cut()
-            if client.over or has_left():
-                break
-            if client.needs_room:
-                await room(len(client.body))
-                client.needs_room = False
-                exchange.resume()  # if it ended meanwhile, `wait_for_change` returns immediately
-            else:
-                exchange.enforce_time_limits(clock.monotonic())
+        await client.wait_for_end(room, request.limit_s, has_left, watched=watch is not None)
     except BaseException:  # the agent has disconnected
         if client.handover is not None:  # the agent disconnected between the handover and the chain's start
             client.handover.record_unbegun(stopped=stopped())
             client.handover.discard()
         raise
     finally:
+        if watch is not None:
+            watch(None)
         if not client.over:
             client.over = True
             exchange.caller_left(stopped=stopped())

@@ -7,8 +7,9 @@ known yet.
 """
 
 import re
+from collections.abc import Hashable
 from hashlib import sha256
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from gateway.connections.opened import Placement
 from gateway.http.headers import Fields
@@ -34,7 +35,7 @@ _KINDS: Final = {
 # More names than in `_KINDS`, which is faster than exactly those; `split_head` checks the name.
 _LINE: Final = re.compile(rb"\r\n([CTct](?:onnection-[Ii]d|ontent-[Ll]ength|raceparent)): ([^\r]*)")
 _LINE_BELOW_CAPABILITY: Final = re.compile(rb"\r\n([CTct](?:ontent-[Ll]ength|raceparent)): ([^\r]*)")
-_TRACE_VALUE: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+TRACE_VALUE: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_CHARS: Final = frozenset("0123456789abcdef-")
 _BETWEEN: Final = b"\r\n\r\n"  # cannot occur in the header lines
 
@@ -106,7 +107,7 @@ class KnownHead:
             return True
         # The kind is another where all fields decided together, such as `Nango-Proxy-Traceparent` about this one.
         kinds = [name.kind for name, _ in self.lines.passing if name.spelled == TRACEPARENT]
-        plain = _TRACE_VALUE.fullmatch(trace) is not None
+        plain = TRACE_VALUE.fullmatch(trace) is not None
         self._trace_varies = kinds == [TRACE] and plain and not self._may_be_in_trace
         return self._trace_varies
 
@@ -186,16 +187,64 @@ class ArrivedHead:
             self.has_body, self.framing = length > 0, b"Content-Length: %d\r\n" % length
 
 
-class KnownHeads:
-    """The memory of known heads. It holds lines that may be secret, so call `forget` regularly."""
+T = TypeVar("T")
+
+
+class HeadMemory(Generic[T]):
+    """Remembers heads, by an id that stands for their lines. They may be secret, so call `forget` regularly.
+
+    `known`: the remembered heads. `get`: as of this dict.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, KnownHead] = {}
+        self.known: dict[Hashable, T] = {}
         self._bytes = 0
-        self._seen: set[bytes] = set()
+        self._seen: set[Hashable] = set()
+        self.get = self.known.get
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self.known)
+
+    def arrives_again(self, head_id: Hashable) -> bool:
+        """Return whether a head arrives for the second time: one that never repeats would only replace others."""
+        if head_id in self._seen:
+            return True
+        if len(self._seen) >= KNOWN_HEADS:
+            self._seen.clear()
+        self._seen.add(head_id)
+        return False
+
+    def keep(self, head_id: Hashable, known: T, size: int) -> None:
+        """Remember a head whose lines have `size` bytes."""
+        self._bytes += size
+        if len(self.known) >= KNOWN_HEADS or self._bytes > KNOWN_BYTES:
+            self.known.clear()
+            self._bytes = size
+        self.known[head_id] = known
+
+    def forget(self) -> None:
+        self.known.clear()
+        self._bytes = 0
+        self._seen.clear()
+
+
+def plain_values(values: list[bytes | None]) -> bool:
+    """Return whether length and trace, as `split_head` returns them, can be used without reading the head's lines."""
+    _, length, trace = values
+    if length is not None and not (length.isdigit() and len(length) <= LENGTH_DIGITS):
+        return False
+    return trace is None or TRACE_VALUE.fullmatch(trace) is not None
+
+
+class KnownHeads:
+    """The memory of known heads of proxied requests."""
+
+    def __init__(self) -> None:
+        self._memory: HeadMemory[KnownHead] = HeadMemory()
+        self.forget = self._memory.forget
+
+    def __len__(self) -> int:
+        return len(self._memory)
 
     def find(self, lines: bytes, mount: bytes | None) -> ArrivedHead | None:
         """Return the head if it is known and its values are plain, else None: it must be read.
@@ -203,14 +252,10 @@ class KnownHeads:
         `lines`, `mount`: as for `split_head`.
         """
         split = split_head(lines, mount)
-        known = None if split is None else self._known.get(split[0])
-        if split is None or known is None:
+        known = None if split is None else self._memory.get(split[0])
+        if split is None or known is None or not plain_values(split[1]):
             return None
         connection, length, trace = split[1]
-        if length is not None and not (length.isdigit() and len(length) <= LENGTH_DIGITS):
-            return None
-        if trace is not None and _TRACE_VALUE.fullmatch(trace) is None:
-            return None
         read = known.lines
         return ArrivedHead(
             known,
@@ -221,26 +266,9 @@ class KnownHeads:
         )
 
     def remember(self, lines: bytes, mount: bytes | None, known: KnownHead) -> None:
-        """Remember a head when it arrives for the second time: a head that never repeats would only replace others."""
+        """Remember a head when it arrives for the second time."""
         split = split_head(lines, mount)
-        if split is None:
+        if split is None or not self._memory.arrives_again(split[0]) or not known.fits_others(split[1][_TRACE]):
             return
-        head_id, values = split
-        if head_id not in self._seen:
-            if len(self._seen) >= KNOWN_HEADS:
-                self._seen.clear()
-            self._seen.add(head_id)
-            return
-        if not known.fits_others(values[_TRACE]):
-            return
-        self._bytes += len(lines)
-        if len(self._known) >= KNOWN_HEADS or self._bytes > KNOWN_BYTES:
-            self._known.clear()
-            self._bytes = len(lines)
         known.remembered = True
-        self._known[head_id] = known
-
-    def forget(self) -> None:
-        self._known.clear()
-        self._bytes = 0
-        self._seen.clear()
+        self._memory.keep(split[0], known, len(lines))

@@ -89,7 +89,7 @@ class MessageLines(NamedTuple):
     """The header lines of a request to the gateway itself.
 
     `fields`: all lines except those that frame the message. `key`: empty if none was sent. `content_type`: None if not
-    sent. `length`: size of the body.
+    sent. `length`: size of the body. Length and `traceparent` are those of the request that had these lines first.
     """
 
     fields: "CIMultiDictProxy[str]"

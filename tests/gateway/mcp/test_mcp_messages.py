@@ -220,3 +220,26 @@ def test_structured_content_that_is_no_object_is_for_clients_of_2026() -> None:
         body = mcp.result_reply(RpcRequest(1, "tools/call", {}, revision), {"structuredContent": [1]}, {}, None).body
         assert body is not None
         assert ("structuredContent" in body["result"]) is there
+
+
+@pytest.mark.parametrize("revision", mcp.REVISIONS)
+@pytest.mark.parametrize("structured", [{"a": "é\ud800", "b": [1.5, None, {}]}, {}, [1, {"x": 2}], "text", None])
+def test_a_known_json_text_gives_the_same_bytes_as_encoding_its_value(revision: str, structured: Any) -> None:
+    request = RpcRequest("an id", "tools/call", {}, revision)
+    known = json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
+    for result in (
+        {"content": [{"type": "text", "text": known}], "isError": False, "structuredContent": structured},
+        {"structuredContent": structured},
+        {"structuredContent": structured, "isError": False},
+    ):
+        encoded = mcp.result_reply(request, result, {"name": "g"}, None)
+        spliced = mcp.result_reply(request, result, {"name": "g"}, None, known)
+        assert spliced.content() == encoded.content()
+        assert json.loads(spliced.content()) == json.loads(
+            json.dumps(encoded.body, ensure_ascii=False).encode("utf-8", "replace")
+        )
+
+
+def test_a_result_without_structured_content_ignores_a_known_json_text() -> None:
+    reply = mcp.result_reply(RpcRequest(1, "tools/call", {}), {"content": []}, {}, None, "{}")
+    assert json.loads(reply.content()) == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}

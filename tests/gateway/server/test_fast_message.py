@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp import tool_run
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.server import fast_path
 from tests.fakes.agents import Agents, agents
 from tests.fakes.patience import PATIENCE_S
 
@@ -241,6 +242,56 @@ async def test_every_message_is_processed_and_recorded_as_by_the_chain(
             while agent_door.taken - agent_door.handed_back == before:  # the key is loaded again after a change
                 await fast.seen(data)
     assert differing == {}
+
+
+async def test_a_remembered_head_changes_nothing_but_length_and_trace(
+    fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head of a message is remembered when it arrives for the second time, and then those of its calls."""
+    monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
+    agent_door, of_calls = fast.door.running.fast_path.agent_door, fast.door.running.fast_path.call_heads
+
+    async def compare(data: bytes) -> None:
+        expected = await chain.seen(data), chain.door.provider.calls
+        before = agent_door.taken
+        async with asyncio.timeout(PATIENCE_S):
+            while agent_door.taken == before:  # the key is loaded again after a change
+                found = await fast.seen(data), fast.door.provider.calls
+        assert found == expected
+
+    for number in range(6):
+        params: dict[str, Any] = {"name": "get_issue", "arguments": {"issue": f"A-{number}"}}
+        if number % 2:
+            params = {"name": "post_issue", "arguments": {"body": {"n": "x" * number}}}
+        if number == 4:
+            params["_meta"] = {"traceparent": f"00-{9:032x}-{9:016x}-00"}
+        trace = "of another form" if number == 3 else f"00-{number + 1:032x}-{number + 1:016x}-01"
+        for path, key in (("/mcp", KEY), ("/c/@CAPABILITY@/mcp", "")):
+            await compare(whole(message("tools/call", number, **params), f"traceparent: {trace}", path=path, key=key))
+    for _ in range(3):  # spelled in a way that is not taken out of the lines
+        spelled = whole(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(b"Content-Length", b"CONTENT-LENGTH")
+        await compare(spelled)
+    assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door.heads.known.values())
+    assert len(of_calls) >= 4  # with and without a body, by the key and by the capability
+
+
+async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:
+    running = fast.door.running
+    made = await running.json(
+        "POST",
+        "/environment/api-keys",
+        json={"display_name": "brief", "limits": {"connections": ["lane/c1"], "rules": list(RULES)}},
+        expect=200,
+    )
+    fast.names = {KEY: made["data"]["secret"]}
+    for _ in range(4):
+        (found,) = await fast.responses(fast.filled(whole(CALL)))
+        assert found.startswith(b"HTTP/1.1 200 ")
+    await running.json("DELETE", f"/environment/api-keys/{made['data']['id']}", expect=200)
+    fast.door.provider.calls.clear()
+    (found,) = await fast.responses(fast.filled(whole(CALL)))
+    assert found.startswith(b"HTTP/1.1 401 ")
+    assert fast.door.provider.calls == []
 
 
 async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, chain: MessageSender) -> None:

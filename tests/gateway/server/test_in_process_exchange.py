@@ -14,6 +14,7 @@ from gateway.egress.provider_exchange import ProviderResponse
 from gateway.mcp.tool_provider_call import MOST_RESPONSE
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import FastPathHandover
+from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.server.in_process_exchange import InProcessClient, call
 from tests.fakes.agents import Agents, agents, text_of
@@ -257,19 +258,19 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
     monkeypatch.setattr(ProviderResponse, "close", closing)
     door.provider.responding = rejected
-    names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1"
-    message = f"GET /proxy/issue/A-1 HTTP/1.1\r\nHost: gateway\r\n{names}\r\n\r\n".encode()
+    authorization = f"Bearer {key}"
+    of_message = ("lane", "c1", None, None, None, "the-agents", None)
+    request = InProcessRequest(
+        "GET", "/proxy", "/issue/A-1", lambda: authorization, {}, None, *of_message, 1 << 20, PATIENCE_S
+    )
 
     async def begun() -> Any:
         nonlocal calling
         calling = asyncio.create_task(
             call(
                 door.running.fast_path,
-                message,
-                "the-agents",
-                tool=None,
-                limit_bytes=1 << 20,
-                room=nothing,
+                request,
+                nothing,
                 has_left=lambda: False,
                 stopped=lambda: False,
             )
