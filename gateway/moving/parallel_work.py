@@ -86,10 +86,10 @@ class Tally:
     @property
     def is_ok(self) -> bool:
         """Whether no connection was refused or failed, and no test refresh failed."""
-        bad = sum(
+        failed_count = sum(
             count for (result, _), count in self.counts.items() if result in (ImportResult.REFUSED, ImportResult.FAILED)
         )
-        return not bad and not self.renewed["failed"]
+        return not failed_count and not self.renewed["failed"]
 
     def as_json(self) -> dict[str, Any]:
         by_result: Counter[str] = Counter()
