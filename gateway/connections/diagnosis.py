@@ -51,7 +51,7 @@ class LikelyCause:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedAction:
-    """The action that helps. `how`: a sentence.
+    """The recommended action. `how`: a sentence.
 
     `name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings``, ``import`` or ``restore``.
     """

@@ -17,11 +17,11 @@ from gateway.runtime import RUNTIME
 ROWS: Final = 50
 MAX_USES: Final = 20
 USES_WITHIN: Final = timedelta(days=1)
-FIELDS: Final = ("since", "until", "action", "integration", "connection", "end_user", "key", "before")
+QUERY_FIELDS: Final = ("since", "until", "action", "integration", "connection", "end_user", "key", "before")
 
 
 async def audit(request: web.Request, environment: str) -> View:
-    query = fields_of(request.query, FIELDS)
+    query = fields_of(request.query, QUERY_FIELDS)
     now = clock.now()
     since, until = (time_in(query, name, now) for name in ("since", "until"))
     key_id = number_in(query, "key")

@@ -25,7 +25,7 @@ from gateway.text import whole_number
 
 ROWS: Final = 50
 LIVE_S: Final = 2
-FIELDS: Final = (
+QUERY_FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
     *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live", "seen"),
 )
@@ -34,7 +34,7 @@ MAX_TIME_APART: Final = timedelta(hours=1)
 
 
 async def calls(request: web.Request, environment: str) -> View:
-    query = fields_of(request.query, FIELDS)
+    query = fields_of(request.query, QUERY_FIELDS)
     wanted = await _operation_filter(request, environment, query)
     page = await request.app[RUNTIME].store.call_log.find(wanted)
     newest = page.operations[0].id if page.operations else 0

@@ -25,7 +25,7 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import EventFilter, ListFilter, cursor_after
 
 ROWS: Final = 50
-FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
+QUERY_FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
 RECENT: Final = 20
 ACTIONS: Final = {
     "reconnect": "The end user connects again",
@@ -37,7 +37,7 @@ ACTIONS: Final = {
 
 
 async def connections(request: web.Request, environment: str) -> View:
-    query = {name: request.query.get(name, "").strip()[:1000] for name in FIELDS}
+    query = {name: request.query.get(name, "").strip()[:1000] for name in QUERY_FIELDS}
     wanted = ListFilter(
         search=query["search"] or None,
         integration_ids=(query["integration"],) if query["integration"] else (),

@@ -14,7 +14,7 @@ from gateway.errors import InvalidRequest
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
-FIELDS: Final = ("integration", "key", "since", "until")
+QUERY_FIELDS: Final = ("integration", "key", "since", "until")
 MAX_PER_FORM: Final = 25  # connections that one form deletes: each needs calls to its provider
 
 
@@ -32,7 +32,7 @@ def _subject(environment: str, query: dict[str, str]) -> IncidentSubject:
 
 async def incident(request: web.Request, environment: str) -> View:
     """Show the form and, once it names a subject, the report."""
-    query = fields_of(request.query, FIELDS)
+    query = fields_of(request.query, QUERY_FIELDS)
     found: dict[str, Any] | None = None
     if query["integration"] or query["key"]:
         found = await report(request.app[RUNTIME], _subject(environment, query))
@@ -49,7 +49,7 @@ async def incident(request: web.Request, environment: str) -> View:
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Revoke the key and its descendants and, if ticked, delete the used connections: at most `MAX_PER_FORM` in one
     form."""
-    subject_fields = fields_of(fields, FIELDS)
+    subject_fields = fields_of(fields, QUERY_FIELDS)
     target = subject_fields["key"] or subject_fields["integration"]
     if fields.get("typed", "") != target or not target:
         raise InvalidRequest(
