@@ -131,7 +131,7 @@ class Stage:
         self.connection = ProviderConnection("http://127.0.0.1:9", pool)
         self.connection.connection_made(self.provider)
         pool._open.add(self.connection)
-        pool.take_back(self.connection, None)
+        pool.release(self.connection, None)
 
     def close(self) -> None:
         """Report both connections as lost, as the transports would; the closing code waits for that."""

@@ -29,7 +29,7 @@ from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
-from gateway.events.event_keeper import Keeper
+from gateway.events.event_keeper import EventKeeper
 from gateway.events.webhook_keys import WebhookKeyCache
 from gateway.generation import Current, Generation
 from gateway.integrations.registry import ManagedIntegrations
@@ -79,10 +79,10 @@ class Runtime:
     session_connections: SessionConnections
     typed_credentials: TypedCredentialConnector
     deleter: Deleter
-    made: ApiIntegrations
+    api_integrations: ApiIntegrations
     deliverer: Deliverer
     webhook_keys: WebhookKeyCache
-    keeper: Keeper
+    keeper: EventKeeper
     audit_keeper: AuditKeeper
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False

@@ -124,7 +124,9 @@ def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | N
     if options is None and timing.proxied:  # refused before its options were read
         called_by = request.get(CAPABILITY)
         with suppress(InvalidRequest):
-            options = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
+            options = proxy_options.parse_proxy_options(
+                request.headers, called_by.ref[1:] if called_by is not None else None
+            )
     if options is None:
         return None
     integration_id, connection_id = mask_keys(options.integration_id), mask_keys(options.connection_id)

@@ -13,7 +13,7 @@ from gateway.auth.mode import Signer
 from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
-from gateway.http.headers import Fields, plain
+from gateway.http.headers import Fields, normalized_name
 from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.records.proxied_call import UpstreamRequest
@@ -66,7 +66,7 @@ def _header_templates(provider: Provider) -> Mapping[str, str]:
     """Return the templates of header fields by name: their text before the credential is not secret."""
     mode = modes().get(provider.auth_mode)
     default = mode.default_headers(provider) if mode is not None else {}
-    return {plain(name): template for name, template in {**default, **provider.proxy.headers}.items()}
+    return {normalized_name(name): template for name, template in {**default, **provider.proxy.headers}.items()}
 
 
 def _sign(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool) -> tuple[str, ...]:
@@ -117,10 +117,10 @@ def request_json(
     if request.port != DEFAULT_PORTS[request.scheme]:
         authority = f"{authority}:{request.port}"
     start = f"{request.scheme}://{authority}{request.base_path}" if base is None else base
-    hidden = {plain(name) for name in slots}
+    hidden = {normalized_name(name) for name in slots}
     headers: Fields = [("Host", authority if base is None else base.partition("://")[2].partition("/")[0])]
     headers += [
-        (name, _masked_value(templates.get(plain(name), value)) if plain(name) in hidden else value)
+        (name, _masked_value(templates.get(normalized_name(name), value)) if normalized_name(name) in hidden else value)
         for name, value in request.headers.items()
     ]
     if body is not None:

@@ -14,8 +14,8 @@ from gateway.access.scopes import EVERYTHING
 from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
-from gateway.http.headers import Fields, plain
-from gateway.http.request_head import upgrade_asked_for
+from gateway.http.headers import Fields, normalized_name
+from gateway.http.request_head import requested_upgrade
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import (
     CALLER,
@@ -138,7 +138,7 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
     """Check the key's rules, and spend a call from its budget. Raises Forbidden, also if the budget is spent."""
     caller = request[CALLER]
     if caller.access is not None:
-        method = WEBSOCKET if upgrade_asked_for(request) is not None else request[UPSTREAM].method
+        method = WEBSOCKET if requested_upgrade(request) is not None else request[UPSTREAM].method
         rule = _decide(caller, request[UPSTREAM], request_for_rules(method, request[UPSTREAM], request[CONNECTION]))
         if rule is None:
             rule = await _decide_by_body(request, caller, request[UPSTREAM])
@@ -208,5 +208,5 @@ def request_for_rules(method: str, upstream: UpstreamRequest, opened: Opened) ->
     """Return the request as the key's rules see it. `method`: WEBSOCKET for an upgrade."""
     path, _, query = upstream.target.partition("?")
     return SentRequest(
-        method, upstream.host, opened.path_for_rules(path), query, {plain(name) for name in upstream.headers}
+        method, upstream.host, opened.path_for_rules(path), query, {normalized_name(name) for name in upstream.headers}
     )

@@ -11,9 +11,9 @@ from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest, MethodNotAllowed
 from gateway.generation import Generation
 from gateway.http import headers, url
-from gateway.http.headers import Fields, from_wire, plain
-from gateway.http.origin import Address, covers
-from gateway.http.request_head import ALLOW, NEVER
+from gateway.http.headers import Fields, from_wire, normalized_name
+from gateway.http.origin import ParsedUrl, covers
+from gateway.http.request_head import ALLOW, FORBIDDEN_METHODS
 from gateway.http.url import with_query
 from gateway.middleware.facts import CAPABILITY, CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.records.integration import DROP, TraceHeaders
@@ -26,7 +26,7 @@ from gateway.runtime import generation_of
 async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set UPSTREAM. Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or
     ``base_url_override_not_allowed``."""
-    if request.method in NEVER:
+    if request.method in FORBIDDEN_METHODS:
         raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)
     base = _base_url(request[CONNECTION], request[PROXY_OPTIONS].base_url)
     target = url.origin_form(request.raw_path, request.headers.get(hdrs.HOST, ""))
@@ -34,13 +34,13 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
     mount, token, shown = route_prefix(request), "", None
     if called_by is not None:
         mount, token, shown = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
-    rest = url.rest_of(target, mount, shown)
+    rest = url.parse_proxied_target(target, mount, shown)
     request[UPSTREAM] = UpstreamRequest(
         method=request.method,
         scheme=base.scheme,
         host=base.host,
         port=base.port,
-        target=url.join(base.path, rest),
+        target=url.join_target(base.path, rest),
         headers=CIMultiDict(headers.request_fields(from_wire(request.raw_headers), token)),
         base_path=base.path,
     )
@@ -53,7 +53,7 @@ def route_prefix(request: web.Request) -> str:
     return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else "/proxy"
 
 
-def _base_url(opened: Opened, override: Address | None) -> Address:
+def _base_url(opened: Opened, override: ParsedUrl | None) -> ParsedUrl:
     own = opened.base
     if override is None:
         return own
@@ -102,7 +102,7 @@ def place_credential(opened: Opened, upstream: UpstreamRequest, *, has_body: boo
     upstream.identity = opened.identity
     placement = opened.placement
     replaced = replaced_names(placement)
-    for name in {name for name in upstream.headers if plain(name) in replaced}:
+    for name in {name for name in upstream.headers if normalized_name(name) in replaced}:
         upstream.headers.popall(name, None)
     upstream.headers.extend(placement.slots)
     present = {name.lower() for name in upstream.headers}
@@ -123,7 +123,7 @@ def replaced_names(placement: Placement) -> frozenset[str]:
     A CGI back end would read ``X_Api_Key`` like our ``X-Api-Key``, and might use the caller's.
     """
     signed = placement.signer.fields if placement.signer is not None else ()
-    return frozenset(plain(name) for name in (*(name for name, _ in placement.slots), *signed))
+    return frozenset(normalized_name(name) for name in (*(name for name, _ in placement.slots), *signed))
 
 
 def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:

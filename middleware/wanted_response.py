@@ -10,11 +10,17 @@ from gateway.catalog.pagination import InvalidPagination, PaginationOptions, pag
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import RANGES
-from gateway.http.paging.list_body import STALE
+from gateway.http.paging.list_body import BODY_BOUND_FIELDS
 from gateway.http.paging.paginate_header import PaginateHeader, parse_paginate_header
-from gateway.http.paging.resume_position import OffLimits, digest_of, point_at_page, read, set_query
+from gateway.http.paging.resume_position import (
+    ForbiddenPageOrigin,
+    decode_position,
+    digest_of_request,
+    point_at_page,
+    set_query,
+)
 from gateway.http.proxy_options import sent_once, wrong_header
-from gateway.http.url import name_of
+from gateway.http.url import parameter_name
 from gateway.middleware.facts import CONNECTION, DECODER, PAGING, PROXY_OPTIONS, SHAPE, UPSTREAM
 from gateway.records.proxied_call import Paging, PagingScheme, Position, ResponseShape, UpstreamRequest
 from gateway.runtime import generation_of
@@ -42,7 +48,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
     header = _parse_header(text) if text else ALL_PAGES
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     below_base = upstream.target.removeprefix(upstream.base_path)
-    digest = digest_of(*opened.connection.ref, upstream.origin, below_base)
+    digest = digest_of_request(*opened.connection.ref, upstream.origin, below_base)
     start = _start_position(request, begin, digest) if begin else None
     schemes = [start.way] if start is not None else _paging_schemes(opened, header, below_base, posted=posted)
     path = below_base.partition("?")[0]
@@ -60,7 +66,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         and len(schemes) == 1
     ):
         _set_first_offset(upstream, schemes[0].offset_name_in_request, schemes[0].offset_start_value)
-    for name in (*RANGES, *(STALE if posted else ())):
+    for name in (*RANGES, *(BODY_BOUND_FIELDS if posted else ())):
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
         upstream.headers.popall(hdrs.ACCEPT)  # meant for us; no provider's list has this type
@@ -79,7 +85,7 @@ def _parse_header(text: str) -> PaginateHeader:
 
 def _start_position(request: web.Request, token: str, digest: str) -> Position:
     try:
-        return read(generation_of(request).page_cursors.open(token), digest)
+        return decode_position(generation_of(request).page_cursors.open(token), digest)
     except VaultError as fault:
         raise wrong_header(PAGINATE_FROM, "is not a valid cursor; send it exactly as a trailer returned it") from fault
     except ValueError as fault:
@@ -88,7 +94,7 @@ def _start_position(request: web.Request, token: str, digest: str) -> Position:
 
 def _paging_schemes(opened: Opened, header: PaginateHeader, below_base: str, *, posted: bool) -> list[PagingScheme]:
     path, _, query = below_base.partition("?")
-    names = {name_of(pair) for pair in query.split("&")} if query else set()
+    names = {parameter_name(pair) for pair in query.split("&")} if query else set()
     proxy = opened.provider.proxy
     try:
         options = PaginationOptions(path, names, header.fields, posted)
@@ -111,7 +117,7 @@ def _set_limit(upstream: UpstreamRequest, schemes: list[PagingScheme], limit: in
 def _continue_from(upstream: UpstreamRequest, start: Position, opened: Opened, path: str) -> None:
     try:
         point_at_page(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
-    except OffLimits as fault:
+    except ForbiddenPageOrigin as fault:
         raise wrong_header(
             PAGINATE_FROM, f"leads to {fault.origin}, to which this credential may not be sent"
         ) from fault
@@ -119,7 +125,7 @@ def _continue_from(upstream: UpstreamRequest, start: Position, opened: Opened, p
 
 def _set_first_offset(upstream: UpstreamRequest, name: str, first: int) -> None:
     query = upstream.target.partition("?")[2]
-    if name not in {name_of(pair) for pair in query.split("&")}:
+    if name not in {parameter_name(pair) for pair in query.split("&")}:
         set_query(upstream, name, str(first))
 
 
@@ -146,13 +152,13 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         )
     select = None
     if expression:
-        from gateway.http.json_select import UnfitExpression, parsed  # imported with the first such call
+        from gateway.http.json_select import UnusableExpression, parse_expression  # imported with the first such call
 
         if len(expression) > MAX_SELECT_CHARS:
             raise wrong_header(SELECT_HEADER, f"has more than {MAX_SELECT_CHARS} characters")
         try:
-            select = parsed(expression)
-        except UnfitExpression as fault:
+            select = parse_expression(expression)
+        except UnusableExpression as fault:
             raise wrong_header(SELECT_HEADER, f"cannot be used: {fault}".rstrip(".")) from fault
     limit_bytes = MAX_RESPONSE_BYTES
     if max_bytes:

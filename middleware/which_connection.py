@@ -28,7 +28,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     A fresh connection is found in memory, without yielding to the event loop.
     """
     called_by = request.get(CAPABILITY)
-    options = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
+    options = proxy_options.parse_proxy_options(request.headers, called_by.ref[1:] if called_by is not None else None)
     ref = ConnectionRef(request[ENVIRONMENT].name, options.integration_id, options.connection_id)
     runtime, caller = request.app[RUNTIME], request[CALLER]
     request[PROXY_OPTIONS] = options

@@ -181,7 +181,7 @@ async def paths(folder: Path) -> dict[str, CalledFunctions]:
             await response.read()
 
     async def refresh() -> None:
-        _, fault = await runtime.live.current(ref, force=True)
+        _, fault = await runtime.live.fresh_row(ref, force=True)
         assert fault is None
 
     async def connect() -> None:

@@ -19,9 +19,9 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote_plus
 
 from gateway.errors import InvalidRequest
-from gateway.http.graphql_document import GraphqlOperation, UnplainDocument, operation_of
-from gateway.http.headers import plain
-from gateway.http.json_depth import nested_deeper
+from gateway.http.graphql_document import AmbiguousDocument, GraphqlOperation, operation_of
+from gateway.http.headers import normalized_name
+from gateway.http.json_depth import nests_deeper
 from gateway.http.strict_json import parse
 
 WITH: Final = " with "
@@ -209,7 +209,7 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
             value = parse(raw)
         except InvalidRequest as wrong:
             fault = f"has an invalid or ambiguous body: {wrong.message.rstrip('.')}"
-    if fault is None and nested_deeper(value, MAX_DEPTH):
+    if fault is None and nests_deeper(value, MAX_DEPTH):
         fault = f"has a body that nests deeper than {MAX_DEPTH} levels"
     if fault is None and not isinstance(value, dict):
         what = "a batch" if isinstance(value, list) else "no object"
@@ -223,7 +223,7 @@ def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the values of each field, by its name with ``-`` for ``_``, since CGI servers do not distinguish them."""
     found: dict[str, list[str]] = {}
     for name, value in fields:
-        found.setdefault(plain(name), []).append(value)
+        found.setdefault(normalized_name(name), []).append(value)
     return found
 
 
@@ -349,7 +349,7 @@ def _graphql_operation(request: Mapping[str, Any], query: str) -> GraphqlOperati
         return "has GraphQL variables that are not an object"
     try:
         operation = operation_of(document)
-    except UnplainDocument as wrong:
+    except AmbiguousDocument as wrong:
         return f"has a GraphQL document that {wrong}"
     named = request.get("operationName")
     if named is not None and (not isinstance(named, str) or named != operation.name or not named):

@@ -160,7 +160,7 @@ def path_ambiguity(path: str) -> str | None:
     """Return why two servers may read `path` as different paths, as words that follow "a path that"; None if they
     cannot.
 
-    `path` is visible ASCII without ``\\`` and ``#``, as `http.url.rest_of` returns it.
+    `path` is visible ASCII without ``\\`` and ``#``, as `http.url.parse_proxied_target` returns it.
     """
     if len(path) > MAX_PATH_LENGTH:
         return f"has more than {MAX_PATH_LENGTH} characters"

@@ -27,7 +27,7 @@ from gateway.api.shapes import (
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.connections.create import check_unchanged
-from gateway.connections.settings import accepted
+from gateway.connections.settings import accepted_settings
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER
@@ -131,7 +131,7 @@ async def _permitted_settings(
     if existing is None:
         return given
     before = {**existing.config, **runtime.store.open(existing.secret_config)}
-    settings = accepted(runtime.creator.provider_of(integration), given, ("connection_config",))
+    settings = accepted_settings(runtime.creator.provider_of(integration), given, ("connection_config",))
     check_unchanged(before, settings, ("connection_config",))
     return {**before, **settings}
 

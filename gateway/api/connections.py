@@ -176,7 +176,7 @@ async def get_connection(request: web.Request) -> web.Response:
         raise missing_scope_error(READ_CREDENTIALS)
     await runtime.store.connections.touch_fetched(ref, now=clock.now())
     try:
-        connection, not_refreshed = await runtime.live.current(ref, force=force)
+        connection, not_refreshed = await runtime.live.fresh_row(ref, force=force)
     except NotFound as fault:
         raise await runtime.links.with_remedy(fault, policy, ref, key_id=key_id) from fault
     except (ReconnectNeeded, Unavailable) as fault:

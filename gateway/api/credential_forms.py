@@ -13,7 +13,7 @@ from gateway.authorization.connect_sessions import check_offered
 from gateway.catalog.provider import Provider
 from gateway.errors import Forbidden, InvalidRequest, Issue, joined_issues
 from gateway.generation import Generation
-from gateway.http.url import members
+from gateway.http.url import nested_parameters
 from gateway.middleware.facts import REQUEST_ID
 from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
@@ -52,7 +52,7 @@ class Form:
                 f"'{integration.integration_id}' uses {provider.auth_mode}; this endpoint is for {self.mode}.",
             )
         typed = self._read_form(await request.read(), provider)
-        params = members(request.query, "params")
+        params = nested_parameters(request.query, "params")
         connection = await runtime.typed_credentials.connect(session, integration, typed, params, request[REQUEST_ID])
         body: responses.Connected = {
             "connectionId": connection.ref.connection_id,

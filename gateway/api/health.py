@@ -52,7 +52,7 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses
     away = runtime.serving and await is_store_away(runtime)
     store = _store_fault(runtime, away=away)
     offset = clock.offset
-    serves = runtime.serving and (not away or (has_shared_store(runtime) and runtime.live.feed.serves))
+    serves = runtime.serving and (not away or (has_shared_store(runtime) and runtime.live.feed.may_serve))
     if required and (store or (offset.reported and offset.refused)):
         serves = False
     body = responses.Readiness(result="ok" if serves else "not ready")
@@ -85,7 +85,7 @@ async def is_store_away(runtime: Runtime) -> bool:
     """Return whether the store is away. A shared store is polled every second, and this returns the last result; a
     SQLite file is read now."""
     if has_shared_store(runtime):
-        return runtime.live.feed.away_s is not None
+        return runtime.live.feed.outage_s is not None
     try:
         await runtime.store.ping()
     except GatewayError:

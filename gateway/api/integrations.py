@@ -101,7 +101,7 @@ async def create_integration(request: web.Request) -> web.Response:
         custom=tuple((body.custom or {}).items()),
         **fields_from_credentials(body.credentials),
     )
-    stored = await runtime.made.add(new)
+    stored = await runtime.api_integrations.add(new)
     if stored is None:
         raise _invalid_body([_taken_issue(generation, environment, body.unique_key)])
     return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
@@ -139,7 +139,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         **fields_from_credentials(body.credentials),
         **{name: value for name, value in given.items() if value is not None},
     }
-    stored = await runtime.made.change(found, replace(found, **changed))
+    stored = await runtime.api_integrations.change(found, replace(found, **changed))
     if stored is None:
         _raise_if_any(await _rename_issues(runtime, generation, found, body.unique_key))
         raise Conflict(
@@ -159,7 +159,7 @@ async def delete_integration(request: web.Request) -> web.Response:
     found = generation.integrations.find(environment, key)
     if found is not None:
         _require_changeable(generation, found)
-    ended = await runtime.made.end(environment, key)
+    ended = await runtime.api_integrations.delete(environment, key)
     if ended is None:
         _raise_unknown(key)
     body: responses.DeletedIntegration = {"success": True}

@@ -11,7 +11,7 @@ from gateway import clock
 from gateway.api import responses
 from gateway.api.connections import tags_in_query
 from gateway.api.request_body import query_number, query_time, read_query, require_empty_body, wrong_query
-from gateway.connections.operation_search import NARROWER, connections_of
+from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
 from gateway.records.filters import single_or_any_set
@@ -51,11 +51,11 @@ async def list_operations(request: web.Request) -> web.Response:
     runtime, policy = request.app[RUNTIME], request[CALLER].policy
     tags = tags_in_query(request)
     if tags or "endUserId" in query or policy.of_resources:
-        visible = await connections_of(
+        visible = await matching_connections(
             runtime.store, operation_filter, end_user_id=query.get("endUserId"), tags=tags, within=policy.limits
         )
         if visible is None:
-            raise wrong_query("connectionId", NARROWER)
+            raise wrong_query("connectionId", TOO_MANY_MATCHES)
         operation_filter = replace(operation_filter, connections=visible)
     with_others = query.get("include") == "operations"
     if "include" in query and not with_others:

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from gateway.documents.pydantic_messages import keys_at, pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
-from gateway.http.json_depth import MOST_LEVELS, nested_deeper
+from gateway.http.json_depth import MOST_LEVELS, nests_deeper
 from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -129,10 +129,10 @@ def parse_body(raw: bytes) -> Any:
 def check_levels(value: Any) -> None:
     """Raise InvalidRequest, with an issue for each member of `value` that nests more than `MOST_LEVELS` deep. If
     `value` is no object, the issue is about the whole body."""
-    if not nested_deeper(value, MOST_LEVELS):
+    if not nests_deeper(value, MOST_LEVELS):
         return
     members = value.items() if isinstance(value, dict) else [("", value)]
-    deep = [name for name, inner in members if nested_deeper(inner, MOST_LEVELS)][:MAX_FAULTS]
+    deep = [name for name, inner in members if nests_deeper(inner, MOST_LEVELS)][:MAX_FAULTS]
     issues = [
         Issue(
             "custom",

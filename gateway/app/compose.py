@@ -46,7 +46,7 @@ def create(config: ConfigurationSource, examined: Examined | None = None) -> web
 
 def setup(app: web.Application, config: ConfigurationSource, examined: Examined | None = None) -> None:
     """Add the gateway to `app`: its routes with their chains, and its runtime at startup. Raises config.Faults."""
-    logs.for_host()
+    logs.setup_in_host()
     seated = app[CHECKED_CONFIGURATION] = check_configuration(read(config), examined)
     setup_templates(app)
     add_routes(app, seated.config.server.websocket_path)

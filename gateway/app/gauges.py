@@ -15,7 +15,7 @@ from gateway.store import Store
 
 def gauges(runtime: Runtime) -> Iterator[Sample]:
     """Yield all gauge samples. Samples with the same key are added up."""
-    yield ("gateway_live_connections",), runtime.live.kept
+    yield ("gateway_live_connections",), runtime.live.entry_count
     yield ("gateway_clock_offset_seconds",), clock.offset.seconds
     yield ("gateway_request_log_dropped_total",), runtime.call_queue.dropped
     if runtime.tracing is not None:
@@ -28,7 +28,7 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
         yield ("gateway_tokens_written_back_total", environment, integration), number
     yield ("gateway_refresh_journal_unwritable",), not runtime.journal_writable
     yield ("gateway_failover_reconciling",), runtime.store.failover.pending
-    yield ("gateway_store_away",), runtime.live.feed.away_s is not None
+    yield ("gateway_store_away",), runtime.live.feed.outage_s is not None
     yield ("gateway_audit_not_sealed",), runtime.audit_keeper.failing
     yield ("gateway_event_loop_lag_seconds",), runtime.loop_lag.longest_s
     yield from _database_samples(runtime.store)
@@ -86,4 +86,4 @@ def _concurrency_samples(runtime: Runtime) -> Iterator[Sample]:
         provider = runtime.live.provider_at.get(gate.name, "")
         yield ("gateway_upstream_outstanding", provider), gate.concurrency.outstanding
         yield ("gateway_upstream_waiting", provider), gate.concurrency.waiting
-        yield ("gateway_upstream_breakers_open", provider), not gate.breaker.closed
+        yield ("gateway_upstream_breakers_open", provider), not gate.breaker.is_closed

@@ -32,11 +32,11 @@ from gateway.egress.page_memory import PageMemory
 from gateway.errors import GatewayError
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
-from gateway.events.event_keeper import Keeper
+from gateway.events.event_keeper import EventKeeper
 from gateway.events.webhook_keys import WebhookKeyCache
 from gateway.generation import Current, Generation
 from gateway.integrations.registry import ManagedIntegrations
-from gateway.journal.place import EFFECT, NO_FOLDER
+from gateway.journal.place import NO_FOLDER, UNWRITABLE_EFFECT
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import INVALID_KEYS, Metrics, MetricsPage
@@ -126,11 +126,11 @@ def build_runtime(
         session_connections=session_connections,
         typed_credentials=TypedCredentialConnector(store, creator, session_connections, outcomes),
         deleter=deleter,
-        made=ApiIntegrations(store, current, live, deleter),
+        api_integrations=ApiIntegrations(store, current, live, deleter),
         deliverer=deliverer,
         webhook_keys=WebhookKeyCache(),
         audit_keeper=AuditKeeper(store, current),
-        keeper=Keeper(store, lambda: current.generation.config.environments, deliverer.wake),
+        keeper=EventKeeper(store, lambda: current.generation.config.environments, deliverer.wake),
     )
 
 
@@ -149,9 +149,9 @@ def _apply_each_generation(
         store.trail.all_refreshes = config.audit.refreshes == "all"
 
     def replaced(before: Generation, after: Generation) -> None:
-        metrics.ask_again()
+        metrics.forget_known()
         set_(after.config)
-        egress_limits.limit(concurrency_settings(after.config.egress))
+        egress_limits.apply_settings(concurrency_settings(after.config.egress))
         if after.egress is not before.egress:
             retired.add(before.egress)
 
@@ -196,7 +196,7 @@ async def open_runtime(
         await store.close()
         raise
     if store.journal.folder is None:
-        log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
+        log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=UNWRITABLE_EFFECT)
     tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
     runtime = build_runtime(configuration, store, managed, parent, page, tracing)
     tasks: list[asyncio.Task[None]] = []
@@ -238,7 +238,7 @@ def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["async
         "prune": _after_delay(lambda: _prune(store)),
         "expire_pending": _after_delay(lambda: expire_pending(runtime.session_connections)),
         "prune_call_log": _after_delay(lambda: _prune_call_log(store)),
-        "end_integrations": _after_delay(lambda: resume_deletions_regularly(runtime.made)),
+        "end_integrations": _after_delay(lambda: resume_deletions_regularly(runtime.api_integrations)),
         "write_key_use": runtime.minted.write(),
         "measure_loop_lag": runtime.loop_lag.measure(),
         "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),
@@ -268,7 +268,7 @@ async def _close(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> Non
         end.push_async_callback(runtime.journals.close)
         end.push_async_callback(runtime.refresher.close)
         end.push_async_callback(runtime.deleter.close)
-        end.push_async_callback(runtime.made.close)
+        end.push_async_callback(runtime.api_integrations.close)
         end.push_async_callback(runtime.flows.close)
         end.push_async_callback(runtime.live.close)
 

@@ -85,7 +85,7 @@ async def _reload(app: web.Application, read: Callable[[], Checked], accept: Cal
         except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False
-        following.integrations.in_use_from_now()
+        following.integrations.start_client_times()
         runtime.current.replace(following)
         await record_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")

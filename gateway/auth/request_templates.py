@@ -15,7 +15,7 @@ from gateway.catalog.render import Moment, Unresolved, render_text
 from gateway.catalog.template import placeholders
 from gateway.catalog.value import BadValue
 from gateway.errors import InvalidRequest
-from gateway.http.url import name_of
+from gateway.http.url import parameter_name
 from gateway.records.proxied_call import UpstreamRequest
 
 # ── Values of the sent request that templates in `proxy.headers` and `proxy.query` may use.
@@ -102,7 +102,7 @@ class RequestTemplates:
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         path, _, query = request.target.partition("?")
-        pairs = [pair for pair in query.split("&") if pair and name_of(pair) not in self.query]
+        pairs = [pair for pair in query.split("&") if pair and parameter_name(pair) not in self.query]
         url = f"{request.scheme}://{host_field(request)}{path}" + ("?" + "&".join(pairs) if pairs else "")
         kind = request.headers.get("content-type", "")
         known = {**self.known, **request_values(request.method, url, content_type=kind, body=body or b"")}

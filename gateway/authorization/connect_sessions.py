@@ -10,7 +10,7 @@ from gateway import clock
 from gateway.access.refusals import rule_and_fix
 from gateway.access.window_counter import WindowCounter
 from gateway.catalog.provider import Provider
-from gateway.connections.settings import accepted, by_browser
+from gateway.connections.settings import accepted_settings, without_protected_settings
 from gateway.errors import Forbidden, TooManyRequests, Unauthorized
 from gateway.generation import Current
 from gateway.oauth.authorize import scope_list
@@ -31,8 +31,8 @@ def connection_settings(
     """
     own = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
     scopes = own.pop("oauth_scopes_override", None)
-    by_end_user = by_browser(provider, accepted(provider, typed, ("params",)))
-    config = {**by_end_user, **accepted(provider, own, ("connection_config",))}
+    by_end_user = without_protected_settings(provider, accepted_settings(provider, typed, ("params",)))
+    config = {**by_end_user, **accepted_settings(provider, own, ("connection_config",))}
     return config, scope_list(scopes) if scopes else None
 
 

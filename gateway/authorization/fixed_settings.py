@@ -15,7 +15,7 @@ from gateway.catalog.render import Unresolved, render_url
 from gateway.catalog.template import placeholders
 from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.value import BadValue
-from gateway.connections.settings import accepted
+from gateway.connections.settings import accepted_settings
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard
 from gateway.errors import InvalidRequest, Issue
@@ -32,7 +32,7 @@ def check_fixed_settings(context: AuthContext, guard: Guard, settings: Mapping[s
     Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's URLs, or names a host
     to which the integration or the gateway allows no requests.
     """
-    config = accepted(context.provider, settings, path)
+    config = accepted_settings(context.provider, settings, path)
     context = AuthContext(context.provider, context.integration, config, public_url=context.public_url)
     check_settings(context, path)
     for key in (*URL_FIELDS, "proxy.base_url"):

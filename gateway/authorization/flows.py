@@ -39,8 +39,8 @@ from gateway.authorization.results import (
 from gateway.authorization.session_connections import SessionConnections
 from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, settings_for_reconnect
-from gateway.connections.refused_scopes import asked_again
-from gateway.connections.settings import complete
+from gateway.connections.refused_scopes import scopes_to_request
+from gateway.connections.settings import check_required_settings
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
 from gateway.generation import Current
 from gateway.oauth.authorize import without_protocol_params
@@ -312,7 +312,7 @@ class Flows:
         if session.reconnects:
             config = await settings_for_reconnect(self._store, session, provider, integration_id, config)
             scopes = scopes or await self._scopes_for_reconnect(session, provider, integration)
-        complete(provider, config, ("params",))
+        check_required_settings(provider, config, ("params",))
         context = AuthContext(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
         return _PreparedAuthorization(provider, mode, context, scopes, config, given)
@@ -321,7 +321,7 @@ class Flows:
         self, session: ConnectSession, provider: Provider, integration: Integration
     ) -> tuple[str, ...] | None:
         ref = ConnectionRef(session.environment, integration.integration_id, session.connection_id or "")
-        return asked_again(self._store, await self._store.connections.get(ref), provider, integration)
+        return scopes_to_request(self._store, await self._store.connections.get(ref), provider, integration)
 
     async def _start_consent(
         self, mode: GrantingMode, context: AuthContext, authorization: AuthorizationRequestInput

@@ -10,7 +10,7 @@ from gateway.auth.mode import Granted
 from gateway.auth.provider_responses import safe_text
 from gateway.authorization.results import LIFETIME, Choice, ConnectedResult, ReturnedFlow
 from gateway.authorization.session_connections import SessionConnections
-from gateway.connections.completing import SiteWanted
+from gateway.connections.completing import SiteNotChosen
 from gateway.connections.create import Creator
 from gateway.errors import InvalidRequest
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
@@ -70,7 +70,7 @@ class Grants:
                     if name in granted.config and name not in given
                 ],
             )
-        except SiteWanted as wanted:
+        except SiteNotChosen as wanted:
             return await self._store_choice(returned, granted, wanted.sites)
         terms = SessionTerms(
             session_digest=flow.session_digest,

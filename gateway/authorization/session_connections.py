@@ -16,7 +16,7 @@ from gateway import clock
 from gateway.authorization.outcomes import Outcomes
 from gateway.connections.create import Creator, missing_connection_error
 from gateway.connections.delete import Revoker
-from gateway.connections.verify import check_same
+from gateway.connections.verify import check_same_account
 from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, NotFound
 from gateway.generation import Current
 from gateway.oauth.authorize import challenge
@@ -111,7 +111,7 @@ class SessionConnections:
                 raise missing_connection_error(pending.ref)
             provider = self._creator.provider_of(self._current.generation.integrations.get(*pending.ref[:2]))
             if existing is not None and pending.reconnects:
-                check_same(provider, existing.account, new.account)
+                check_same_account(provider, existing.account, new.account)
 
         try:
             stored = await self._store.pending.complete(pending, now=clock.now(), check=check)
@@ -123,7 +123,7 @@ class SessionConnections:
             again = await self._store.pending.of_session(pending.session_digest, now=clock.now())
             return any(other.uid == pending.uid and other.new is None for other in again)
         connection, created = stored
-        self._creator.stored(connection, new, created=created)
+        self._creator.record_stored(connection, new, created=created)
         await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))
         return True
 

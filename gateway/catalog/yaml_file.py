@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gateway.config import document as config_faults
 from gateway.documents.nodes import UnreadableText
-from gateway.documents.read_document import Dialect, Document, decoded, read_document
+from gateway.documents.read_document import Dialect, Document, decode_utf8, read_document
 
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
@@ -86,7 +86,7 @@ def read_yaml(path: Path, *, largest_bytes: int = MAX_FILE_BYTES, most_values: i
         )
     try:
         # ``no`` may mean Norway in an entry. `authoring.conversion` expands ``<<`` itself.
-        document = read_document(decoded(raw), Dialect(most_values, yes_is_true=False, merges=False))
+        document = read_document(decode_utf8(raw), Dialect(most_values, yes_is_true=False, merges=False))
     except UnreadableText as wrong:
         raise UnreadableFile(CatalogFault(f"{shown}:{wrong.line}", wrong.message)) from None
     if document.tree is None:

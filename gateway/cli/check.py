@@ -14,7 +14,7 @@ from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.cli.options import as_json, config_file
 from gateway.cli.terminal import ReportedFault, fault_json, hint_at_init
 from gateway.config import Fault
-from gateway.egress.guard import literal
+from gateway.egress.guard import ip_address_in
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _integration_warnings(
 def _webhook_warnings(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog"
 ) -> Iterator[Fault]:
-    from gateway.events.receive import takes_webhooks, verification_secrets
+    from gateway.events.receive import accepts_webhooks, verification_secrets
 
     provider = catalog.get(integration.provider)
     if provider is None or not integration.forward_webhooks:
@@ -134,7 +134,7 @@ def _webhook_warnings(
             yield Fault(where, "allow_unsigned_webhooks has no effect: a secret is set, so webhooks must be signed")
         else:
             yield Fault(where, "allow_unsigned_webhooks: anybody who knows the webhook URL can forge events")
-    elif takes_webhooks(provider) and not secrets:
+    elif accepts_webhooks(provider) and not secrets:
         yield Fault(
             config.where(*place),
             f"webhooks of provider '{provider.name}' are refused with 401: set webhook_secret, or forward_webhooks: false",
@@ -179,7 +179,7 @@ def _is_literal(url: UrlTemplate) -> bool:
 def _may_be_public(host: str) -> bool:
     """Return whether `host` is a name that DNS may resolve to a public address; other names are for private
     networks."""
-    if literal(host) is not None or "." not in host:
+    if ip_address_in(host) is not None or "." not in host:
         return False
     return not host.endswith((".internal", ".local", ".localhost", ".lan", ".home.arpa", ".svc", ".test"))
 

@@ -81,7 +81,7 @@ def incident(
             since=moments.get("since"),
             until=moments.get("until"),
         )
-        found = await report(runtime, wanted, most=MAX_ROWS, most_keys=MOST_KEYS)
+        found = await report(runtime, wanted, max_connections=MAX_ROWS, max_keys=MOST_KEYS)
         done: list[str] = []
         if revoke_keys or delete_connections:
             done = await revoke_all(

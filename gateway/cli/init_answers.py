@@ -184,7 +184,7 @@ def _store_url(text: str) -> str:
     if "${" in text:
         return text
     try:
-        url = store_url.checked(text)
+        url = store_url.check_store_url(text)
         check_url(url)
     except StoreRefused as refusal:
         raise ValueError(str(refusal)) from None

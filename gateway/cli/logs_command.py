@@ -69,7 +69,7 @@ async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str
     from dataclasses import replace
 
     from gateway import clock
-    from gateway.connections.operation_search import NARROWER, connections_of
+    from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
     from gateway.records.operation import OperationFilter, status_range
     from gateway.timestamps import ago
 
@@ -102,9 +102,9 @@ async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str
     )
     if given["end_user"] is None:
         return wanted
-    reached = await connections_of(runtime.store, wanted, end_user_id=given["end_user"])
+    reached = await matching_connections(runtime.store, wanted, end_user_id=given["end_user"])
     if reached is None:
-        raise click.UsageError(NARROWER)
+        raise click.UsageError(TOO_MANY_MATCHES)
     return replace(wanted, connections=reached)
 
 

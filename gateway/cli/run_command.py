@@ -207,7 +207,7 @@ async def run_for_each(items: Sequence[Item], action: Callable[[Item], Awaitable
     from rich.console import Console
     from rich.progress import Progress
 
-    from gateway.moving.parallel_work import bounded
+    from gateway.moving.parallel_work import run_bounded
 
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal or len(items) < 2, transient=True) as progress:
@@ -217,7 +217,7 @@ async def run_for_each(items: Sequence[Item], action: Callable[[Item], Awaitable
             await action(item)
             progress.advance(bar)
 
-        await bounded(items, one, at_once=MAX_PARALLEL)  # no task for each item, since there may be 100,000 items
+        await run_bounded(items, one, at_once=MAX_PARALLEL)  # no task for each item, since there may be 100,000 items
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:

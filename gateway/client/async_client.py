@@ -15,17 +15,17 @@ from gateway.client import calls
 from gateway.client.calls import (
     ApiCall,
     Body,
-    Configured,
     ConnectSessionCall,
     Filters,
     ImportedConnection,
+    IntegrationFields,
     Json,
     Options,
-    below,
-    fields,
-    proxied,
+    endpoint_path,
+    header_fields,
+    proxied_url,
 )
-from gateway.client.client_errors import checked, checked_key, refusal, unreachable
+from gateway.client.client_errors import checked_base_url, checked_key, refusal, unreachable
 from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
@@ -68,20 +68,19 @@ async def _in_a_thread(source: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 # ── The client: calls to providers, and the gateway's own API (connections, connect sessions, integrations).
 
-PAGE: Final = 500
+PAGE_SIZE: Final = 500
 
 
-AGENT: Final = "integration-gateway-python"
-ERROR: Final = "Gateway-Error"
+USER_AGENT: Final = "integration-gateway-python"
+ERROR_HEADER: Final = "Gateway-Error"
 
 
 class AsyncClient:
     """The client. `base_url`: the gateway's URL. `provider_config_key` and `connection_id`: defaults for all calls.
 
     `silence_s`: a call fails if nothing is received for this time; None for no limit. `connect_s`: limit for
-    connecting. Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url` or
-    `secret_key`.
-    """
+    connecting. Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url`
+    or `secret_key`."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class AsyncClient:
         silence_s: float | None = 150.0,
         connect_s: float = 10.0,
     ) -> None:
-        self._base_url = checked(base_url)
+        self._base_url = checked_base_url(base_url)
         self._authorization = f"Bearer {checked_key(secret_key)}"
         self._defaults: Options = {}
         if provider_config_key is not None:
@@ -101,8 +100,8 @@ class AsyncClient:
         if connection_id is not None:
             self._defaults["connection_id"] = connection_id
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
-        # One session per event loop: the session of another loop, before a fork or a second asyncio.run, must not be
-        # used here, nor closed.
+        # One session per event loop. A session of another loop (from before a fork, or of an earlier asyncio.run) must
+        # be neither used nor closed here.
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     def __repr__(self) -> str:
@@ -148,19 +147,19 @@ class AsyncClient:
         return await self.request("OPTIONS", endpoint, **options)
 
     async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Return the provider's whole response, whatever its status. Redirects are not followed."""
+        """Return the provider's whole response, with any status. Redirects are not followed."""
         async with self.stream(method, endpoint, **options) as response:
             return await response.whole()
 
     @asynccontextmanager
     async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
         """Yield the provider's response as soon as its head has arrived; leaving the block early aborts it."""
-        asked: Options = {**self._defaults, **options}
-        url = proxied(self._base_url, endpoint, asked.get("params"))
-        body: dict[str, Any] = {"json": asked["json"]} if "json" in asked else {}
-        if "data" in asked:
-            body["data"] = body_for_aiohttp(asked["data"])
-        async with self._send(method, url, fields(asked), **body) as response:
+        call_options: Options = {**self._defaults, **options}
+        url = proxied_url(self._base_url, endpoint, call_options.get("params"))
+        body: dict[str, Any] = {"json": call_options["json"]} if "json" in call_options else {}
+        if "data" in call_options:
+            body["data"] = body_for_aiohttp(call_options["data"])
+        async with self._send(method, url, header_fields(call_options), **body) as response:
             yield response
 
     def paginate(
@@ -187,14 +186,14 @@ class AsyncClient:
         Raises ValueError for an absolute URL; iterating raises ProviderError, PagingBroken, GatewayError, Unreachable
         and CutShort.
         """
-        below(self._base_url, endpoint)
+        endpoint_path(self._base_url, endpoint)
 
-        def ask(headers: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncStream]:
-            asked: Options = {**options, "headers": {**options.get("headers", {}), **headers}}
-            return self.stream("GET", endpoint, **asked)
+        def send(headers: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncStream]:
+            call_options: Options = {**options, "headers": {**options.get("headers", {}), **headers}}
+            return self.stream("GET", endpoint, **call_options)
 
         return AsyncPages(
-            ask,
+            send,
             pages=pages,
             limit=limit,
             way=way,
@@ -224,13 +223,13 @@ class AsyncClient:
         session = self._sessions.get(loop)
         if session is None:
             session = self._sessions[loop] = aiohttp.ClientSession(
-                headers={"User-Agent": AGENT}, cookie_jar=aiohttp.DummyCookieJar(), timeout=self._timeout
+                headers={"User-Agent": USER_AGENT}, cookie_jar=aiohttp.DummyCookieJar(), timeout=self._timeout
             )
-        sent = CIMultiDict(headers)
-        sent["Authorization"] = self._authorization
+        all_headers = CIMultiDict(headers)
+        all_headers["Authorization"] = self._authorization
         encoded = URL(url, encoded=True)
         try:
-            response = await session.request(method, encoded, headers=sent, allow_redirects=False, **body)
+            response = await session.request(method, encoded, headers=all_headers, allow_redirects=False, **body)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
             upload = body.get("data")
             if isinstance(upload, UploadedBody) and upload.fault is not None:
@@ -238,7 +237,7 @@ class AsyncClient:
             raise unreachable(self._base_url, fault) from fault
         async with response:
             stream = AsyncStream(response)
-            if ERROR in response.headers:
+            if ERROR_HEADER in response.headers:
                 raise refusal(await stream.whole())
             yield stream
 
@@ -264,7 +263,7 @@ class AsyncClient:
         """Yield all connections that match, newest first, without credentials; fetched on demand, 500 per page."""
         cursor: str | None = None
         while True:
-            page = await self._json(calls.connections(filters, PAGE, cursor))
+            page = await self._json(calls.connections(filters, PAGE_SIZE, cursor))
             for one in page["connections"]:
                 yield one
             cursor = page.get("next_cursor")
@@ -279,10 +278,10 @@ class AsyncClient:
 
         Return the connection. The client's own `connection_id` is used if `more` has none.
         """
-        usual = self._defaults.get("connection_id")
-        if usual is not None:
-            more.setdefault("connection_id", usual)
-        return await self._json(calls.imported(self._key(provider_config_key), credentials, more))
+        default_id = self._defaults.get("connection_id")
+        if default_id is not None:
+            more.setdefault("connection_id", default_id)
+        return await self._json(calls.import_connection_call(self._key(provider_config_key), credentials, more))
 
     async def update_connection(
         self,
@@ -291,19 +290,21 @@ class AsyncClient:
         connection_id: str | None = None,
     ) -> None:
         """Change `end_user`, `tags` (replaced) or `webhook_url_override`."""
-        await self._call_api(calls.patched(*self._ids(provider_config_key, connection_id), changes))
+        await self._call_api(calls.update_connection_call(*self._ids(provider_config_key, connection_id), changes))
 
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
         """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False. The returned
         `revocation` has the result for each token."""
-        return await self._json(calls.deleted(*self._ids(provider_config_key, connection_id), revoke=revoke))
+        return await self._json(
+            calls.delete_connection_call(*self._ids(provider_config_key, connection_id), revoke=revoke)
+        )
 
     async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
         """Return the connection's metadata; empty if there is none."""
-        kept: Json | None = (await self.get_connection(provider_config_key, connection_id))["metadata"]
-        return kept or {}
+        metadata: Json | None = (await self.get_connection(provider_config_key, connection_id))["metadata"]
+        return metadata or {}
 
     async def set_metadata(
         self,
@@ -326,7 +327,7 @@ class AsyncClient:
     async def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
         """Create a connect session for one end user, valid for 30 minutes or `expires_in` seconds. Return `token`,
         `connect_link` (send the user there) and `expires_at`."""
-        return await self._data(calls.connect_session(session))
+        return await self._data(calls.connect_session_call(session))
 
     async def complete_connect_session(
         self, session_id: str, code_verifier: str, connection_id: str | None = None
@@ -336,7 +337,7 @@ class AsyncClient:
         Call it for your signed-in user once they have returned. `session_id`: from the session or the verified result.
         `connection_id`: from the verified result, so that nothing else is stored; without it, several pending
         connections raise GatewayError ``connection_id_required``. The call is idempotent."""
-        return await self._data(calls.completed_session(session_id, code_verifier, connection_id))
+        return await self._data(calls.complete_session_call(session_id, code_verifier, connection_id))
 
     async def create_reconnect_session(
         self,
@@ -345,7 +346,7 @@ class AsyncClient:
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
         """Create a connect session that authorizes an existing connection again; the connection keeps its id."""
-        return await self._data(calls.reconnect_session(*self._ids(provider_config_key, connection_id), session))
+        return await self._data(calls.reconnect_session_call(*self._ids(provider_config_key, connection_id), session))
 
     async def list_integrations(self) -> list[Json]:
         """Return all integrations of the environment."""
@@ -360,23 +361,27 @@ class AsyncClient:
         return await self._data(calls.integration(self._key(provider_config_key), include))
 
     async def create_integration(
-        self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]
+        self, provider: str, unique_key: str | None = None, **more: Unpack[IntegrationFields]
     ) -> Json:
         """Create an integration of a catalog entry; `unique_key` defaults to the entry's name. Other nodes see it
         shortly after."""
-        return await self._data(calls.new_integration(provider, unique_key, more))
+        return await self._data(calls.create_integration_call(provider, unique_key, more))
 
     async def update_integration(
-        self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
+        self,
+        provider_config_key: str | None = None,
+        *,
+        unique_key: str | None = None,
+        **changes: Unpack[IntegrationFields],
     ) -> Json:
         """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be
         changed."""
-        return await self._data(calls.changed_integration(self._key(provider_config_key), changes, unique_key))
+        return await self._data(calls.change_integration_call(self._key(provider_config_key), changes, unique_key))
 
     async def delete_integration(self, provider_config_key: str) -> Json:
         """Delete the integration and its connections, and revoke their tokens at the provider. The returned
         `connections` has the number of deleted connections and of tokens by result; it is absent if there were none."""
-        return await self._json(calls.deleted_integration(provider_config_key))
+        return await self._json(calls.delete_integration_call(provider_config_key))
 
     async def list_providers(
         self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
@@ -408,7 +413,7 @@ class AsyncClient:
             named["provider_config_key"] = key
         if connection_id is not None:
             named["connection_id"] = connection_id
-        headers = fields(named)
+        headers = header_fields(named)
         return headers["Provider-Config-Key"], headers["Connection-Id"]
 
     def _metadata_call(

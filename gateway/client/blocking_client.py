@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from gateway.client.async_client import AsyncClient
-from gateway.client.calls import Configured, ConnectSessionCall, Filters, ImportedConnection, Json, Options
+from gateway.client.calls import ConnectSessionCall, Filters, ImportedConnection, IntegrationFields, Json, Options
 from gateway.client.client_errors import Unreachable
 from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
@@ -131,7 +131,7 @@ class Pages:
         self._loop = loop
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._loop.iterate(self._pages.uncounted()):
+        for batch in self._loop.iterate(self._pages.uncounted_batches()):
             for record in batch:
                 self._pages.count(1)
                 yield record
@@ -351,12 +351,18 @@ class Client:
         """Return one integration, with "webhook" or "credentials" if `include` names them."""
         return self._loop.run(self._client.get_integration(provider_config_key, include=include))
 
-    def create_integration(self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]) -> Json:
+    def create_integration(
+        self, provider: str, unique_key: str | None = None, **more: Unpack[IntegrationFields]
+    ) -> Json:
         """Create an integration of a catalog entry; `unique_key` defaults to the entry's name."""
         return self._loop.run(self._client.create_integration(provider, unique_key, **more))
 
     def update_integration(
-        self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
+        self,
+        provider_config_key: str | None = None,
+        *,
+        unique_key: str | None = None,
+        **changes: Unpack[IntegrationFields],
     ) -> Json:
         """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be
         changed."""

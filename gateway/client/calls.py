@@ -14,21 +14,20 @@ Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]
 Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes] | Iterable[bytes]
 
 # Characters not to escape, '%' included: an endpoint is a path with an optional query, already encoded.
-_KEPT: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
+_UNESCAPED: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
 
 
 _ABSOLUTE: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?//")
 
 
 class Options(TypedDict, total=False):
-    """The options of a call; the client's or the gateway's defaults apply to options left out.
+    """The options of a call; the client's or the gateway's defaults apply to options that are left out.
 
-    `params`: the query. None is left out, booleans become ``true`` and ``false``, a list becomes a repeated parameter.
-    `base_url_override`: replaces the provider's base URL for this call. `json` is sent as JSON. `data` is sent as it
-    is, a mapping as a form, an iterable piece by piece. `retries`: the gateway's maximum number of retries; `retry_on`:
-    further statuses to retry. `timeout_s`: limit until the provider's response begins. `decompress`: the gateway
-    decompresses the response.
-    """
+    `params`: the query; None is left out, booleans become ``true`` and ``false``, a list becomes a repeated parameter.
+    `base_url_override`: replaces the provider's base URL for this call. `json` is sent as JSON. `data` is sent
+    unchanged; a mapping is sent as a form, an iterable piece by piece. `retries`: the gateway's maximum number of
+    retries; `retry_on`: further statuses to retry. `timeout_s`: limit until the provider's response begins.
+    `decompress`: the gateway decompresses the response."""
 
     params: Params
     provider_config_key: str
@@ -43,32 +42,32 @@ class Options(TypedDict, total=False):
     decompress: bool
 
 
-def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
+def proxied_url(base_url: str, endpoint: str, params: Params | None) -> str:
     """Return the URL of a proxied call. Raises ValueError for an absolute URL."""
-    target = f"{base_url}/proxy{quote(below(base_url, endpoint), safe=_KEPT)}"
+    target = f"{base_url}/proxy{quote(endpoint_path(base_url, endpoint), safe=_UNESCAPED)}"
     query = query_string(params)
     if not query:
         return target
     return f"{target}{'&' if '?' in target else '?'}{query}"
 
 
-def below(base_url: str, endpoint: str) -> str:
+def endpoint_path(base_url: str, endpoint: str) -> str:
     """Return `endpoint` with a leading slash, and without the gateway's base URL, which the gateway writes in Link and
     Location.
 
     Raises ValueError for any other absolute URL: as a path it would only get the provider's 404, without an
     explanation.
     """
-    start = f"{base_url}/proxy"
-    rest = endpoint
-    if endpoint.startswith((f"{start}/", f"{start}?")) or endpoint == start:
-        rest = endpoint.removeprefix(start)
-    if _ABSOLUTE.match(rest):
+    proxy_url = f"{base_url}/proxy"
+    path = endpoint
+    if endpoint.startswith((f"{proxy_url}/", f"{proxy_url}?")) or endpoint == proxy_url:
+        path = endpoint.removeprefix(proxy_url)
+    if _ABSOLUTE.match(path):
         raise ValueError(
             f"'{endpoint.partition('?')[0]}' is an absolute URL; an endpoint is the part after the provider's base URL, such "
             "as '/users/1'. To follow `next` links, use paginate(); to call another host, use base_url_override."
         )
-    return f"/{rest}" if rest and not rest.startswith(("/", "?")) else rest
+    return f"/{path}" if path and not path.startswith(("/", "?")) else path
 
 
 def query_string(params: Params | None) -> str:
@@ -80,12 +79,12 @@ def _pairs(params: Params) -> Iterator[tuple[str, str]]:
     items: Iterable[tuple[str, Any]] = params.items() if isinstance(params, Mapping) else params
     for name, value in items:
         values = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-        for one in values:
-            if one is not None:
-                yield name, str(one).lower() if isinstance(one, bool) else str(one)
+        for item in values:
+            if item is not None:
+                yield name, str(item).lower() if isinstance(item, bool) else str(item)
 
 
-def fields(options: Options) -> dict[str, str]:
+def header_fields(options: Options) -> dict[str, str]:
     """Return the header fields for the options, with the caller's own fields. Raises ValueError for a missing
     option."""
     headers = dict(options.get("headers", {}))
@@ -108,18 +107,18 @@ def fields(options: Options) -> dict[str, str]:
 
 
 def paginate_header(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
-    """Return the value of Gateway-Paginate, with ``marks`` (the gateway marks the end of each page). Raises ValueError
-    for characters that are not allowed in a header."""
-    said = ["all" if pages is None else str(pages), "marks"]
+    """Return the value of Gateway-Paginate, with ``marks``: the gateway then marks the end of each page. Raises
+    ValueError for characters that are not allowed in a header."""
+    parts = ["all" if pages is None else str(pages), "marks"]
     if limit is not None:
-        said.append(f"limit={limit}")
+        parts.append(f"limit={limit}")
     for name, value in (way or {}).items():
         text = str(value)
         if not (text.isascii() and text.isprintable()):
             raise ValueError(f"{name} must be printable ASCII")
         quoted = text.replace("\\", r"\\").replace('"', r"\"")
-        said.append(f'{name}="{quoted}"')
-    return "; ".join(said)
+        parts.append(f'{name}="{quoted}"')
+    return "; ".join(parts)
 
 
 # ── Calls to the gateway's own API (docs/http-api.md).
@@ -180,7 +179,7 @@ class ConnectSessionCall(TypedDict, total=False):
     state: str
 
 
-class Configured(TypedDict, total=False):
+class IntegrationFields(TypedDict, total=False):
     """The members of an integration that is created or changed.
 
     `credentials`: as its auth mode needs, such as ``{"type": "OAUTH2", "client_id": "…", "client_secret": "…",
@@ -228,39 +227,39 @@ def connection(key: str, connection_id: str, *, force_refresh: bool, refresh_tok
         "refresh_token": refresh_token,
         "include": "history" if history else None,
     }
-    return ApiCall("GET", f"{_at(connection_id)}?{query_string(query)}")
+    return ApiCall("GET", f"{_connection_path(connection_id)}?{query_string(query)}")
 
 
-def imported(key: str, credentials: Mapping[str, Any], more: ImportedConnection) -> ApiCall:
+def import_connection_call(key: str, credentials: Mapping[str, Any], more: ImportedConnection) -> ApiCall:
     return ApiCall("POST", "/connections", {"provider_config_key": key, "credentials": dict(credentials), **more})
 
 
-def patched(key: str, connection_id: str, changes: Mapping[str, Any]) -> ApiCall:
+def update_connection_call(key: str, connection_id: str, changes: Mapping[str, Any]) -> ApiCall:
     query = {"provider_config_key": key}
-    return ApiCall("PATCH", f"{_at(connection_id)}?{query_string(query)}", dict(changes))
+    return ApiCall("PATCH", f"{_connection_path(connection_id)}?{query_string(query)}", dict(changes))
 
 
-def deleted(key: str, connection_id: str, *, revoke: bool) -> ApiCall:
+def delete_connection_call(key: str, connection_id: str, *, revoke: bool) -> ApiCall:
     query = {"provider_config_key": key, "revoke": None if revoke else False}
-    return ApiCall("DELETE", f"{_at(connection_id)}?{query_string(query)}")
+    return ApiCall("DELETE", f"{_connection_path(connection_id)}?{query_string(query)}")
 
 
 def metadata(key: str, connection_ids: str | Sequence[str], values: Mapping[str, Any], *, merge: bool) -> ApiCall:
-    named = connection_ids if isinstance(connection_ids, str) else list(connection_ids)
-    body = {"provider_config_key": key, "connection_id": named, "metadata": dict(values)}
+    ids = connection_ids if isinstance(connection_ids, str) else list(connection_ids)
+    body = {"provider_config_key": key, "connection_id": ids, "metadata": dict(values)}
     return ApiCall("PATCH" if merge else "POST", "/connections/metadata", body)
 
 
-def connect_session(session: ConnectSessionCall) -> ApiCall:
+def connect_session_call(session: ConnectSessionCall) -> ApiCall:
     return ApiCall("POST", "/connect/sessions", dict(session))
 
 
-def reconnect_session(key: str, connection_id: str, session: ConnectSessionCall) -> ApiCall:
+def reconnect_session_call(key: str, connection_id: str, session: ConnectSessionCall) -> ApiCall:
     body = {"integration_id": key, "connection_id": connection_id, **session}
     return ApiCall("POST", "/connect/sessions/reconnect", body)
 
 
-def completed_session(session_id: str, code_verifier: str, connection_id: str | None) -> ApiCall:
+def complete_session_call(session_id: str, code_verifier: str, connection_id: str | None) -> ApiCall:
     target = f"/connect/sessions/{quote(session_id, safe='')}/complete"
     body = {"code_verifier": code_verifier, "connection_id": connection_id}
     return ApiCall("POST", target, {name: text for name, text in body.items() if text is not None})
@@ -271,20 +270,20 @@ def integrations() -> ApiCall:
 
 
 def integration(key: str, include: Sequence[str]) -> ApiCall:
-    query = query_string([("include", one) for one in include])
-    return ApiCall("GET", _integration(key) + (f"?{query}" if query else ""))
+    query = query_string([("include", item) for item in include])
+    return ApiCall("GET", _integration_path(key) + (f"?{query}" if query else ""))
 
 
-def new_integration(provider: str, key: str | None, more: Configured) -> ApiCall:
+def create_integration_call(provider: str, key: str | None, more: IntegrationFields) -> ApiCall:
     return ApiCall("POST", "/integrations", {"provider": provider, **({"unique_key": key} if key else {}), **more})
 
 
-def changed_integration(key: str, changes: Configured, new_key: str | None) -> ApiCall:
-    return ApiCall("PATCH", _integration(key), {**changes, **({"unique_key": new_key} if new_key else {})})
+def change_integration_call(key: str, changes: IntegrationFields, new_key: str | None) -> ApiCall:
+    return ApiCall("PATCH", _integration_path(key), {**changes, **({"unique_key": new_key} if new_key else {})})
 
 
-def deleted_integration(key: str) -> ApiCall:
-    return ApiCall("DELETE", _integration(key))
+def delete_integration_call(key: str) -> ApiCall:
+    return ApiCall("DELETE", _integration_path(key))
 
 
 def providers(search: str | None, category: str | None, auth_mode: str | None) -> ApiCall:
@@ -297,9 +296,9 @@ def provider(name: str) -> ApiCall:
     return ApiCall("GET", f"/providers/{quote(name, safe='')}")
 
 
-def _integration(key: str) -> str:
+def _integration_path(key: str) -> str:
     return f"/integrations/{quote(key, safe='')}"
 
 
-def _at(connection_id: str) -> str:
+def _connection_path(connection_id: str) -> str:
     return f"/connections/{quote(connection_id, safe='')}"

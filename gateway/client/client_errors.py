@@ -26,10 +26,10 @@ class CallFailed(Exception):
     """The base class of the exceptions of a call. All of them can be pickled, so that they pass between processes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
+        return _unpickled, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[CallFailed], args: tuple[Any, ...], members: Mapping[str, Any]) -> CallFailed:
+def _unpickled(kind: type[CallFailed], args: tuple[Any, ...], members: Mapping[str, Any]) -> CallFailed:
     fault = kind.__new__(kind, *args)  # without `__init__`, whose arguments differ from `args`
     fault.__dict__.update(members)
     return fault
@@ -153,7 +153,8 @@ def _not_of_a_gateway(response: "Response") -> str:
 
 
 def seconds(retry_after: str) -> float | None:
-    """Return the seconds that ``Retry-After`` gives, as a span or a date (RFC 9110 §10.2.3); None for anything else."""
+    """Return the seconds that ``Retry-After`` states, as a number or a date (RFC 9110 §10.2.3); None for other
+    texts."""
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
         return float(text)
@@ -167,14 +168,14 @@ def seconds(retry_after: str) -> float | None:
 # ── The gateway's base URL and secret key, and the message if the gateway cannot be reached.
 
 
-def checked(base_url: str) -> str:
+def checked_base_url(base_url: str) -> str:
     """Return the gateway's base URL without trailing slashes. Raises ValueError if it is not valid."""
     try:
         parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable:
+        is_usable = False
+    if not is_usable:
         raise ValueError(
             f"'{base_url}' is not the URL of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
         )
@@ -193,33 +194,35 @@ def checked_key(secret_key: str) -> str:
 
 
 def unreachable(base_url: str, fault: Exception) -> Unreachable:
-    """Return the Unreachable for `fault`, which aiohttp raised instead of returning a response."""
+    """Return the Unreachable error for `fault`, an exception of aiohttp."""
     cause, step = _cause_and_step(fault)
     return Unreachable(f"no response from the gateway at {base_url}: {cause}; {step}", cause)
 
 
 def _cause_and_step(fault: Exception) -> tuple[str, str]:
     """Return the cause, and the next step."""
-    runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its URL"
+    check_it_runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its URL"
     if isinstance(fault, aiohttp.ClientConnectorDNSError):
         return f"there is no host with the name '{fault.host}'", "check the URL"
     if isinstance(fault, aiohttp.ClientSSLError | ssl.SSLError):
-        return _words(fault), "check the scheme (http or https) and that this machine trusts the gateway's certificate"
+        return _cause_text(
+            fault
+        ), "check the scheme (http or https) and that this machine trusts the gateway's certificate"
     if isinstance(fault, aiohttp.ClientConnectorError):
-        return _words(fault.os_error), runs
+        return _cause_text(fault.os_error), check_it_runs
     if isinstance(fault, aiohttp.ServerDisconnectedError):
         return "it closed the connection without a response", "send the call again if it may be sent twice"
     if isinstance(fault, aiohttp.ConnectionTimeoutError):
-        return "the connection was not accepted in time (connect_s)", runs
+        return "the connection was not accepted in time (connect_s)", check_it_runs
     if isinstance(fault, TimeoutError):
         return "nothing was received in time (silence_s)", "increase silence_s, or look into the gateway's log"
     if isinstance(fault, aiohttp.ClientResponseError):
         first = fault.message.partition("\n")[0].rstrip(": ")  # the following lines quote the received bytes
         return f"it sent something other than a valid HTTP response ({first})", "check host and port"
-    return _words(fault), runs
+    return _cause_text(fault), check_it_runs
 
 
-def _words(fault: BaseException) -> str:
+def _cause_text(fault: BaseException) -> str:
     """Return the cause as text.
 
     The full text of an OSError is not used, since it may list several addresses as tuples.

@@ -14,13 +14,13 @@ from gateway.client.client_response import AsyncStream
 
 TRAILER: Final = b'{"gateway_trailer":'
 MARK: Final = b'{"gateway_page":'
-_TEMPORARY: Final = frozenset(
+_TEMPORARY_CODES: Final = frozenset(
     {"upstream_unreachable", "upstream_timeout", "upstream_protocol", "busy", "token_endpoint_unavailable"}
     | {"store_unavailable"}
 )
 _TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-Ask = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStream]]
+SendRequest = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStream]]
 
 
 class AsyncPages:
@@ -33,7 +33,7 @@ class AsyncPages:
 
     def __init__(
         self,
-        ask: Ask,
+        send: SendRequest,
         *,
         pages: int | None,
         limit: int | None,
@@ -47,39 +47,39 @@ class AsyncPages:
         self.cursor = since
         self.behind = behind
         self.complete = False
-        self._ask = ask
+        self._send = send
         self._pages, self._limit, self._way = pages, limit, way
         self._resumes, self._longest_wait_s = resumes, longest_wait_s
         self._loads = loads
         self._pages_before = self._pages_read = 0
-        self._breaks = 0
+        self._interruptions = 0
         self._started = False
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        async for batch in self.uncounted():
+        async for batch in self.uncounted_batches():
             for record in batch:
                 self.count(1)
                 yield record
 
     async def batches(self) -> AsyncIterator[list[Any]]:
         """Yield lists of records, each with all records received so far; all its records count as returned."""
-        async for batch in self.uncounted():
+        async for batch in self.uncounted_batches():
             self.count(len(batch))
             yield batch
 
     def count(self, records: int) -> None:
         """Count records as returned to the caller, so that a resumed call skips them."""
         self.behind += records
-        self._breaks = 0
+        self._interruptions = 0
 
-    async def uncounted(self) -> AsyncIterator[list[Any]]:
+    async def uncounted_batches(self) -> AsyncIterator[list[Any]]:
         """Yield batches of records. The caller calls `count` for each batch before it takes the next one."""
         while True:
             self._pages_before += self._pages_read
             self._pages_read = 0
             try:
                 trailer = None
-                async with self._ask(self._headers()) as response:
+                async with self._send(self._headers()) as response:
                     if "Gateway-Paginate" not in response.headers:
                         raise ProviderError(await response.whole())
                     self._started = True
@@ -94,10 +94,10 @@ class AsyncPages:
                 if self._store_trailer(trailer):
                     return
                 fault: CallFailed = PagingBroken(trailer["error"], self.cursor, request_id)
-            except CallFailed as broken:
+            except CallFailed as failure:
                 if not self._started:
                     raise
-                fault = broken
+                fault = failure
             await self._wait_after(fault)
 
     def _headers(self) -> dict[str, str]:
@@ -106,15 +106,14 @@ class AsyncPages:
         return headers if self.cursor is None else {**headers, "Gateway-Paginate-From": self.cursor}
 
     async def _batches_in(self, response: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
-        """Yield batches of records, without records returned before, and last the trailer. No batch spans a page
-        mark."""
-        skipped = self.behind
+        """Yield batches of records that were not returned before, then the trailer. A batch ends at each page mark."""
+        to_skip = self.behind
         async for lines in response.several_lines():
             batch: list[Any] = []
             for line in lines:
                 if not line.startswith((TRAILER, MARK)):
-                    if skipped:
-                        skipped -= 1
+                    if to_skip:
+                        to_skip -= 1
                     else:
                         batch.append(self._loads(line))
                     continue
@@ -128,7 +127,7 @@ class AsyncPages:
                 mark = json.loads(line)["gateway_page"]
                 self._pages_read = mark["pages"]
                 if "cursor" in mark:
-                    self.cursor, self.behind, skipped = mark["cursor"], 0, 0
+                    self.cursor, self.behind, to_skip = mark["cursor"], 0, 0
             if batch:
                 yield batch
 
@@ -141,13 +140,13 @@ class AsyncPages:
 
     async def _wait_after(self, fault: CallFailed) -> None:
         """Wait until the list can be resumed. Raises `fault` if it cannot, or if there were too many interruptions."""
-        self._breaks += 1
-        lost = isinstance(fault, PagingBroken) and fault.cursor is None
-        if self._breaks > self._resumes or lost or not _is_temporary(fault):
+        self._interruptions += 1
+        cannot_resume = isinstance(fault, PagingBroken) and fault.cursor is None
+        if self._interruptions > self._resumes or cannot_resume or not _is_temporary(fault):
             raise fault
         wait_s = _stated_wait_s(fault)
         if wait_s is None:
-            wait_s = min(2.0 ** (self._breaks - 1), 30.0) * random.uniform(0.5, 1.0)  # noqa: S311 (spread, not secrecy)
+            wait_s = min(2.0 ** (self._interruptions - 1), 30.0) * random.uniform(0.5, 1.0)  # noqa: S311 (spread, not secrecy)
         if wait_s > self._longest_wait_s:
             raise fault
         await sleep(wait_s)
@@ -160,7 +159,7 @@ def _is_temporary(fault: CallFailed) -> bool:
         return True
     if fault.code == "page_failed":
         return fault.payload.get("status") in _TEMPORARY_STATUSES
-    return fault.code in _TEMPORARY or (not fault.code and fault.status in _TEMPORARY_STATUSES)
+    return fault.code in _TEMPORARY_CODES or (not fault.code and fault.status in _TEMPORARY_STATUSES)
 
 
 def _stated_wait_s(fault: CallFailed) -> float | None:

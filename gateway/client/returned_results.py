@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 TYPE: Final = "connect-result+jwt"
 PURPOSE: Final = b"connect-result"
-LEEWAY_S: Final = 60  # for clock skew between two machines
+CLOCK_SKEW_S: Final = 60  # for clock skew between two machines
 
 
 class InvalidReturn(ValueError):
@@ -47,7 +47,7 @@ def verify_return(
     Results are valid for five minutes. Raises InvalidReturn.
     """
     keys = [signing_key] if isinstance(signing_key, str) else list(signing_key)
-    claims = _verified(_result_in(url_or_result), keys, audience)
+    claims = _verify(_result_from(url_or_result), keys, audience)
     if state is not None and not _equal(claims.get("state"), state):
         raise InvalidReturn("The state is not the one of this end user's session. Start again with a new session.")
     try:
@@ -67,37 +67,40 @@ def code_challenge(code_verifier: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(code_verifier.encode()).digest()).rstrip(b"=").decode()
 
 
-def _result_in(url_or_result: str) -> str:
+def _result_from(url_or_result: str) -> str:
     if "?" not in url_or_result:
         return url_or_result
-    found = parse_qs(urlsplit(url_or_result).query).get("result", [])
-    if len(found) != 1:
+    results = parse_qs(urlsplit(url_or_result).query).get("result", [])
+    if len(results) != 1:
         raise InvalidReturn("The URL must have exactly one 'result' in its query.")
-    return found[0]
+    return results[0]
 
 
-def _verified(token: str, keys: Sequence[str], audience: str) -> Mapping[str, Any]:
+def _verify(token: str, keys: Sequence[str], audience: str) -> Mapping[str, Any]:
     from joserfc import jwt  # imported here: it loads `cryptography`, which most programs do not need
     from joserfc.errors import JoseError
     from joserfc.jwk import OctKey
 
     times = jwt.JWTClaimsRegistry(
-        leeway=LEEWAY_S, exp={"essential": True}, iat={"essential": True}, aud={"essential": True, "value": audience}
+        leeway=CLOCK_SKEW_S,
+        exp={"essential": True},
+        iat={"essential": True},
+        aud={"essential": True, "value": audience},
     )
     for key in keys:
         derived = hmac.digest(key.encode(), PURPOSE, "sha256").hex()
         try:
-            found = jwt.decode(token, OctKey.import_key(derived), algorithms=["HS256"])
+            decoded = jwt.decode(token, OctKey.import_key(derived), algorithms=["HS256"])
         except (JoseError, ValueError):
             continue
-        if found.header.get("typ") != TYPE:
+        if decoded.header.get("typ") != TYPE:
             break
         try:
-            times.validate(found.claims)
+            times.validate(decoded.claims)
         except JoseError as fault:
             reason = "is older than five minutes" if fault.error == "expired_token" else f"is not valid: {fault}"
             raise InvalidReturn(f"The result {reason}. Start again with a new session.") from fault
-        return found.claims
+        return decoded.claims
     raise InvalidReturn(
         "The result was not signed with this signing key. Use the webhook signing key of the session's environment."
     )

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.documents.nodes import MAX_DEPTH, UnreadableText
-from gateway.documents.read_document import Dialect, Place, decoded, dotted, read_document
+from gateway.documents.read_document import Dialect, Place, decode_utf8, dotted, read_document
 
 if TYPE_CHECKING:
     from gateway.config.model import Config
@@ -127,7 +127,7 @@ def read_file(path: Path) -> ConfigDocument:
     if len(content) > MAX_BYTES:
         raise Faults([Fault(name, f"is larger than {MAX_BYTES >> 20} MiB; this is not a configuration")])
     try:
-        return replace(read_text(decoded(content), name), digest=hashlib.sha256(content).hexdigest())
+        return replace(read_text(decode_utf8(content), name), digest=hashlib.sha256(content).hexdigest())
     except UnreadableText as error:
         raise Faults([Fault(f"{name}:{error.line}", error.message)]) from None
 
@@ -147,9 +147,9 @@ def read_text(text: str, name: str) -> ConfigDocument:
     return ConfigDocument(name, document.tree, document.lines, findings)
 
 
-def from_mapping(given: Mapping[str, Any]) -> ConfigDocument:
+def from_mapping(mapping: Mapping[str, Any]) -> ConfigDocument:
     """Build a configuration document from a copy of a Python mapping: paths become strings, sequences become lists."""
-    return ConfigDocument(None, _copied(given, 0))
+    return ConfigDocument(None, _copy(mapping, 0))
 
 
 def _key(key: object) -> str:
@@ -159,11 +159,11 @@ def _key(key: object) -> str:
         raise Faults([Fault("configuration", "has a number of more than 4,300 digits as a key")]) from None
 
 
-def _copied(value: Any, depth: int) -> Any:
+def _copy(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise Faults([Fault("configuration", f"nested more than {MAX_DEPTH} levels deep")])
     if isinstance(value, Mapping):
-        return {_key(key): _copied(inner, depth + 1) for key, inner in value.items()}
+        return {_key(key): _copy(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_copied(inner, depth + 1) for inner in value]
+        return [_copy(inner, depth + 1) for inner in value]
     return str(value) if isinstance(value, PurePath) else value

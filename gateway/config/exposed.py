@@ -39,11 +39,14 @@ def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
 
 # ── Files with secrets that other users of this machine can read.
 
-FILE: Final = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
+FILE_REFERENCE: Final = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
 LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # user and password of a database or an outbound proxy
 URLS_WITH_LOGIN: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # if they have one
-MOUNTED: Final = (Path("/run"), Path("/var/run"))  # mounted by Docker, Kubernetes or systemd, which set the modes
-OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+MOUNTED_FOLDERS: Final = (
+    Path("/run"),
+    Path("/var/run"),
+)  # mounted by Docker, Kubernetes or systemd, which set the modes
+GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 SQLITE: Final = "sqlite:///"
 
 
@@ -72,32 +75,32 @@ def open_files(config: Config) -> list[OpenFile]:
     """
     if config.path is None:
         return []
-    named = dict[Path, str]()
+    reasons = dict[Path, str]()
     for place, text in _texts(config.document.tree):
-        if not _secret(place):
+        if not _may_hold_secret(place):
             continue
         if "${" not in text and (LOGIN.search(text) or place not in URLS_WITH_LOGIN):
-            named.setdefault(config.path, "holds secrets")
-        for name in FILE.findall(text):
-            named.setdefault(config.path.parent / name, f"is read by {dotted(place)}")
+            reasons.setdefault(config.path, "holds secrets")
+        for name in FILE_REFERENCE.findall(text):
+            reasons.setdefault(config.path.parent / name, f"is read by {dotted(place)}")
     if config.store.url.startswith(SQLITE):
         database = Path(config.store.url.removeprefix(SQLITE))
         for suffix in ("", "-wal"):
-            named.setdefault(database.with_name(database.name + suffix), "holds the sealed credentials")
-    return [found for path, why in named.items() if (found := _find_exposed_file(path, why)) is not None]
+            reasons.setdefault(database.with_name(database.name + suffix), "holds the sealed credentials")
+    return [found for path, why in reasons.items() if (found := _find_exposed_file(path, why)) is not None]
 
 
 def _find_exposed_file(path: Path, why: str) -> OpenFile | None:
     """Return the file if others can read it; None if only its owner can, or if it is absent. If another user owns the
     file, its group may be the gateway's own group, so group access is allowed."""
-    if any(path.is_relative_to(folder) for folder in MOUNTED):
+    if any(path.is_relative_to(folder) for folder in MOUNTED_FOLDERS):
         return None
     try:
-        seen = path.stat()
+        status = path.stat()
     except OSError:
         return None  # reading the configuration reports it
-    mode = stat.S_IMODE(seen.st_mode)
-    if not mode & (OTHERS if seen.st_uid == geteuid() else stat.S_IRWXO):
+    mode = stat.S_IMODE(status.st_mode)
+    if not mode & (GROUP_AND_OTHERS if status.st_uid == geteuid() else stat.S_IRWXO):
         return None
     return OpenFile(path, why, "everybody" if mode & stat.S_IRWXO else "its group", mode)
 
@@ -113,7 +116,7 @@ def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
         yield place, tree
 
 
-def _secret(place: Place) -> bool:
+def _may_hold_secret(place: Place) -> bool:
     """Return whether the value at `place` is a secret, or a URL that may contain a secret."""
     return place in URLS_WITH_LOGIN or any(step in _secret_keys() for step in place)
 
@@ -121,9 +124,12 @@ def _secret(place: Place) -> bool:
 @cache
 def _secret_keys() -> frozenset[str]:
     return frozenset(
-        name for shape in SECTIONS.values() for name, field in shape.model_fields.items() if _holds(field.annotation)
+        name
+        for shape in SECTIONS.values()
+        for name, field in shape.model_fields.items()
+        if _contains_secret(field.annotation)
     )
 
 
-def _holds(annotation: Any) -> bool:
-    return annotation is Secret or any(map(_holds, get_args(annotation)))
+def _contains_secret(annotation: Any) -> bool:
+    return annotation is Secret or any(map(_contains_secret, get_args(annotation)))

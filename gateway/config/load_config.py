@@ -37,9 +37,9 @@ _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 # Kinds of faults with a message that shows the value, if it looks like a number, perhaps with a unit. Other texts are
 # never shown, since they may be misplaced secrets.
-_OF_SETTINGS: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
+_FAULTS_WITH_VALUE: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
-LONGEST_SHOWN: Final = 24
+MAX_SHOWN_CHARS: Final = 24
 _SHOWN: Final = re.compile(r"[-+]?[0-9]{1,10}([.,][0-9]{1,3})? ?[A-Za-z%]{0,7}")
 
 
@@ -75,8 +75,8 @@ def _finding(error: ErrorDetails, references: Collection[Place]) -> tuple[Place,
     if error["loc"][-1:] == ("[key]",):
         return place, Finding(place, _bad_name(place))
     message = pydantic_message(error, "yaml")
-    if place not in references and _OF_SETTINGS.match(error["type"]) and not is_secret(place[-1]):
-        message += _unit(error["type"], place[-1]) + _given(error["input"])
+    if place not in references and _FAULTS_WITH_VALUE.match(error["type"]) and not is_secret(place[-1]):
+        message += _unit(error["type"], place[-1]) + _shown_value(error["input"])
     return place, Finding(place, message)
 
 
@@ -85,12 +85,12 @@ def _unit(kind: str, key: str) -> str:
     return f" of {unit}" if unit and kind.startswith(("int_", "float_")) and kind != "int_parsing_size" else ""
 
 
-def _given(value: object) -> str:
+def _shown_value(value: object) -> str:
     """Return the end of a message that shows the value, for example ``, not '10s'``; empty if it must not be shown."""
-    if isinstance(value, int) and abs(value) >= 10**LONGEST_SHOWN:  # `repr` raises ValueError above 4,300 digits
+    if isinstance(value, int) and abs(value) >= 10**MAX_SHOWN_CHARS:  # `repr` raises ValueError above 4,300 digits
         return ""
     shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
-    return f", not {value!r}" if shown and len(repr(value)) <= LONGEST_SHOWN else ""
+    return f", not {value!r}" if shown and len(repr(value)) <= MAX_SHOWN_CHARS else ""
 
 
 def _bad_name(place: Place) -> str:
@@ -108,8 +108,8 @@ def _unknown_key(place: Place) -> str:
     ]
     if homes:
         return f"is not known here; it belongs under {' or '.join(homes)}"
-    if near := did_you_mean(key, section.model_fields):
-        return f"is not a known key{near}"
+    if suggestion := did_you_mean(key, section.model_fields):
+        return f"is not a known key{suggestion}"
     return f"is not a known key; known here: {', '.join(section.model_fields)}"
 
 
@@ -194,10 +194,10 @@ def _catalog(shape: GatewayShape, base: Path) -> Iterator[Finding]:
     for index, folder in enumerate(shape.catalog):
         if folder is None:
             continue
-        place, found = ("catalog", str(index)), _stat(base / folder)
-        if found is None:
+        place, status = ("catalog", str(index)), _stat(base / folder)
+        if status is None:
             yield Finding(place, f"there is no folder {base / folder}".replace("\0", "?"))
-        elif not stat.S_ISDIR(found.st_mode):
+        elif not stat.S_ISDIR(status.st_mode):
             yield Finding(place, f"{base / folder} is not a folder")
 
 
@@ -228,12 +228,12 @@ def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
     if named is None:
         return
     place, file = ("branding", "logo"), base / named
-    found = _stat(file)
+    status = _stat(file)
     if file.suffix.lower() not in LOGO_TYPES:
         yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")
-    elif found is None or not stat.S_ISREG(found.st_mode):
+    elif status is None or not stat.S_ISREG(status.st_mode):
         yield Finding(place, f"there is no file {file}".replace("\0", "?"))
-    elif found.st_size > LOGO_BYTES:
+    elif status.st_size > LOGO_BYTES:
         yield Finding(place, f"is larger than {LOGO_BYTES >> 10} KiB")
 
 
@@ -273,14 +273,14 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     tree = {key: value for key, value in document.tree.items() if not key.startswith(EXTENSION)}
     filled, findings, origins = substitute(tree, Substitution(environ, base))
     faulty = {finding.place for finding in findings}
-    shape, misread = read_shape(filled, faulty, origins)
+    shape, shape_findings = read_shape(filled, faulty, origins)
     findings = list(_with_database(findings, shape, base))
-    faulty |= {finding.place for finding in misread}
-    broken = list(broken_rules(shape, base, faulty))
-    findings += (_with_origin(finding, origins) for finding in (*misread, *broken))
+    faulty |= {finding.place for finding in shape_findings}
+    rule_findings = list(broken_rules(shape, base, faulty))
+    findings += (_with_origin(finding, origins) for finding in (*shape_findings, *rule_findings))
     faults = document.faults(findings)
-    left_out = frozenset({*faulty, *(finding.place for finding in broken)})
-    config = _built(shape, base, path, document, left_out)
+    left_out = frozenset({*faulty, *(finding.place for finding in rule_findings)})
+    config = _build_config(shape, base, path, document, left_out)
     if faults:
         raise Faults(faults, Readable(config, left_out))
     return config
@@ -288,7 +288,7 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
 
 def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path) -> Iterator[Finding]:
     """Add to an encryption key that cannot be filled in that the existing SQLite database needs it."""
-    url = store_url.absolute(shape.store.url, base)
+    url = store_url.with_absolute_paths(shape.store.url, base)
     database = url.removeprefix(store_url.SQLITE)
     exists = database != url and _stat(Path(database)) is not None
     advice = f"{database} cannot be read without its encryption key: restore the key"
@@ -303,7 +303,7 @@ def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Fi
     return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
 
 
-def _built(
+def _build_config(
     shape: GatewayShape, base: Path, path: Path | None, document: ConfigDocument, left_out: Collection[Place]
 ) -> model.Config:
     server, logo = shape.server, shape.branding.logo
@@ -323,7 +323,7 @@ def _built(
         store=_from_shape(
             model.StoreConfig,
             shape.store,
-            url=store_url.absolute(shape.store.url, base),
+            url=store_url.with_absolute_paths(shape.store.url, base),
             pool=_from_shape(model.PoolConfig, shape.store.pool),
         ),
         catalog=tuple(folders),
@@ -377,16 +377,16 @@ def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
     return _from_shape(model.EnvironmentConfig, shape, name=name, integrations=integrations)
 
 
-Made = TypeVar("Made")
+ModelType = TypeVar("ModelType")
 
 
-def _from_shape(kind: Callable[..., Made], shape: Section, **others: Any) -> Made:
-    """Build a `kind` from the values of `shape` with the same names; `others` replace or add values.
+def _from_shape(kind: Callable[..., ModelType], shape: Section, **replacements: Any) -> ModelType:
+    """Build a `kind` from the values of `shape` with the same names; `replacements` replace or add values.
 
     A list becomes a tuple without null items and without duplicates.
     """
-    values = {key: getattr(shape, key) for key in type(shape).model_fields if key not in others}
+    values = {key: getattr(shape, key) for key in type(shape).model_fields if key not in replacements}
     for key, value in values.items():
         if isinstance(value, list):
             values[key] = tuple(dict.fromkeys(item for item in value if item is not None))
-    return kind(**values, **others)
+    return kind(**values, **replacements)

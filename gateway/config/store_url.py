@@ -10,17 +10,17 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from gateway.config.values import is_address, is_host_name
 
 SQLITE: Final = "sqlite:///"
-FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile")
-MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+FILE_PARAMETERS: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile")
+SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 PARAMETERS: Final = frozenset(
-    f"{' '.join(FILES)} sslmode sslpassword sslnegotiation ssl_min_protocol_version ssl_max_protocol_version "
+    f"{' '.join(FILE_PARAMETERS)} sslmode sslpassword sslnegotiation ssl_min_protocol_version ssl_max_protocol_version "
     "host port target_session_attrs krbsrvname gsslib application_name search_path".split()
 )
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[^][]+)]|(?P<name>[^][:]+))(?::(?P<port>\d{1,5}))?")
 _VISIBLE: Final = re.compile(r"[!-~]+")
 
 
-def checked(text: str) -> str:
+def check_store_url(text: str) -> str:
     """Check a store URL: ``sqlite:///path`` (a fourth slash makes the path absolute) or ``postgresql://…/database``."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in ("sqlite", "postgresql"):
@@ -33,7 +33,7 @@ def checked(text: str) -> str:
     return text
 
 
-def absolute(url: str, base: Path) -> str:
+def with_absolute_paths(url: str, base: Path) -> str:
     """Return the URL with its relative file paths resolved against `base`."""
     if url.startswith(SQLITE):
         return SQLITE + os.path.normpath(base / url.removeprefix(SQLITE))
@@ -43,7 +43,7 @@ def absolute(url: str, base: Path) -> str:
 
 def _absolute_pair(pair: str, base: Path) -> str:
     name, _, value = pair.partition("=")
-    return f"{name}={quote(str(base / unquote(value)))}" if name in FILES else pair
+    return f"{name}={quote(str(base / unquote(value)))}" if name in FILE_PARAMETERS else pair
 
 
 def is_unverified_remote(url: str) -> bool:
@@ -51,12 +51,12 @@ def is_unverified_remote(url: str) -> bool:
     if url.startswith(SQLITE):
         return False
     parts = urlsplit(url)
-    given = dict(parse_qsl(parts.query))
-    hosts = [name for name, _ in _hosts(parts)] or given.get("host", "/").split(",")
-    return given.get("sslmode") not in ("verify-ca", "verify-full") and not all(map(_is_here, hosts))
+    parameters = dict(parse_qsl(parts.query))
+    hosts = [name for name, _ in _hosts(parts)] or parameters.get("host", "/").split(",")
+    return parameters.get("sslmode") not in ("verify-ca", "verify-full") and not all(map(_is_local, hosts))
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     return host.startswith(("/", "127.")) or host in ("localhost", "::1")
 
 
@@ -92,18 +92,18 @@ def _hosts(parts: SplitResult) -> Iterator[tuple[str, int]]:
     """Yield each host and port; nothing if only the parameters name hosts. Port 0 stands for a malformed host."""
     listed = parts.netloc.rpartition("@")[2]
     for host in listed.split(",") if listed else ():
-        found = _HOST.fullmatch(host)
-        yield ("", 0) if found is None else (unquote(found["v6"] or found["name"]), int(found["port"] or 5432))
+        match = _HOST.fullmatch(host)
+        yield ("", 0) if match is None else (unquote(match["v6"] or match["name"]), int(match["port"] or 5432))
 
 
 def _check_parameters(parts: SplitResult) -> None:
     try:
-        given = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+        parameters = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
     except ValueError:
         raise ValueError("has parameters that are not name=value, with '&' between them") from None
-    if unknown := sorted(given.keys() - PARAMETERS):
+    if unknown := sorted(parameters.keys() - PARAMETERS):
         raise ValueError(f"has parameters that are not known here: {', '.join(unknown)}; leave them out")
-    if given.get("sslmode", "prefer") not in MODES:
-        raise ValueError(f"has a sslmode that is none of {', '.join(MODES)}")
-    if not given.get("port", "5432").replace(",", "").isdigit():
+    if parameters.get("sslmode", "prefer") not in SSL_MODES:
+        raise ValueError(f"has a sslmode that is none of {', '.join(SSL_MODES)}")
+    if not parameters.get("port", "5432").replace(",", "").isdigit():
         raise ValueError("has a port that is not a number")

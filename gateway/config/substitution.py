@@ -21,7 +21,7 @@ _TEMPLATE_NAME: Final = re.compile(rf"{_NAME.pattern}(?:\.[A-Za-z0-9_-]+)+")
 _FORMS: Final = "write ${NAME}, ${NAME:-default} or ${file:path}, and $${ for a literal ${"
 
 
-class Unfilled(Exception):
+class UnresolvedReference(Exception):
     """A reference cannot be filled in; the message says why and never contains a value."""
 
 
@@ -37,35 +37,35 @@ class Substitution:
 
         None: the text is only ``${NAME:-}`` and the result is empty, so the key counts as absent.
         """
-        wrong: list[str] = []
+        faults: list[str] = []
 
         def filled(found: re.Match[str]) -> str:
             if found.group() == "$${":
                 return "${"
             try:
                 return self._resolve_reference(found)
-            except Unfilled as error:
-                wrong.append(str(error))
+            except UnresolvedReference as error:
+                faults.append(str(error))
                 return ""
 
         result = _REFERENCE.sub(filled, text)
-        left_out = not result and not wrong and text.endswith(":-}") and text.count("${") == 1
-        return (None if left_out else result), wrong
+        left_out = not result and not faults and text.endswith(":-}") and text.count("${") == 1
+        return (None if left_out else result), faults
 
     def _resolve_reference(self, found: re.Match[str]) -> str:
-        inside, closed = found.groups()
+        reference, closed = found.groups()
         if not closed:
-            raise Unfilled("a '${' without its '}'; " + _FORMS)
-        if inside.startswith("file:"):
-            return self._file(inside.removeprefix("file:"))
-        if _TEMPLATE_NAME.fullmatch(inside):
+            raise UnresolvedReference("a '${' without its '}'; " + _FORMS)
+        if reference.startswith("file:"):
+            return self._file(reference.removeprefix("file:"))
+        if _TEMPLATE_NAME.fullmatch(reference):
             return found.group()
-        variable = _NAME_OR_DEFAULT.fullmatch(inside)
+        variable = _NAME_OR_DEFAULT.fullmatch(reference)
         if variable is None:
-            raise Unfilled("a ${…} of no known form; " + _FORMS)
+            raise UnresolvedReference("a ${…} of no known form; " + _FORMS)
         name, default = variable.groups()
         if default is not None and "${" in default:
-            raise Unfilled(f"the default of ${{{name}}} holds another ${{…}}, which is not filled in")
+            raise UnresolvedReference(f"the default of ${{{name}}} holds another ${{…}}, which is not filled in")
         return self._variable(name, default)
 
     def _variable(self, name: str, default: str | None) -> str:
@@ -73,29 +73,33 @@ class Substitution:
         if default is not None:
             value = value or default
         if value is None:
-            raise Unfilled(f"${{{name}}} is not set in the environment; export {name}, or write ${{{name}:-default}}")
+            raise UnresolvedReference(
+                f"${{{name}}} is not set in the environment; export {name}, or write ${{{name}:-default}}"
+            )
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Unfilled(f"${{{name}}} is not UTF-8 in the environment") from None
+            raise UnresolvedReference(f"${{{name}}} is not UTF-8 in the environment") from None
         return value
 
     def _file(self, name: str) -> str:
-        """Return the file's text without one final newline. Raises Unfilled."""
+        """Return the file's text without one final newline. Raises UnresolvedReference."""
         reference = f"${{file:{name}}}"
         if not name or "\0" in name:
-            raise Unfilled(f"{reference!r} names no file; " + _FORMS)
+            raise UnresolvedReference(f"{reference!r} names no file; " + _FORMS)
         try:
             with (self.base / name).open("rb") as file:
                 content = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise Unfilled(f"{reference} cannot be read at {self.base / name}: {error.strerror}") from None
+            raise UnresolvedReference(f"{reference} cannot be read at {self.base / name}: {error.strerror}") from None
         if len(content) > MAX_FILE_BYTES:
-            raise Unfilled(f"{reference} holds more than {MAX_FILE_BYTES >> 10} KiB, more than any setting needs")
+            raise UnresolvedReference(
+                f"{reference} holds more than {MAX_FILE_BYTES >> 10} KiB, more than any setting needs"
+            )
         try:
             text = content.decode()
         except UnicodeDecodeError:
-            raise Unfilled(f"{reference} is not UTF-8 text; for a binary key, write its base64") from None
+            raise UnresolvedReference(f"{reference} is not UTF-8 text; for a binary key, write its base64") from None
         return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
@@ -111,8 +115,8 @@ def substitute(tree: Any, substitution: Substitution) -> tuple[Any, list[Finding
             return [walk(inner, (*place, str(index))) for index, inner in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
             return value
-        filled, wrong = substitution.fill(value)
-        findings.extend(Finding(place, message) for message in wrong)
+        filled, faults = substitution.fill(value)
+        findings.extend(Finding(place, message) for message in faults)
         if reference := _REFERENCE.search(value):
             origins[place] = reference.group()
         return filled

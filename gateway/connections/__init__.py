@@ -13,7 +13,7 @@ the change feed. Read in this order:
     refused_scopes         handles an API that returns 403 for missing scopes
     delete                 deletes a connection in the store first, then revokes its tokens at the provider
     api_integrations       integrations created, changed and deleted through the API
-    operation_search       finds the connections that a search of the call log is about
+    operation_search       finds the connections that match a search of the call log
     scope_drift            compares granted with needed scopes
     lacking_scopes         finds connections that lack scopes
     diagnosis              explains a connection's state: time line, causes, the action that helps

@@ -1,9 +1,9 @@
 """Integrations created, changed and deleted through the API. Changes take effect here immediately, elsewhere by the
 feed.
 
-Deleting an integration deletes its connections: without the integration's client, their credentials could neither be
-used nor revoked. So the integration's row stays, hidden, until its last connection is deleted; an interrupted deletion
-is resumed.
+Deleting an integration first deletes its connections: without the integration's client, their credentials could neither
+be used nor revoked. Until the last connection is deleted, the integration's row stays in the store but is hidden. An
+interrupted deletion is resumed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import structlog
 
 from gateway import clock
 from gateway.connections.cache import ConnectionCache
-from gateway.connections.delete import Deleted, Deleter
+from gateway.connections.delete import ConnectionDeletion, Deleter
 from gateway.errors import GatewayError
 from gateway.generation import Current
 from gateway.records.connection import ConnectionRef
@@ -24,14 +24,14 @@ from gateway.records.integration import Integration
 from gateway.store import ListFilter, Store
 from gateway.vault import VaultError
 
-AT_ONCE: Final = 8  # connections of one integration that are deleted at the same time
+MAX_CONCURRENT_DELETIONS: Final = 8  # connections of one integration that are deleted at the same time
 RESUME_EVERY_S: Final = 600.0
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Ended:
+class IntegrationDeletion:
     """The number of connections deleted with an integration, and the number of tokens by revocation outcome."""
 
     connections: int = 0
@@ -46,14 +46,14 @@ class ApiIntegrations:
         self._current = current
         self._live = live
         self._deleter = deleter
-        self._ending: dict[str, asyncio.Task[Ended]] = {}
+        self._deletions: dict[str, asyncio.Task[IntegrationDeletion]] = {}
 
     async def add(self, new: Integration) -> Integration | None:
         """Add an integration and return it as stored; None if its key is taken, even by an integration that is being
         deleted."""
         stored = await self._store.integrations.add(new, now=clock.now())
         if stored is not None:
-            self._live.integration_is(stored.environment, stored.integration_id, stored)
+            self._live.apply_integration(stored.environment, stored.integration_id, stored)
         return stored
 
     async def change(self, before: Integration, after: Integration) -> Integration | None:
@@ -62,73 +62,75 @@ class ApiIntegrations:
         stored = await self._store.integrations.change(before, after, now=clock.now())
         if stored is not None:
             if before.integration_id != stored.integration_id:
-                self._live.integration_is(before.environment, before.integration_id, None)
-            self._live.integration_is(stored.environment, stored.integration_id, stored)
+                self._live.apply_integration(before.environment, before.integration_id, None)
+            self._live.apply_integration(stored.environment, stored.integration_id, stored)
         return stored
 
-    async def end(self, environment: str, integration_id: str) -> Ended | None:
+    async def delete(self, environment: str, integration_id: str) -> IntegrationDeletion | None:
         """Delete an integration, its connections first; None if it does not exist. Continues if the caller is
         cancelled."""
         found = self._current.generation.integrations.find(environment, integration_id)
         if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
-            self._live.integration_is(environment, integration_id, None)
-        for one in await self._store.integrations.ending():
-            if (one.environment, one.integration_id) == (environment, integration_id):
-                return await asyncio.shield(self._task(one))
+            self._live.apply_integration(environment, integration_id, None)
+        for integration in await self._store.integrations.ending():
+            if (integration.environment, integration.integration_id) == (environment, integration_id):
+                return await asyncio.shield(self._deletion_task(integration))
         return None
 
     async def resume_deletions(self) -> None:
         """Finish interrupted deletions, of this process or another."""
-        for one in await self._store.integrations.ending():
-            await asyncio.shield(self._task(one))
+        for integration in await self._store.integrations.ending():
+            await asyncio.shield(self._deletion_task(integration))
 
     async def close(self, within_s: float = 15) -> None:
         """Wait for deletions in progress, at most `within_s` seconds; the next start resumes unfinished ones."""
-        if self._ending:
-            await asyncio.wait(set(self._ending.values()), timeout=within_s)
+        if self._deletions:
+            await asyncio.wait(set(self._deletions.values()), timeout=within_s)
 
-    def _task(self, one: Integration) -> "asyncio.Task[Ended]":
-        assert one.made is not None
-        uid = one.made.uid
-        task = self._ending.get(uid)
+    def _deletion_task(self, integration: Integration) -> "asyncio.Task[IntegrationDeletion]":
+        assert integration.made is not None
+        uid = integration.made.uid
+        task = self._deletions.get(uid)
         if task is None:
-            task = self._ending[uid] = asyncio.create_task(self._end(one), name="end_integration")
-            task.add_done_callback(lambda done: (self._ending.pop(uid, None), done.cancelled() or done.exception()))
+            task = self._deletions[uid] = asyncio.create_task(self._run_deletion(integration), name="end_integration")
+            task.add_done_callback(lambda done: (self._deletions.pop(uid, None), done.cancelled() or done.exception()))
         return task
 
-    async def _end(self, integration: Integration) -> Ended:
-        ended = Ended()
-        its = ListFilter(integration_ids=(integration.integration_id,), limit=100)
-        turns = asyncio.Semaphore(AT_ONCE)
+    async def _run_deletion(self, integration: Integration) -> IntegrationDeletion:
+        result = IntegrationDeletion()
+        connection_filter = ListFilter(integration_ids=(integration.integration_id,), limit=100)
+        limit = asyncio.Semaphore(MAX_CONCURRENT_DELETIONS)
         while not await self._store.integrations.end(integration):
-            rows = await self._store.connections.list(integration.environment, its)
-            deleted = await asyncio.gather(*(self._deleted(row.ref, integration, turns) for row in rows))
-            for one in deleted:
-                ended.connections += one is not None
-                ended.revocation.update(outcome.outcome for outcome in (one.revocation if one else ()))
+            rows = await self._store.connections.list(integration.environment, connection_filter)
+            deleted = await asyncio.gather(*(self._delete_connection(row.ref, integration, limit) for row in rows))
+            for connection in filter(None, deleted):
+                result.connections += 1
+                result.revocation.update(outcome.outcome for outcome in connection.revocation)
         log.info(
             "integration_deleted",
             environment=integration.environment,
             integration=integration.integration_id,
-            connections=ended.connections,
-            revocation=_sorted(ended.revocation),
+            connections=result.connections,
+            revocation=_sorted_counts(result.revocation),
         )
-        return ended
+        return result
 
-    async def _deleted(self, ref: ConnectionRef, integration: Integration, turns: asyncio.Semaphore) -> Deleted | None:
-        async with turns:
+    async def _delete_connection(
+        self, ref: ConnectionRef, integration: Integration, limit: asyncio.Semaphore
+    ) -> ConnectionDeletion | None:
+        async with limit:
             return await self._deleter.delete(ref, integration=integration)
 
 
-async def resume_deletions_regularly(made: ApiIntegrations) -> None:
+async def resume_deletions_regularly(integrations: ApiIntegrations) -> None:
     """Call `ApiIntegrations.resume_deletions` regularly while the gateway runs."""
     while True:
         try:
-            await made.resume_deletions()
+            await integrations.resume_deletions()
         except (GatewayError, VaultError) as fault:
             log.warning("integration_not_ended", detail=str(fault), again_in_s=RESUME_EVERY_S)
         await asyncio.sleep(RESUME_EVERY_S)
 
 
-def _sorted(outcomes: Mapping[str, int]) -> dict[str, int]:
+def _sorted_counts(outcomes: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(outcomes.items()))

@@ -20,9 +20,9 @@ from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
 from gateway.connections.cache_entries import CacheEntries, CacheEntry
 from gateway.connections.change_feed import ChangeFeed, Follower
-from gateway.connections.opened import Opened, ready
+from gateway.connections.opened import Opened, open_connection
 from gateway.connections.refused_scopes import ScopeRefusals
-from gateway.connections.rejected_credentials import Refusals, Rejections
+from gateway.connections.rejected_credentials import EarlyRefreshes, Rejections
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
 from gateway.generation import Current, Generation
 from gateway.integrations.registry import ManagedIntegrations
@@ -39,7 +39,7 @@ from gateway.vault import VaultError
 # ── Which integrations are unchanged by a new configuration: only their connections stay opened.
 
 
-def stays(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
+def is_unchanged(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
     """Return whether the integration and its catalog entry are unchanged; None if the integration no longer exists."""
     integration = after.integrations.find(environment, integration_id)
     if integration is None:
@@ -82,17 +82,19 @@ class SingleFlightRows:
 
 # ── The entries of the cache: how they are kept current, and when they are evicted.
 
-LONGEST_LOAD_S: Final = 120.0
-TIDIED_EVERY_S: Final = 10.0
-TOGETHER: Final = 200  # rows compared with the database in one query
+MAX_LOAD_S: Final = 120.0
+CLEANUP_EVERY_S: Final = 10.0
+ROWS_PER_QUERY: Final = 200  # rows compared with the database in one query
 
 log = structlog.get_logger(__name__)
 
 
-OPENED_S: Final = 60.0
-REACH_S: Final = 0.1  # remaining lifetime that a token needs to reach the provider while valid
-PLANNED_S: Final = 3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
-AGEING_S: Final = 1.0  # how long a credential in its refresh window is served before its refresh is checked again
+OPEN_FOR_S: Final = 60.0
+TRAVEL_TIME_S: Final = 0.1  # remaining lifetime that a token needs to reach the provider while valid
+SCHEDULE_AHEAD_S: Final = (
+    3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
+)
+RECHECK_S: Final = 1.0  # how long a credential in its refresh window is used before the cache checks its refresh again
 MOST_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
 
 
@@ -115,66 +117,66 @@ class ConnectionCache:
         self._store = store
         self._current = current
         self._managed = managed
-        self._kept = CacheEntries()
+        self._entries = CacheEntries()
         self.feed = ChangeFeed(store, current, managed, self, followers, on_change)
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
-        self._tidied_at = 0.0
-        self._set_aside: dict[ConnectionRef, Connection] = {}
+        self._cleaned_at = 0.0
+        self._rows_set_aside: dict[ConnectionRef, Connection] = {}
         self.written_back: Counter[tuple[str, str]] = Counter()
         """Number of newer tokens written back after a database failover, by environment and integration."""
         self._refresher = refresher
         self._loads = SingleFlightRows(store)
         self._slots = RefreshSlots()
         self.provider_at: dict[str, str] = {}
-        self.refusals = Refusals(store, refresher, self)
+        self.early_refreshes = EarlyRefreshes(store, refresher, self)
         self.rejections = Rejections(store, refresher.metrics, self.replace, self._leave_fast_path)
         self.scope_refusals = ScopeRefusals(store, self.replace)
-        current.follow(self._replaced)
+        current.follow(self._apply_generation)
 
     @property
     def _limits(self) -> LiveConfig:
         return self._current.generation.config.live
 
-    def _replaced(self, before: Generation, after: Generation) -> None:
+    def _apply_generation(self, before: Generation, after: Generation) -> None:
         """Close connections whose integration or catalog entry changed; their next use opens them again."""
-        staying = cache(partial(stays, before, after))
-        for ref, kept in self._kept.items():
-            same = staying(*ref[:2])
+        unchanged = cache(partial(is_unchanged, before, after))
+        for ref, entry in self._entries.items():
+            same = unchanged(*ref[:2])
             if same is None:
-                self._kept.drop(ref)
+                self._entries.drop(ref)
                 continue
             if not same:
-                kept.opened, kept.good_until = None, 0.0
-            self._kept.schedule_entry(kept, after.config.live.ttl_s)  # `ttl_s` may have changed
+                entry.opened, entry.good_until = None, 0.0
+            self._entries.schedule_entry(entry, after.config.live.ttl_s)  # `ttl_s` may have changed
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
         """Return the connection if it is fresh, else None: a dict look-up without I/O or await. `now`: monotonic
         seconds."""
-        kept = self._kept.get(ref)
-        if kept is None:
+        entry = self._entries.get(ref)
+        if entry is None:
             return None
         if now is None:
             now = clock.monotonic()
-        if now >= kept.good_until:
+        if now >= entry.good_until:
             return None
-        kept.used_at = now
-        return kept.opened
+        entry.used_at = now
+        return entry.opened
 
-    def reopened(self, ref: ConnectionRef) -> Opened | None:
+    def reopen(self, ref: ConnectionRef) -> Opened | None:
         """Open the connection again, without await, if its row is in memory and its token needs no refresh.
 
         Returns None otherwise; the caller then uses `opened`.
         """
-        kept = self._kept.get(ref)
-        if kept is None or (kept.opened is not None and kept.opened.for_one_request):
+        entry = self._entries.get(ref)
+        if entry is None or (entry.opened is not None and entry.opened.for_one_request):
             return None
-        connection, now = kept.connection, clock.now()
+        connection, now = entry.connection, clock.now()
         try:
             due = refresh_from(connection, self.provider_of(connection))
             if _expired(connection, now) or (due is not None and now >= due):
                 return None
-            found = self._keep(connection, OPENED_S, clock.monotonic())
+            found = self._open_and_cache(connection, OPEN_FOR_S, clock.monotonic())
         except (GatewayError, VaultError):
             return None
         return None if found.for_one_request else found
@@ -187,17 +189,17 @@ class ConnectionCache:
             return found
         self._current.generation.integrations.get(environment, integration_id)
         began = clock.monotonic()
-        connection = await self.known(ref)
+        connection = await self.known_row(ref)
         provider = self.provider_of(connection)
         now = clock.now()
-        good_s = OPENED_S
+        good_s = OPEN_FOR_S
         if _expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
                 raise backoff.refusal(connection, connection.failure, now)  # no need to read the store
             connection = await self._refreshed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
-            connection, good_s = await self._ageing(connection, provider, now), AGEING_S
-        return self._keep(connection, good_s, began)
+            connection, good_s = await self._refreshed_if_urgent(connection, provider, now), RECHECK_S
+        return self._open_and_cache(connection, good_s, began)
 
     async def _refreshed(self, connection: Connection) -> Connection:
         """Refresh the connection; refresh again if the new token has already expired, as short-lived tokens may."""
@@ -211,16 +213,16 @@ class ConnectionCache:
         since = self._current.generation.integrations.client_since(*connection.ref[:2])
         return backoff.may_try(connection, now, since)
 
-    async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
+    async def _refreshed_if_urgent(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
         """Return a connection whose token is valid but due for refresh. It is refreshed in the background; the request
         waits for the refresh only if the token is about to expire."""
         if not self.may_try(connection, now):
             return connection
         last, ends = last_from(connection, provider), connection.expires_at
         if last is None or ends is None or now < last:
-            self._refresh_behind(connection)
+            self._refresh_in_background(connection)
             return connection
-        spare_s = (ends - now).total_seconds() - REACH_S
+        spare_s = (ends - now).total_seconds() - TRAVEL_TIME_S
         if spare_s > 0:
             task = self._refresher.start(connection, urgent=True)
             await asyncio.wait({task}, timeout=spare_s)
@@ -234,7 +236,7 @@ class ConnectionCache:
                 raise
             return connection
 
-    async def current(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
+    async def fresh_row(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """Return the row from the store, refreshed if it is in its refresh window, has expired, or with `force`.
 
         If the refresh fails and the token is still valid, the error is returned with the row. The error is raised if
@@ -261,15 +263,15 @@ class ConnectionCache:
         return connection, None
 
     async def close(self) -> None:
-        """Cancel waits for a refresh (the refresher owns the refresh itself). Wait for rejections that are being
-        stored."""
-        await self.refusals.close()
+        """Stop waiting for refreshes (the refresher owns the refreshes themselves), then wait for rejections that are
+        being stored."""
+        await self.early_refreshes.close()
         await self.rejections.close()
 
-    async def known(self, ref: ConnectionRef) -> Connection:
+    async def known_row(self, ref: ConnectionRef) -> Connection:
         """Return the row from memory, or from the store if it is not in memory. Raises NotFound."""
-        kept = self._kept.get(ref)
-        return kept.connection if kept else await self._loads.row(ref)
+        entry = self._entries.get(ref)
+        return entry.connection if entry else await self._loads.row(ref)
 
     def provider_of(self, connection: Connection) -> Provider:
         """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider,
@@ -293,18 +295,18 @@ class ConnectionCache:
         return provider
 
     def _leave_fast_path(self, ref: ConnectionRef) -> None:
-        kept = self._kept.get(ref)
-        if kept is not None and kept.opened is not None:
-            kept.opened.fast_route.clear()
+        entry = self._entries.get(ref)
+        if entry is not None and entry.opened is not None:
+            entry.opened.fast_route.clear()
 
-    def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
+    def _open_and_cache(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # read again: the configuration may have changed during a refresh
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._current.generation.integrations.get(*connection.ref[:2])
         mode = mode_for(provider, held, connection.ref)
-        opened = ready(connection, integration, provider, mode, held, secret_config)
-        self.rejections.learn(connection)
+        opened = open_connection(connection, integration, provider, mode, held, secret_config)
+        self.rejections.apply_stored_verdict(connection)
         if len(self.provider_at) >= MOST_ORIGINS:
             self.provider_at.clear()  # origins in use are added again within a minute
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
@@ -312,87 +314,89 @@ class ConnectionCache:
         if self._forgotten_at.get(connection.ref, 0.0) >= began:
             return opened  # deleted while it was loaded: usable for this request, but not cached
         if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            # The change may be newer than the row that was read: the next run of the feed reads the row again.
+            # The change may be newer than the row read here, so the next run of the feed reads the row again.
             self.feed.unread.setdefault(connection.ref, now)
         good_until = (
             0.0
             if opened.for_one_request
-            else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
+            else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPEN_FOR_S))
         )
         begins = self._refresh_at(connection, provider, now) if mode.refreshable(held, provider) else None
         self._put(CacheEntry(connection, opened, good_until, now, begins))
         return opened
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
-        """Return when to refresh the connection. A time that was computed before is kept, so each token is scheduled
-        once."""
+        """Return when to refresh the connection. Each token is scheduled once, so an earlier result is returned
+        again."""
         if self._refresher.under_way(connection.ref):
             return None
-        kept = self._kept.get(connection.ref)
-        if kept is not None and kept.connection.version == connection.version and kept.refresh_at is not None:
-            return kept.refresh_at
-        # Look ahead at least as long as an unused entry stays: its time is computed again only when it is used.
-        within_s = max(PLANNED_S, self._limits.ttl_s + OPENED_S)
+        entry = self._entries.get(connection.ref)
+        if entry is not None and entry.connection.version == connection.version and entry.refresh_at is not None:
+            return entry.refresh_at
+        # Look ahead at least as long as an unused entry stays in memory: this time is computed again only at its next
+        # use.
+        within_s = max(SCHEDULE_AHEAD_S, self._limits.ttl_s + OPEN_FOR_S)
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
-    def _refresh_behind(self, connection: Connection) -> None:
-        self._refresher.start_background_refresh(connection, self._took_over)
+    def _refresh_in_background(self, connection: Connection) -> None:
+        self._refresher.start_background_refresh(connection, self._replace_after_refresh)
 
-    def _took_over(self, task: "asyncio.Task[Connection]") -> None:
+    def _replace_after_refresh(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:
             self.replace(task.result())
 
     @property
-    def kept(self) -> int:
+    def entry_count(self) -> int:
         """Number of connections in memory."""
-        return len(self._kept)
+        return len(self._entries)
 
     @property
-    def unsealed(self) -> int:
+    def decrypted_count(self) -> int:
         """Number of decrypted credentials in memory."""
-        return sum(kept.opened is not None for kept in self._kept.values())
+        return sum(entry.opened is not None for entry in self._entries.values())
 
     def replace(self, connection: Connection) -> None:
         """Replace the cached row by a row that was just written; the credential is opened at its next use."""
-        kept = self._kept.get(connection.ref)
-        if kept is not None and kept.connection.version <= connection.version:
-            if kept.connection.version < connection.version:
-                kept.refresh_at = None  # the time for the old token; the first use of the new token sets a new one
-            kept.connection, kept.opened, kept.good_until = connection, None, 0.0
-            self._kept.weigh(kept)
+        entry = self._entries.get(connection.ref)
+        if entry is not None and entry.connection.version <= connection.version:
+            if entry.connection.version < connection.version:
+                entry.refresh_at = None  # the time for the old token; the first use of the new token sets a new one
+            entry.connection, entry.opened, entry.good_until = connection, None, 0.0
+            self._entries.update_size(entry)
 
     def forget(self, ref: ConnectionRef) -> None:
         """Drop a deleted connection. The deletion takes effect here immediately, in other processes within
         `trust_s`."""
-        self._kept.drop(ref)
+        self._entries.drop(ref)
         self._forgotten_at[ref] = clock.monotonic()
 
-    def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
-        """Apply a change of an integration made through the API; `made` None: it was deleted. Its connections in memory
-        are opened again at their next use, or dropped."""
-        if not self._managed.put(environment, integration_id, made):
+    def apply_integration(self, environment: str, integration_id: str, integration: Integration | None) -> None:
+        """Apply a change of an integration made through the API; `integration` is None if it was deleted. Its
+        connections in memory are opened again at their next use, or dropped."""
+        if not self._managed.put(environment, integration_id, integration):
             return
-        there = self._current.generation.integrations.has(environment, integration_id)
-        for ref, kept in self._kept.items():
+        has_integration = self._current.generation.integrations.has(environment, integration_id)
+        for ref, entry in self._entries.items():
             if ref[:2] != (environment, integration_id):
                 continue
-            if there:
-                kept.opened, kept.good_until = None, 0.0
+            if has_integration:
+                entry.opened, entry.good_until = None, 0.0
             else:
                 self.forget(ref)
 
     async def write_back(self) -> None:
-        """Write newer rows back to the database, also rows evicted while it was unreadable; latest refresh first."""
+        """Write rows that are newer here back to the database, the latest refresh first. Includes rows that were
+        evicted while the database was unreadable."""
         rows = self._newest()
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
-        for begin in range(0, len(ordered), TOGETHER):
-            some = ordered[begin : begin + TOGETHER]
+        for begin in range(0, len(ordered), ROWS_PER_QUERY):
+            some = ordered[begin : begin + ROWS_PER_QUERY]
             marks = await self._store.connections.marks([row.ref for row in some])
             older = (row for row in some if row.ref in marks and marks[row.ref][0] < row.version)
             await asyncio.gather(*map(self._write_one_back, older))
         await reconcile(self._store)
-        self._set_aside.clear()
+        self._rows_set_aside.clear()
         written_back = self.written_back.total() - before
         if written_back:
             log.error("database_lost_commits", written_back=written_back, kept=len(rows))
@@ -401,11 +405,11 @@ class ConnectionCache:
 
     def _newest(self) -> dict[ConnectionRef, Connection]:
         """Return the newest version of each connection that this process knows."""
-        rows = {kept.connection.ref: kept.connection for kept in self._kept.values()}
+        rows = {entry.connection.ref: entry.connection for entry in self._entries.values()}
         claimed = (claim.row for claim in self._store.failover.claims.values())
-        for row in (*self._set_aside.values(), *claimed, *self._refresher.recent):
-            known = rows.get(row.ref)
-            if known is None or known.version < row.version:
+        for row in (*self._rows_set_aside.values(), *claimed, *self._refresher.recent):
+            known_row = rows.get(row.ref)
+            if known_row is None or known_row.version < row.version:
                 rows[row.ref] = row
         return rows
 
@@ -421,7 +425,7 @@ class ConnectionCache:
             log.warning("token_written_back", connection_id=row.ref.connection_id, version=written.version, **where)
 
     def forget_all(self) -> None:
-        self._kept.clear()
+        self._entries.clear()
         self._cleared_at = clock.monotonic()
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
@@ -431,8 +435,8 @@ class ConnectionCache:
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
-            there = self._kept.get(ref)
-            if there is None or there.connection.mark == mark:
+            has_integration = self._entries.get(ref)
+            if has_integration is None or has_integration.connection.mark == mark:
                 self.feed.unread.pop(ref, None)
             else:
                 left[ref] = None
@@ -442,10 +446,10 @@ class ConnectionCache:
         try:
             marks = await self._store.connections.marks(list(left))
             for ref in list(left):
-                kept = self._kept.get(ref)
+                entry = self._entries.get(ref)
                 try:
-                    if kept is not None and marks.get(ref) != kept.connection.mark:
-                        await self._refresh_entry(ref, kept)
+                    if entry is not None and marks.get(ref) != entry.connection.mark:
+                        await self._refresh_entry(ref, entry)
                 except Exception as fault:  # noqa: BLE001 (one failure must not stop the other entries)
                     first = first or fault
                 else:
@@ -457,18 +461,18 @@ class ConnectionCache:
         if first is not None:
             raise first
 
-    async def _refresh_entry(self, ref: ConnectionRef, kept: CacheEntry) -> None:
-        known = kept.connection
+    async def _refresh_entry(self, ref: ConnectionRef, entry: CacheEntry) -> None:
+        known_row = entry.connection
         row = await self._store.connections.get(ref)
-        now = self._kept.get(ref) or kept
+        now = self._entries.get(ref) or entry
         if row is None:
             self.forget(ref)
-        elif row.uid == known.uid and row.version < known.version:
+        elif row.uid == known_row.uid and row.version < known_row.version:
             raise ChangesMissed  # the database has lost commits
         elif row.uid == now.connection.uid and row.version < now.connection.version:
             return  # this process refreshed it during the read
         elif row.mark != now.connection.mark:
-            self._put(CacheEntry(row, used_at=kept.used_at))
+            self._put(CacheEntry(row, used_at=entry.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
         """Read the integration; read it again if this process changed it during the read. Otherwise a deleted
@@ -476,57 +480,57 @@ class ConnectionCache:
         while True:
             changes = self._managed.changes
             try:
-                made = await self._store.integrations.get(*ref[:2])
+                integration = await self._store.integrations.get(*ref[:2])
             except VaultError as fault:
                 log.error("integration_cannot_be_opened", integration=ref.integration_id, detail=str(fault))
-                made = None
+                integration = None
             if changes == self._managed.changes:
-                return self.integration_is(*ref[:2], made)
+                return self.apply_integration(*ref[:2], integration)
 
     def sweep(self) -> None:
         now = clock.monotonic()
         if now - self.feed.synced_at > self._limits.ttl_s:
-            for kept in self._kept.values():
-                self._put_away(kept)
-            self._kept.clear()
+            for entry in self._entries.values():
+                self._set_row_aside(entry)
+            self._entries.clear()
             self.feed.announce_missed()
         for ref in [ref for ref, at in self.feed.unread.items() if now - at >= self._limits.trust_s]:
             del self.feed.unread[ref]
-            if (unread := self._kept.get(ref)) is not None:
-                self._put_away(unread)
+            if (unread := self._entries.get(ref)) is not None:
+                self._set_row_aside(unread)
             self.forget(ref)  # the row has changed and cannot be read: stop serving the old one
-        for kept in self._kept.due(now):
-            self._maintain_entry(kept, now)
-        if now - self._tidied_at >= TIDIED_EVERY_S:
-            self._tidied_at = now
+        for entry in self._entries.due(now):
+            self._maintain_entry(entry, now)
+        if now - self._cleaned_at >= CLEANUP_EVERY_S:
+            self._cleaned_at = now
             for times in (self.feed.changed_at, self._forgotten_at):
-                for ref in [ref for ref, at in times.items() if now - at > LONGEST_LOAD_S]:
+                for ref in [ref for ref, at in times.items() if now - at > MAX_LOAD_S]:
                     del times[ref]
 
-    def _maintain_entry(self, kept: CacheEntry, now: float) -> None:
-        if (
-            now >= kept.used_at + self._limits.ttl_s
-        ):  # computed as in `next_due`: an entry that stays must not be due now
-            self._put_away(kept)
-            self._kept.drop(kept.connection.ref)
+    def _maintain_entry(self, entry: CacheEntry, now: float) -> None:
+        # The same formula as in `next_due`: an entry that is kept must not be due again now.
+        if now >= entry.used_at + self._limits.ttl_s:
+            self._set_row_aside(entry)
+            self._entries.drop(entry.connection.ref)
             return
-        if now >= kept.good_until:
-            kept.opened = None  # drop the decrypted credential: it stays in memory for a minute at most
-        if kept.refresh_at is not None and now >= kept.refresh_at:
-            kept.refresh_at = None  # refreshed now, before a call has to wait, or scheduled again at its next use
-            if self.may_try(kept.connection, clock.now()):
-                self._refresh_behind(kept.connection)
-        self._kept.schedule_entry(kept, self._limits.ttl_s)
+        if now >= entry.good_until:
+            entry.opened = None  # drop the decrypted credential: it stays in memory for a minute at most
+        if entry.refresh_at is not None and now >= entry.refresh_at:
+            entry.refresh_at = (
+                None  # it is refreshed below, before a call has to wait, or scheduled again at its next use
+            )
+            if self.may_try(entry.connection, clock.now()):
+                self._refresh_in_background(entry.connection)
+        self._entries.schedule_entry(entry, self._limits.ttl_s)
 
-    def _put_away(self, kept: CacheEntry) -> None:
-        """Set aside the row of an entry that is dropped, if the row may be newer than the database's: `write_back` then
-        stores it."""
+    def _set_row_aside(self, entry: CacheEntry) -> None:
+        """Keep the row of a dropped entry for `write_back` if it may be newer than the database's row."""
         if self.feed.uncertain:
-            self._set_aside[kept.connection.ref] = kept.connection
+            self._rows_set_aside[entry.connection.ref] = entry.connection
 
-    def _put(self, kept: CacheEntry) -> None:
+    def _put(self, entry: CacheEntry) -> None:
         limits = self._limits
-        self._kept.put(kept, ttl_s=limits.ttl_s, most=limits.max_connections, most_bytes=limits.max_bytes)
+        self._entries.put(entry, ttl_s=limits.ttl_s, max_entries=limits.max_connections, max_bytes=limits.max_bytes)
 
 
 def _expired(connection: Connection, now: datetime) -> bool:

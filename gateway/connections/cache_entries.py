@@ -9,7 +9,7 @@ from typing import Any, Final
 from gateway.connections.opened import Opened
 from gateway.records.connection import Connection, ConnectionRef
 
-SPARE: Final = 64
+SPARE_HEAP_ITEMS: Final = 64
 ENTRY_BYTES: Final = 1000  # size of an entry without credential and settings, including its place in dict and heap
 
 
@@ -45,55 +45,55 @@ class CacheEntries:
 
     def __init__(self) -> None:
         self.bytes_held = 0
-        self._kept: dict[ConnectionRef, CacheEntry] = {}
+        self._entries: dict[ConnectionRef, CacheEntry] = {}
         self._due: list[
             tuple[float, ConnectionRef]
         ] = []  # a heap; an item is valid only if it equals its entry's `due_at`
-        self.get = self._kept.get  # bound directly for speed: the hot path calls it once per request
+        self.get = self._entries.get  # bound directly for speed: the hot path calls it once per request
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def __contains__(self, ref: ConnectionRef) -> bool:
-        return ref in self._kept
+        return ref in self._entries
 
     def items(self) -> list[tuple[ConnectionRef, CacheEntry]]:
-        return list(self._kept.items())
+        return list(self._entries.items())
 
     def values(self) -> list[CacheEntry]:
-        return list(self._kept.values())
+        return list(self._entries.values())
 
-    def put(self, kept: CacheEntry, *, ttl_s: float, most: int, most_bytes: int) -> None:
-        ref = kept.connection.ref
+    def put(self, entry: CacheEntry, *, ttl_s: float, max_entries: int, max_bytes: int) -> None:
+        ref = entry.connection.ref
         self.drop(ref)
-        kept.size = size_of(kept.connection)
-        while self._kept and (len(self._kept) >= most or self.bytes_held + kept.size > most_bytes):
-            self.drop(next(iter(self._kept)))
-        self._kept[ref] = kept
-        self.bytes_held += kept.size
-        self.schedule_entry(kept, ttl_s)
+        entry.size = size_of(entry.connection)
+        while self._entries and (len(self._entries) >= max_entries or self.bytes_held + entry.size > max_bytes):
+            self.drop(next(iter(self._entries)))
+        self._entries[ref] = entry
+        self.bytes_held += entry.size
+        self.schedule_entry(entry, ttl_s)
 
-    def weigh(self, kept: CacheEntry) -> None:
+    def update_size(self, entry: CacheEntry) -> None:
         """Update the size of an entry after its row was replaced."""
-        before, kept.size = kept.size, size_of(kept.connection)
-        self.bytes_held += kept.size - before
+        before, entry.size = entry.size, size_of(entry.connection)
+        self.bytes_held += entry.size - before
 
     def drop(self, ref: ConnectionRef) -> None:
-        kept = self._kept.pop(ref, None)
-        if kept is not None:
-            self.bytes_held -= kept.size
+        entry = self._entries.pop(ref, None)
+        if entry is not None:
+            self.bytes_held -= entry.size
 
     def clear(self) -> None:
-        self._kept.clear()
+        self._entries.clear()
         self._due.clear()
         self.bytes_held = 0
 
-    def schedule_entry(self, kept: CacheEntry, ttl_s: float) -> None:
+    def schedule_entry(self, entry: CacheEntry, ttl_s: float) -> None:
         """Schedule the entry for the next time it is due."""
-        kept.due_at = kept.next_due(ttl_s)
-        heappush(self._due, (kept.due_at, kept.connection.ref))
-        if len(self._due) > 2 * len(self._kept) + SPARE:  # most items are outdated
-            self._due = [(one.due_at, ref) for ref, one in self._kept.items()]
+        entry.due_at = entry.next_due(ttl_s)
+        heappush(self._due, (entry.due_at, entry.connection.ref))
+        if len(self._due) > 2 * len(self._entries) + SPARE_HEAP_ITEMS:  # most items are outdated
+            self._due = [(other.due_at, ref) for ref, other in self._entries.items()]
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[CacheEntry]:
@@ -101,10 +101,10 @@ class CacheEntries:
         `schedule_entry`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)
-            kept = self._kept.get(ref)
-            if kept is not None and kept.due_at == at:
-                kept.due_at = 0.0
-                yield kept
+            entry = self._entries.get(ref)
+            if entry is not None and entry.due_at == at:
+                entry.due_at = 0.0
+                yield entry
 
 
 def size_of(connection: Connection) -> int:
@@ -117,9 +117,9 @@ def size_of(connection: Connection) -> int:
     parts: tuple[Any, ...] = (connection.config, connection.metadata, connection.tags)
     if user is not None:
         parts += (user.id, user.email, user.display_name, user.tags, user.organization_id)
-    for part in parts:
-        if part:
-            size += _size_of_value(part)
+    for field in parts:
+        if field:
+            size += _size_of_value(field)
     return size
 
 
@@ -127,11 +127,11 @@ def _size_of_value(value: Any) -> int:
     """Return the size of a JSON value of any depth."""
     size, left = 0, [value]
     while left:
-        one = left.pop()
-        size += getsizeof(one)
-        if isinstance(one, dict):
-            left += one.keys()
-            left += one.values()
-        elif isinstance(one, list):
-            left += one
+        part = left.pop()
+        size += getsizeof(part)
+        if isinstance(part, dict):
+            left += part.keys()
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
     return size

@@ -13,8 +13,8 @@ from gateway.records.connection import ConnectionRef, Mark
 from gateway.store import ChangesMissed, LogPosition, Store
 
 SWEEP_EVERY_S: Final = 0.5
-LONGEST_LOOK_S: Final = 10.0
-LONGEST_END_S: Final = 2.0
+MAX_RUN_S: Final = 10.0
+MAX_CANCEL_WAIT_S: Final = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -53,9 +53,8 @@ class FedCache(Protocol):
 class ChangeFeed:
     """Keeps `cache` up to date. `followers` also get every change. `on_change` is called when anything has changed.
 
-    `changed_at`: when a connection last changed (monotonic seconds). `unread`: since when a connection is known to have
-    changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether rows in
-    memory may be newer than the database, because it cannot be read or has lost commits.
+    All times are monotonic seconds. `changed_at`: when a connection last changed. `unread`: connections that changed
+    but whose row could not be read since then, with the time of the change. `synced_at`: when the store was last read.
     """
 
     def __init__(
@@ -77,29 +76,32 @@ class ChangeFeed:
         self.unread: dict[ConnectionRef, float] = {}
         self.synced_at = clock.monotonic()
         self._swept_at = 0.0
-        self._lost = False
-        self._missed = False
+        self._store_unreadable = False
+        self._changes_missed = False
         self._integrations_missed = False
 
     @property
     def uncertain(self) -> bool:
-        return self._lost or self._missed
+        """Whether rows in memory may be newer than the database, because it cannot be read or has lost commits."""
+        return self._store_unreadable or self._changes_missed
 
     @property
-    def away_s(self) -> float | None:
+    def outage_s(self) -> float | None:
         """Seconds since the store was last read; None while the store is readable."""
-        return clock.monotonic() - self.synced_at if self._lost else None
+        return clock.monotonic() - self.synced_at if self._store_unreadable else None
 
     @property
-    def serves(self) -> bool:
+    def may_serve(self) -> bool:
         """Whether connections in memory may be used: always, except after a long outage of the store."""
-        away_s = self.away_s
-        return away_s is None or away_s <= self._current.generation.config.live.ttl_s
+        outage_s = self.outage_s
+        return outage_s is None or outage_s <= self._current.generation.config.live.ttl_s
 
-    async def follow(self, position: LogPosition | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def follow(
+        self, position: LogPosition | None, after_each_run: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Follow the store's change log from `position` on while the gateway runs.
 
-        `beside`: a function that is called in each run: after each change, and at least once a second.
+        `after_each_run`: called after each run of the feed: after each change, and at least once a second.
         """
         version: Hashable = None
         lost_at = 0.0
@@ -108,23 +110,25 @@ class ChangeFeed:
                 min(max(self._current.generation.config.live.trust_s / 10, 0.05), 1.0)
             )
             try:
-                if self._missed:
+                if self._changes_missed:
                     await self._cache.write_back()
-                    self._missed = False
-                position, version = await _finished(self._apply_changes(position, version))
-                if beside is not None:
-                    await beside()
-                if self._lost:
+                    self._changes_missed = False
+                position, version = await _result_despite_cancellation(self._apply_changes(position, version))
+                if after_each_run is not None:
+                    await after_each_run()
+                if self._store_unreadable:
                     log.warning("store_readable_again", after_s=round(self.synced_at - lost_at, 1))
-                    self._lost = False
-            except ChangesMissed:  # the next run writes newer rows back to the database, then drops all entries
+                    self._store_unreadable = False
+            except (
+                ChangesMissed
+            ):  # the next run writes rows that are newer here to the database, then drops all entries
                 self._store.failover.begin()
                 position, version = None, None
-                self._missed = self._integrations_missed = True
+                self._changes_missed = self._integrations_missed = True
                 self.announce_missed()
             except Exception as fault:  # noqa: BLE001 (this task must not end: it makes deletions effective)
-                if not self._lost:
-                    self._lost, lost_at = True, clock.monotonic()
+                if not self._store_unreadable:
+                    self._store_unreadable, lost_at = True, clock.monotonic()
                     detail = str(fault) or type(fault).__name__
                     log.warning("store_unreadable", detail=detail, effect="connections in memory stay usable")
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
@@ -136,15 +140,15 @@ class ChangeFeed:
 
         `position` None: changes may have been missed, so all entries read before now are dropped.
         """
-        async with asyncio.timeout(LONGEST_LOOK_S):
+        async with asyncio.timeout(MAX_RUN_S):
             if position is None:
                 position = await self._store.changes.end()
                 self._cache.forget_all()
             if self._integrations_missed:
                 changes = self._managed.changes
-                made = await self._store.integrations.all()
+                integrations = await self._store.integrations.all()
                 if changes == self._managed.changes:  # if it changed during the read, the next run replaces it
-                    self._managed.learn(made)
+                    self._managed.learn(integrations)
                     self._integrations_missed = False
             seen = await self._store.changes.version()
             newest, changed = position, dict[ConnectionRef, Mark | None]()
@@ -171,14 +175,16 @@ class ChangeFeed:
             follower.missed()
 
 
-async def _finished(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
-    """Return the result of `look`. A cancelled caller still waits for it, because an aborted statement closes its
-    database connection."""
-    task = asyncio.create_task(look, name="follow_changes")
+async def _result_despite_cancellation(
+    run: Coroutine[Any, Any, tuple[LogPosition, Hashable]],
+) -> tuple[LogPosition, Hashable]:
+    """Return the result of `run`. If the caller is cancelled, wait up to `MAX_CANCEL_WAIT_S` for `run` to end first,
+    because an aborted statement closes its database connection."""
+    task = asyncio.create_task(run, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=LONGEST_END_S)
+        await asyncio.wait({task}, timeout=MAX_CANCEL_WAIT_S)
         task.cancel()
         raise

@@ -15,7 +15,7 @@ from gateway.connections.opened import base_url, placement
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
-from gateway.http.origin import ABSOLUTE, parse_address
+from gateway.http.origin import ABSOLUTE, parse_url
 from gateway.http.url import with_query
 from gateway.oauth.error_codes import parse
 from gateway.oauth.token_responses import dig
@@ -52,7 +52,7 @@ class NewCredential:
         self.account: Account | None = None
         self._mode, self._held = mode, held
         self._context = AuthContext(provider, integration, settings)
-        self._on_account: list[Any] = []
+        self._account_responses: list[Any] = []
         self._egress = egress
 
     def set_config(self, **settings: str) -> None:
@@ -67,43 +67,47 @@ class NewCredential:
         form = self.provider.account
         if form is None or form.endpoint is None:
             return self._held.get("raw")
-        if not self._on_account:
+        if not self._account_responses:
             context = replace(self._context, config=self.config)
-            root = self._root() if form.endpoint.startswith("/") else ""
+            root = self._base_url_text() if form.endpoint.startswith("/") else ""
             try:
                 fields = context.texts(form.headers, self._mode.values(self._held))
                 url = context.fill_url(root + form.endpoint)
             except InvalidRequest as fault:  # a setting that this connection does not have
                 raise ProviderUnreadable(fault.message) from fault
             body = None if form.data is None else json.dumps(form.data).encode()
-            where = form.endpoint if root else parse_address(url).path
-            self._on_account.append(await self._json(form.method or "GET", url, where, fields, body))
-        return self._on_account[0]
+            where = form.endpoint if root else parse_url(url).path
+            self._account_responses.append(await self._request_json(form.method or "GET", url, where, fields, body))
+        return self._account_responses[0]
 
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
         """GET `path` below the base URL, or a full URL of the entry. `fields` replace the entry's header fields."""
         below_base = path.startswith("/")
-        url = self._root() + path if below_base else self._context.fill_url(path)
-        return await self._json("GET", url, path if below_base else parse_address(url).path, fields, None)
+        url = self._base_url_text() + path if below_base else self._context.fill_url(path)
+        return await self._request_json("GET", url, path if below_base else parse_url(url).path, fields, None)
 
-    def _root(self) -> str:
+    def _base_url_text(self) -> str:
         base = base_url(self.provider, self.config, self._mode, self._held)
         return base.origin + base.path
 
-    async def _json(self, method: str, url: str, where: str, fields: Mapping[str, str], body: bytes | None) -> Any:
+    async def _request_json(
+        self, method: str, url: str, where: str, fields: Mapping[str, str], body: bytes | None
+    ) -> Any:
         """Send a request and return its JSON response. Raises ProviderUnreadable.
 
         `body`: JSON. `where`: the URL's path for error messages, without a base path, which may hold a secret setting.
         """
-        to = parse_address(url)
+        parsed_url = parse_url(url)
         target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
-        placed = placement(self._mode, self._held, self._context.for_destinations(to.origin))
-        request = UpstreamRequest(method, to.scheme, to.host, to.port, target or "/")
+        placed = placement(self._mode, self._held, self._context.for_destinations(parsed_url.origin))
+        request = UpstreamRequest(method, parsed_url.scheme, parsed_url.host, parsed_url.port, target or "/")
         request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
-        own = {name.lower(): text for name, text in fields.items()}
+        lower_fields = {name.lower(): text for name, text in fields.items()}
         if body is not None:
-            own.setdefault("content-type", "application/json")
-        request.headers.update({"accept": "application/json", **dict(placed.defaults), **dict(placed.slots), **own})
+            lower_fields.setdefault("content-type", "application/json")
+        request.headers.update(
+            {"accept": "application/json", **dict(placed.defaults), **dict(placed.slots), **lower_fields}
+        )
         if placed.signer is not None:
             placed.signer.sign(request, body or b"")
         try:
@@ -130,14 +134,14 @@ class NewCredential:
 # ── Runs the script on a new credential.
 
 
-class SiteWanted(InvalidRequest):
+class SiteNotChosen(InvalidRequest):
     """Several sites match, and the integration lets the end user choose: pages show the choice, other calls are
     refused."""
 
     sites: tuple[Site, ...] = ()
 
 
-async def completed(
+async def complete_credential(
     egress: Egress,
     provider: Provider,
     integration: Integration,
@@ -146,7 +150,7 @@ async def completed(
     settings: Mapping[str, Any],
 ) -> NewCredential:
     """Return the credential with the settings from the entry's script and from the account response. Raises
-    InvalidRequest, SiteWanted, UpstreamFailed."""
+    InvalidRequest, SiteNotChosen, UpstreamFailed."""
     script = POST_CONNECTION.get(provider.post_connection_script or "")
     context = NewCredential(provider, integration, mode, held, settings, egress)
     if script is not None:
@@ -157,32 +161,32 @@ async def completed(
                 "connection_validation_failed", refusal.message, payload=refusal.payload or None
             ) from refusal
         except SiteChoiceNeeded as choice:
-            raise _site_wanted(choice) from None
+            raise _site_choice_error(choice) from None
         except ProviderUnreadable as fault:
-            raise _unreadable(provider, fault, "which sites this credential reaches") from fault
+            raise _unreadable_error(provider, fault, "which sites this credential reaches") from fault
     form = provider.account
     if form is not None and not all(map(context.config.get, form.settings)):
         try:
             response = await context.account_response()
         except ProviderUnreadable as fault:
-            raise _unreadable(provider, fault, "whose account this credential belongs to") from fault
+            raise _unreadable_error(provider, fault, "whose account this credential belongs to") from fault
         lacking = {name: path for name, path in form.settings.items() if not context.config.get(name)}
         context.set_config(**valid_setting_values({name: dig(response, path) for name, path in lacking.items()}))
     return context
 
 
-def _site_wanted(choice: SiteChoiceNeeded) -> SiteWanted:
+def _site_choice_error(choice: SiteChoiceNeeded) -> SiteNotChosen:
     names = ", ".join(urlsplit(site.url).hostname or site.name for site in choice.sites)
-    wanted = SiteWanted(
+    error = SiteNotChosen(
         "connection_validation_failed",
         f"This credential gives access to several sites: {names}. Choose one with subdomain or cloudId.",
         payload={"sites": [{**site.settings, "url": site.url} for site in choice.sites]},
     )
-    wanted.sites = choice.sites
-    return wanted
+    error.sites = choice.sites
+    return error
 
 
-def _unreadable(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
+def _unreadable_error(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
     """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be
     reached."""
     message = f"Could not read from {provider.display_name} {what}: {sentence(fault.message)}"

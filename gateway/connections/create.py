@@ -16,10 +16,10 @@ from gateway.auth.provider_responses import safe_text
 from gateway.catalog.provider import Provider
 from gateway.catalog.template_places import URL_FIELDS
 from gateway.connections.cache import ConnectionCache
-from gateway.connections.completing import NewCredential, completed
+from gateway.connections.completing import NewCredential, complete_credential
 from gateway.connections.opened import base_url, placement
-from gateway.connections.settings import accepted, complete, parted
-from gateway.connections.verify import Verifier, account_of, check_same
+from gateway.connections.settings import accepted_settings, check_required_settings, split_secret_settings
+from gateway.connections.verify import Verifier, account_of, check_same_account
 from gateway.errors import InvalidRequest, Issue, UpstreamFailed
 from gateway.generation import Current
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
@@ -46,9 +46,9 @@ def new_row(
     refreshed_at: datetime,
     account: Account,
 ) -> NewConnection:
-    """Return the row without the application's data (tags, end user). The end of the grant is computed from both times
-    and `held`."""
-    plain, secret = parted(context.provider, context.config)
+    """Return the row to store, without the application's data (tags, end user). `held`: the credential. The end of the
+    grant is computed from `held`, `granted_at` and `refreshed_at`."""
+    plain, secret = split_secret_settings(context.provider, context.config)
     life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now, made = mode.expires_at(held), clock.now(), context.integration.made
     over = not life.settled and expires_at is not None and expires_at <= now
@@ -123,10 +123,10 @@ class Creator:
         """Store `row`; return the connection and whether it is new. `terms`: terms of the connect session. Raises
         Forbidden, and stores nothing, if the session has reached its maximum of connections."""
         connection, created = await self._store.connections.put(row, now=clock.now(), terms=terms)
-        self.stored(connection, row, created=created)
+        self.record_stored(connection, row, created=created)
         return connection, created
 
-    def stored(self, connection: Connection, row: NewConnection, *, created: bool) -> None:
+    def record_stored(self, connection: Connection, row: NewConnection, *, created: bool) -> None:
         """Put `connection`, which was just stored from `row`, into the cache, and log it."""
         self._live.replace(connection)
         log.info("connection_stored", **log_fields(row.ref), created=created)
@@ -155,31 +155,30 @@ class Creator:
         known, belong to the same account. `pinned`: an existing connection must keep its URLs. `by_browser`: settings
         that came with the end user's browser; the account's endpoint, if it contains one, must not refuse it.
 
-        Raises InvalidRequest if the settings, site, account or credential are wrong; SiteWanted if one of several sites
-        must be chosen; UpstreamFailed if the provider could not be reached.
-        """
+        Raises InvalidRequest if the settings, site, account or credential are wrong; SiteNotChosen if one of several
+        sites must be chosen; UpstreamFailed if the provider could not be reached."""
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
         before = await self._store.connections.get(ref) if reconnects or pinned or not config else None
         if reconnects and before is None:
             raise missing_connection_error(ref)
-        settings = accepted(provider, config, path) if config else self._settings_of(before)
+        settings = accepted_settings(provider, config, path) if config else self._settings_of(before)
         settings = {**mode.settings(held), **settings}
-        complete(provider, settings, path)
+        check_required_settings(provider, settings, path)
         context = AuthContext(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
-        held = await self.obtained(mode, held, context)
-        new = await self.completed(mode, held, context)
+        held = await self.obtain_credential(mode, held, context)
+        new = await self.complete_credential(mode, held, context)
         context = replace(context, config=dict(new.config))
         await self.check(mode, held, context, verified=tested or reconnects)
         account = new.account or await account_of(new, held, by_browser)
         if pinned and before is not None:
             earlier = replace(context, config=self._settings_of(before))
-            if _places(earlier, mode, held) != _places(context, mode, held):
-                raise repointed(path)
+            if _urls(earlier, mode, held) != _urls(context, mode, held):
+                raise changed_url_error(path)
         if reconnects and before is not None:
-            check_same(provider, before.account, account)
+            check_same_account(provider, before.account, account)
         now = clock.now()
         return replace(
             new_row(ref, mode, held, context, granted_at=now, refreshed_at=now, account=account),
@@ -188,7 +187,7 @@ class Creator:
             webhook_url_override=webhook_url_override,
         )
 
-    async def obtained(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> dict[str, Any]:
+    async def obtain_credential(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> dict[str, Any]:
         """Return the credential with its first token, if the mode exchanges the given credential for a token."""
         name = context.provider.display_name
         try:
@@ -202,10 +201,10 @@ class Creator:
                 "upstream_unreachable", f"{name} gave no token: {safe_text(str(fault))}. Nothing was stored; try again."
             ) from fault
 
-    async def completed(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> NewCredential:
+    async def complete_credential(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> NewCredential:
         """Return the credential with the settings that the entry's script finds. Raises as `create` does."""
         egress = self._current.generation.egress
-        return await completed(egress, context.provider, context.integration, mode, held, context.config)
+        return await complete_credential(egress, context.provider, context.integration, mode, held, context.config)
 
     async def check(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext, *, verified: bool) -> None:
         """Check now, not at the first proxied call, that requests can carry the credential and, if `verified`, that the
@@ -219,13 +218,13 @@ class Creator:
             await Verifier(self._current.generation.egress).verify(mode, held, context)
 
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
-        """Return an existing connection's settings, so that a new credential alone does not move it to another site."""
+        """Return an existing connection's settings: a new credential without settings stays on the same site."""
         if row is None:
             return {}
         return {**row.config, **self._store.open_or_nothing(row.secret_config)}
 
 
-def _places(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
+def _urls(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
     """Return every URL of the entry, filled with these settings; None for a URL with a missing setting."""
     found: list[str | None] = []
     for key in (*URL_FIELDS, "proxy.base_url"):
@@ -237,14 +236,14 @@ def _places(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> li
     return found
 
 
-def check_unchanged(before: Mapping[str, Any], given: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Raise InvalidRequest if `given` changes any setting of `before`."""
-    for name, value in given.items():
+def check_unchanged(before: Mapping[str, Any], new: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Raise InvalidRequest if `new` changes any setting of `before`."""
+    for name, value in new.items():
         if before.get(name) != value:
-            raise repointed((*path, name))
+            raise changed_url_error((*path, name))
 
 
-def repointed(path: Sequence[str]) -> InvalidRequest:
+def changed_url_error(path: Sequence[str]) -> InvalidRequest:
     """Return the error for settings that would change a connection's URLs, by a key or link without that right."""
     setting = f"setting '{path[-1]}'" if len(path) > 1 else "settings"
     message = (
@@ -279,11 +278,11 @@ async def settings_for_reconnect(
     if row is None:
         raise missing_connection_error(ref)
     # A session that may change no setting must not bypass this check because stored settings are damaged.
-    opened = store.open if session.pinned else store.open_or_nothing
-    before = {**row.config, **opened(row.secret_config)}
+    open_settings = store.open if session.pinned else store.open_or_nothing
+    before = {**row.config, **open_settings(row.secret_config)}
     if session.pinned:
         check_unchanged(before, config, ("params",))
     if any(config.get(name) not in (None, before.get(name)) for name in SITE):
-        own = {name for name, setting in provider.connection_config.items() if setting.automated}
-        before = {name: text for name, text in before.items() if name not in {*own, *SITE}}
+        automated = {name for name, setting in provider.connection_config.items() if setting.automated}
+        before = {name: text for name, text in before.items() if name not in {*automated, *SITE}}
     return {**before, **config}

@@ -1,7 +1,7 @@
 """Deletes a connection in the store, then revokes its tokens at the provider; also revokes never completed connections.
 
-A refresh in progress could return a token that nobody would revoke. So the deletion takes the refresh lease before it
-reads the credential for the last time; after the deletion, no refresh is possible.
+A refresh in progress could fetch a token that would never be revoked. Therefore the deletion takes the refresh lease
+before it reads the credential for the last time. After the deletion, no refresh is possible.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Revoker:
             return []
         try:
             mode = mode_for(provider, held, ref)
-            return await self._ended(mode, held, AuthContext(provider, integration, config, metadata))
+            return await self._revoke_tokens(mode, held, AuthContext(provider, integration, config, metadata))
         except (GatewayError, TokenRefused, TokenUnavailable) as fault:
             return [self.failed(ref, fault.message if isinstance(fault, GatewayError) else str(fault))]
 
@@ -68,7 +68,9 @@ class Revoker:
         log.warning("revocation_failed", connection_id=ref.connection_id, detail=reason)
         return RevocationOutcome("credential", "failed", safe_text(reason))
 
-    async def _ended(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> list[RevocationOutcome]:
+    async def _revoke_tokens(
+        self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
+    ) -> list[RevocationOutcome]:
         tokens = revocable(context, mode.revocable(held))
         if not tokens:
             return []
@@ -79,21 +81,23 @@ class Revoker:
             return outcomes
         await clock.sleep(RETRY_S)
         second = await self._dialogues.hold(revoke(context, how, again, credential))
-        return _merged(outcomes, second)
+        return _with_second_outcomes(outcomes, second)
 
 
-def _merged(first: Sequence[RevocationOutcome], second: Sequence[RevocationOutcome]) -> list[RevocationOutcome]:
+def _with_second_outcomes(
+    first: Sequence[RevocationOutcome], second: Sequence[RevocationOutcome]
+) -> list[RevocationOutcome]:
     newer = {outcome.token: outcome for outcome in second}
     return [newer.get(outcome.token, outcome) for outcome in first]
 
 
 LEASE: Final = timedelta(seconds=15)
-SETTLE_S: Final = 30.0  # maximum wait of a deletion; a token call takes at most 28 s
-LOOK_AGAIN_S: Final = 0.1
+LEASE_WAIT_S: Final = 30.0  # maximum wait of a deletion; a token call takes at most 28 s
+LEASE_RETRY_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class ConnectionDeletion:
     """A deleted connection, and the results of revoking its tokens."""
 
     connection: Connection
@@ -113,11 +117,11 @@ class Deleter:
         self._current = current
         self._live = live
         self._revoker = revoker
-        self._running: set[asyncio.Task[Deleted | None]] = set()
+        self._running: set[asyncio.Task[ConnectionDeletion | None]] = set()
 
     async def delete(
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
-    ) -> Deleted | None:
+    ) -> ConnectionDeletion | None:
         """Delete the connection and return the result; None if it does not exist. `at_provider` false: do not revoke
         its tokens. `integration`: the connection's integration, if it is no longer in the registry.
 
@@ -125,7 +129,7 @@ class Deleter:
         """
         task = asyncio.create_task(self._delete(ref, at_provider, integration))
         self._running.add(task)
-        task.add_done_callback(self._is_over)
+        task.add_done_callback(self._on_done)
         return await asyncio.shield(task)
 
     async def close(self, within_s: float = 15) -> None:
@@ -133,22 +137,24 @@ class Deleter:
         if self._running:
             await asyncio.wait(set(self._running), timeout=within_s)
 
-    def _is_over(self, task: "asyncio.Task[Deleted | None]") -> None:
+    def _on_done(self, task: "asyncio.Task[ConnectionDeletion | None]") -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # marks the exception as retrieved if the caller was cancelled
 
-    async def _delete(self, ref: ConnectionRef, at_provider: bool, integration: Integration | None) -> Deleted | None:
+    async def _delete(
+        self, ref: ConnectionRef, at_provider: bool, integration: Integration | None
+    ) -> ConnectionDeletion | None:
         if at_provider:
-            await self._settled(ref)
+            await self._take_refresh_lease(ref)
         row = await self._store.connections.get(ref)
         deleted = row is not None and await self._store.connections.delete(ref, now=clock.now())
         self._live.forget(ref)
         if row is None or not deleted:
             return None
-        outcomes = await self._revoked(row, integration) if at_provider else []
+        outcomes = await self._revoke_row(row, integration) if at_provider else []
         by_token = {outcome.token: outcome.outcome for outcome in outcomes}
-        done = Deleted(row, tuple(outcomes))
+        done = ConnectionDeletion(row, tuple(outcomes))
         log.info(
             "connection_deleted",
             environment=ref.environment,
@@ -159,17 +165,17 @@ class Deleter:
         )
         return done
 
-    async def _settled(self, ref: ConnectionRef) -> None:
-        """Take the refresh lease, so that no refresh runs or can start on any node. Gives up after `SETTLE_S`."""
-        owner, until = f"delete-{uuid.uuid4().hex}", clock.monotonic() + SETTLE_S
+    async def _take_refresh_lease(self, ref: ConnectionRef) -> None:
+        """Take the refresh lease, so that no refresh runs or can start on any node. Gives up after `LEASE_WAIT_S`."""
+        owner, until = f"delete-{uuid.uuid4().hex}", clock.monotonic() + LEASE_WAIT_S
         while not await self._store.refreshes.lease_refresh(ref, owner=owner, ttl=LEASE):
             if clock.monotonic() >= until or await self._store.connections.get(ref) is None:
                 return
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(LEASE_RETRY_S)
 
-    async def _revoked(self, row: Connection, given: Integration | None) -> list[RevocationOutcome]:
+    async def _revoke_row(self, row: Connection, known_integration: Integration | None) -> list[RevocationOutcome]:
         """Revoke the row's tokens at the provider; return one outcome for each revocable token."""
-        integration = given or self._current.generation.integrations.find(*row.ref[:2])
+        integration = known_integration or self._current.generation.integrations.find(*row.ref[:2])
         if integration is None:
             return []
         try:

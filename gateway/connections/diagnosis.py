@@ -25,15 +25,15 @@ from gateway.refresh.backoff import (
 from gateway.refresh.schedule import refresh_token_advice
 from gateway.text import counted, sentence
 
-SOON: Final = timedelta(days=14)
+EXPIRY_NOTICE: Final = timedelta(days=14)
 UNREADABLE: Final = "Its stored credential was changed or damaged in the database and cannot be decrypted."
 SCOPES_MISSING: Final = "scopes_missing"
-MOST_SCOPES: Final = 10
+MAX_NAMED_SCOPES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineMoment:
-    """An entry of the time line. `ahead`: it is in the future."""
+    """An entry of the time line. `ahead`: whether it is in the future."""
 
     at: datetime
     what: str
@@ -51,7 +51,7 @@ class LikelyCause:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedAction:
-    """The action that helps. `how`: a sentence.
+    """The recommended action. `how`: a sentence.
 
     `name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings``, ``import`` or ``restore``.
     """
@@ -93,60 +93,60 @@ def diagnose_connection(
     if ends_with_token:
         row = replace(row, life=Lifespan())  # the lifespan of a refresh token
     if ends_with_token and row.failure is None and ends is not None and provider is not None:
-        causes = [*damaged, _lasts_as_its_token(ends, provider, integration)]
+        causes = [*damaged, _no_refresh_token_cause(ends, provider, integration)]
     else:
         causes = [
             *damaged,
-            *_restored(row, changes),
-            *_failed_over(row, failovers),
+            *_restore_causes(row, changes),
+            *_failover_causes(row, failovers),
             *_causes(row, provider, integration, now),
         ]
-    causes += _lacking(scopes)
+    causes += _missing_scope_causes(scopes)
     reloaded_at = client_since if client_since is not None and refused_before(row.failure, client_since) else None
     return ConnectionDiagnosis(_moments(row, changes, now, reloaded_at), causes, _action(row, causes, now, reloaded_at))
 
 
-def _lacking(scopes: ScopeDrift | None) -> list[LikelyCause]:
+def _missing_scope_causes(scopes: ScopeDrift | None) -> list[LikelyCause]:
     if scopes is None:
         return []
-    found = []
+    sentences = []
     if scopes.refused:
-        found.append(
-            f"The provider's API refused a call because the token lacks {_named(scopes.refused)}. A reconnect requests "
+        sentences.append(
+            f"The provider's API refused a call because the token lacks {_scope_names(scopes.refused)}. A reconnect requests "
             "it. To request it from every end user, add it to the integration's scopes."
         )
     if scopes.any_of:
-        found.append(
-            f"The provider's API refused a call because the token has none of {_named(scopes.any_of)}. Add the narrowest of "
-            "them that suffices to the integration's scopes; then let the end user reconnect."
+        sentences.append(
+            f"The provider's API refused a call because the token has none of {_scope_names(scopes.any_of)}. Add the "
+            "narrowest of them that suffices to the integration's scopes; then let the end user reconnect."
         )
     declined = [scope for scope in scopes.missing if scope not in scopes.refused]
     if declined:
-        found.append(
-            f"The end user has not granted {_named(declined)}, which the integration requests: they were added to it "
+        sentences.append(
+            f"The end user has not granted {_scope_names(declined)}, which the integration requests: they were added to it "
             "later, or the end user declined them. The provider refuses calls that need them."
         )
-    return [LikelyCause(SCOPES_MISSING, why) for why in found]
+    return [LikelyCause(SCOPES_MISSING, why) for why in sentences]
 
 
-def _named(scopes: Sequence[str]) -> str:
-    more = f" and {len(scopes) - MOST_SCOPES} more" if len(scopes) > MOST_SCOPES else ""
-    return ", ".join(f"'{scope}'" for scope in scopes[:MOST_SCOPES]) + more
+def _scope_names(scopes: Sequence[str]) -> str:
+    rest = f" and {len(scopes) - MAX_NAMED_SCOPES} more" if len(scopes) > MAX_NAMED_SCOPES else ""
+    return ", ".join(f"'{scope}'" for scope in scopes[:MAX_NAMED_SCOPES]) + rest
 
 
-def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
+def _restore_causes(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
     """Yield the cause if the connection ended before its first refresh after the restore of a backup."""
-    back = next((change for change in reversed(changes) if change.reason == RESTORED), None)
-    if back is None or back.state in ENDED:
-        return  # the connection had already ended in the backup, for another reason
-    if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
+    restore = next((change for change in reversed(changes) if change.reason == RESTORED), None)
+    if restore is None or restore.state in ENDED:
+        return  # the connection had already ended when the backup was made, for another reason
+    if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < restore.at):
         yield LikelyCause(
             RESTORED,
-            f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token.",
+            f"It was restored {restore.detail or 'from a backup'}, and the provider had replaced its refresh token.",
         )
 
 
-def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
+def _failover_causes(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
     """Yield the cause if the refresh token was refused after a failover, and the access token was due for a refresh
     before the failover."""
     failure, refreshed_at = row.failure, row.last_refreshed_at
@@ -184,7 +184,7 @@ def _moments(
     if failure is not None and failure.attempts > 1:
         what = "call rejected" if failure.code == REJECTED else "refresh failed"
         moments.append(
-            TimelineMoment(failure.at, f"{what} for the {_th(failure.attempts)} time in a row", failure.message)
+            TimelineMoment(failure.at, f"{what} for the {_ordinal(failure.attempts)} time in a row", failure.message)
         )
     if row.intent is not None:
         moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
@@ -202,11 +202,11 @@ def _moments(
     return sorted(moments, key=lambda moment: moment.at)
 
 
-def _lasts_as_its_token(ends: datetime, provider: Provider, integration: Integration | None) -> LikelyCause:
-    gave = (
+def _no_refresh_token_cause(ends: datetime, provider: Provider, integration: Integration | None) -> LikelyCause:
+    without_refresh_token = (
         f"{provider.display_name} gave no refresh token, so it ends with its access token on {ends:%Y-%m-%d %H:%M} UTC."
     )
-    return LikelyCause(NOT_REFRESHABLE, f"{gave} {refresh_token_advice(provider, integration)}")
+    return LikelyCause(NOT_REFRESHABLE, f"{without_refresh_token} {refresh_token_advice(provider, integration)}")
 
 
 def _causes(
@@ -219,7 +219,7 @@ def _causes(
         )
         return
     if failure is None:
-        yield from _ends(row, now)
+        yield from _coming_expiry_causes(row, now)
     elif failure.code == REJECTED:
         yield LikelyCause(
             "credential_rejected",
@@ -254,14 +254,14 @@ def _causes(
         )
         yield LikelyCause("access_taken_back", "Some providers return this error for a refresh token that has ended.")
     elif failure.code in GONE:
-        yield from _gone(row, provider)
+        yield from _revoked_or_expired_causes(row, provider)
     else:
         yield LikelyCause(
             "request_refused", f"The provider refuses the refresh ({failure.code}): {sentence(failure.message)}"
         )
 
 
-def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
+def _revoked_or_expired_causes(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
     failure, dies_at = row.failure, row.life.dies_at
     if failure is not None and dies_at is not None and dies_at <= failure.at:
         yield LikelyCause("died_of_disuse", f"Its refresh token expired unused on {dies_at:%Y-%m-%d}.")
@@ -277,8 +277,8 @@ def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
         )
 
 
-def _ends(row: Connection, now: datetime) -> Iterator[LikelyCause]:
-    if row.life.dies_at is not None and row.life.keep_alive_at is None and row.life.dies_at - now < SOON:
+def _coming_expiry_causes(row: Connection, now: datetime) -> Iterator[LikelyCause]:
+    if row.life.dies_at is not None and row.life.keep_alive_at is None and row.life.dies_at - now < EXPIRY_NOTICE:
         yield LikelyCause("ends_soon", f"Its refresh token expires on {row.life.dies_at:%Y-%m-%d}, even if it is used.")
 
 
@@ -331,6 +331,6 @@ def _action(
     )
 
 
-def _th(number: int) -> str:
+def _ordinal(number: int) -> str:
     ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"

@@ -1,4 +1,4 @@
-"""Finds connections that lack scopes. It decrypts each one, because the granted scopes are encrypted with the
+"""Finds connections that lack scopes. Decrypts each connection, because its granted scopes are encrypted with the
 credential."""
 
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ from gateway.generation import Generation
 from gateway.records.connection import Connection
 from gateway.store import ListFilter, Store, cursor_after
 
-LOOKED_AT: Final = 10_000  # maximum number of rows that one request decrypts
-ROWS_AT_ONCE: Final = 500
-OPENED_AT_ONCE: Final = 25  # rows decrypted before the event loop may run other tasks
+MAX_ROWS_READ: Final = 10_000  # maximum number of rows that one request decrypts
+ROWS_PER_QUERY: Final = 500
+ROWS_BEFORE_PAUSE: Final = 25  # rows decrypted before the event loop may run other tasks
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLacking:
+class LackingPage:
     """A page of results. `cursor`: start of the next page, None at the end. A page may have a cursor but few or no
     rows."""
 
@@ -24,26 +24,26 @@ class FoundLacking:
     cursor: str | None
 
 
-async def find_lacking(store: Store, generation: Generation, environment: str, wanted: ListFilter) -> FoundLacking:
-    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `LOOKED_AT` rows are
+async def find_lacking(store: Store, generation: Generation, environment: str, wanted: ListFilter) -> LackingPage:
+    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `MAX_ROWS_READ` rows are
     read."""
     rows: list[Connection] = []
-    looked_at, query = 0, replace(wanted, limit=ROWS_AT_ONCE)
+    rows_read, query = 0, replace(wanted, limit=ROWS_PER_QUERY)
     while True:
-        some = await store.connections.list(environment, query)
-        for row in some:
+        batch = await store.connections.list(environment, query)
+        for row in batch:
             if len(rows) == wanted.limit:
-                return FoundLacking(rows, query.cursor)
+                return LackingPage(rows, query.cursor)
             query = replace(query, cursor=cursor_after(row))
-            looked_at += 1
+            rows_read += 1
             if lacks_scopes(store, generation, row):
                 rows.append(row)
-            if looked_at % OPENED_AT_ONCE == 0:
+            if rows_read % ROWS_BEFORE_PAUSE == 0:
                 await clock.give_way()
-        if len(some) < ROWS_AT_ONCE:
-            return FoundLacking(rows, None)
-        if looked_at >= LOOKED_AT:
-            return FoundLacking(rows, query.cursor)
+        if len(batch) < ROWS_PER_QUERY:
+            return LackingPage(rows, None)
+        if rows_read >= MAX_ROWS_READ:
+            return LackingPage(rows, query.cursor)
 
 
 def lacks_scopes(store: Store, generation: Generation, row: Connection) -> bool:

@@ -23,7 +23,7 @@ from gateway.catalog.render import (
 from gateway.catalog.value import BadValue
 from gateway.errors import InvalidRequest
 from gateway.http.body_members import BodyMembers
-from gateway.http.origin import Address, parse_address
+from gateway.http.origin import ParsedUrl, parse_url
 from gateway.http.references import MASK, mask_secrets
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
@@ -39,9 +39,9 @@ class Placement:
     """The parts of every request of this connection that the gateway sets.
 
     `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are
-    used if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query,
-    percent-encoded. `signer`, if any, signs each request last. `body`: members that are added to the caller's JSON
-    object or form.
+    used if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query and are
+    percent-encoded. `signer`, if any, signs each request after everything else is set. `body`: members that are added
+    to the caller's JSON object or form.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -67,16 +67,16 @@ class Placement:
 class Opened:
     """A connection ready for use. `base`: the entry's `proxy.base_url`, filled with this connection's settings.
 
-    `allowed_origins`: origins that may receive the credential, in the format of `Address.origin` and
-    `UpstreamRequest.origin`, or with ``*`` as the first label of the host: use `http.origin.covers`.
-    `identity`: client certificate for mutual TLS. `for_one_request`: valid once, because the entry's templates contain
-    ``${now}`` or ``${random}``, or the mode's credential is used once.
+    `allowed_origins`: origins that may receive the credential, in the format of `ParsedUrl.origin` and
+    `UpstreamRequest.origin`. The host's first label may be ``*``, so compare with `http.origin.covers`.
+    `identity`: client certificate for mutual TLS. `for_one_request`: this object may be used for one request only,
+    because the entry's templates contain ``${now}`` or ``${random}``, or the mode's credential is valid once.
     """
 
     connection: Connection
     integration: Integration
     provider: Provider
-    base: Address
+    base: ParsedUrl
     allowed_origins: frozenset[str]
     placement: Placement = field(repr=False)
     identity: ClientIdentity | None = field(default=None, repr=False)
@@ -111,7 +111,7 @@ class Opened:
         return mask_secrets(reference, self.url_secrets) if self.url_secrets else reference
 
 
-def ready(
+def open_connection(
     connection: Connection,
     integration: Integration,
     provider: Provider,
@@ -146,10 +146,10 @@ def ready(
     )
 
 
-def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
+def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> ParsedUrl:
     """Return the base URL of requests; settings are checked again at every use. Some entries put the credential in its
     path."""
-    return _parsed(
+    return _parsed_url(
         provider, fill_url(provider, _base_template(provider, config), config, plain_values(mode.values(held)))
     )
 
@@ -170,17 +170,17 @@ def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
 def _url_secrets(
     provider: Provider, secret_base: str | None, placed: Placement, values: Mapping[str, str]
 ) -> Iterator[str]:
-    found = [unquote(text) for _, text in placed.query_slots]
+    secrets = [unquote(text) for _, text in placed.query_slots]
     if secret_base is not None:
         secret = {name for name, setting in provider.connection_config.items() if setting.secret}
         names = credential_names(secret_base, secret_settings=secret)
-        found += [text for name in names if (text := find_value(values, name)) is not None]
-    yield from (text for text in dict.fromkeys(found) if len(text) >= MIN_SECRET_CHARS)
+        secrets += [text for name in names if (text := find_value(values, name)) is not None]
+    yield from (text for text in dict.fromkeys(secrets) if len(text) >= MIN_SECRET_CHARS)
 
 
-def _parsed(provider: Provider, url: str) -> Address:
+def _parsed_url(provider: Provider, url: str) -> ParsedUrl:
     try:
-        return parse_address(url)
+        return parse_url(url)
     except ValueError as fault:
         raise InvalidRequest(
             "unresolved_setting",
@@ -191,11 +191,11 @@ def _parsed(provider: Provider, url: str) -> Address:
 def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> Placement:
     """Return the entry's headers and query, rendered. Templates that name the credential become slots, others defaults.
 
-    Templates that name parts of the request are left for a signer. If there are any, templates with a time or a random
-    value are left for it too, so that all templates of a request use the same values.
+    A signer fills templates that name parts of the request. If there are any, the signer also fills the templates with
+    a time or a random value, so that all templates of a request use the same values.
     """
     provider = context.provider
-    everything = plain_values(context.values(mode.values(held)))
+    values = plain_values(context.values(mode.values(held)))
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
 
@@ -204,24 +204,24 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> 
 
     if not any(map(is_slot, (*headers.values(), *provider.proxy.query.values()))):
         headers |= mode.default_headers(provider)
-    static, query, templates = _apart(headers, provider.proxy.query, everything)
+    static, query, templates = _separate_per_request_templates(headers, provider.proxy.query, values)
     moment = Moment()
-    slots, defaults = _split(static, is_slot, everything, moment)
-    query_slots, query_defaults = _split(query, is_slot, everything, moment)
+    slots, defaults = _rendered_slots_and_defaults(static, is_slot, values, moment)
+    query_slots, query_defaults = _rendered_slots_and_defaults(query, is_slot, values, moment)
     return Placement(
         slots=tuple(slots),
         defaults=tuple(defaults),
         query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
         query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
-        signer=_together(templates, mode.signer(held, context)),
-        body=_members(provider.proxy.body, is_slot, everything, moment) if provider.proxy.body else None,
+        signer=_combined_signer(templates, mode.signer(held, context)),
+        body=_body_members(provider.proxy.body, is_slot, values, moment) if provider.proxy.body else None,
     )
 
 
-def _apart(
-    headers: Mapping[str, str], query: Mapping[str, str], everything: Mapping[str, str]
+def _separate_per_request_templates(
+    headers: Mapping[str, str], query: Mapping[str, str], values: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str], RequestTemplates | None]:
-    """Separate the templates that are filled in once from those that each request fills in for itself."""
+    """Separate the templates that are filled once from those that are filled again for each request."""
     if not any(map(needs_request, (*headers.values(), *query.values()))):
         return headers, query, None
 
@@ -233,43 +233,43 @@ def _apart(
     return (
         {name: template for name, template in headers.items() if name not in late_headers},
         {name: template for name, template in query.items() if name not in late_query},
-        RequestTemplates(late_headers, late_query, everything),
+        RequestTemplates(late_headers, late_query, values),
     )
 
 
-def _members(
-    templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
+def _body_members(
+    templates: Mapping[str, Any], is_slot: Callable[[str], bool], values: Mapping[str, str], moment: Moment
 ) -> BodyMembers:
     """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains
     one."""
 
-    def parted(value: Any, *, slots: bool) -> Any:
+    def select(value: Any, *, slots: bool) -> Any:
         if isinstance(value, Mapping):
-            inner = {name: parted(one, slots=slots) for name, one in value.items()}
+            inner = {name: select(one, slots=slots) for name, one in value.items()}
             return {name: one for name, one in inner.items() if one is not None}
         carries = any(
             is_slot(text) for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
         )
         return value if carries is slots else None
 
-    slots, defaults = (fill_json(parted(templates, slots=one), everything, moment) for one in (True, False))
+    slots, defaults = (fill_json(select(templates, slots=one), values, moment) for one in (True, False))
     return BodyMembers(slots, defaults)
 
 
-def _together(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:
+def _combined_signer(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:
     both = tuple(one for one in (templates, signer) if one is not None)
     return Signers(both) if len(both) > 1 else next(iter(both), None)
 
 
-def _split(
-    templates: Mapping[str, str], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
+def _rendered_slots_and_defaults(
+    templates: Mapping[str, str], is_slot: Callable[[str], bool], values: Mapping[str, str], moment: Moment
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     slots: list[tuple[str, str]] = []
     defaults: list[tuple[str, str]] = []
     for name, template in templates.items():
         carries = is_slot(template)
         try:
-            text = render_text(template, everything, moment=moment)
+            text = render_text(template, values, moment=moment)
         except Unresolved as fault:
             if not carries:
                 continue  # a header built from a setting that this connection does not have is left out
@@ -286,10 +286,10 @@ def _split(
     return slots, defaults
 
 
-def _origins(base: Address, integration: Integration, provider: Provider, config: Mapping[str, Any]) -> Iterator[str]:
+def _origins(base: ParsedUrl, integration: Integration, provider: Provider, config: Mapping[str, Any]) -> Iterator[str]:
     yield base.origin
     for template in (*provider.proxy.allowed_origins, *integration.allowed_origins):
         if "://*." in template:
-            yield _parsed(provider, template.replace("*", "any", 1)).origin.replace("any", "*", 1)
+            yield _parsed_url(provider, template.replace("*", "any", 1)).origin.replace("any", "*", 1)
         else:
-            yield _parsed(provider, fill_url(provider, template, config) if "${" in template else template).origin
+            yield _parsed_url(provider, fill_url(provider, template, config) if "${" in template else template).origin

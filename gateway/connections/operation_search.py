@@ -7,11 +7,13 @@ from gateway.records.access import KeyLimits
 from gateway.records.operation import OperationFilter
 from gateway.store import ListFilter, Store
 
-MOST: Final = 1000
-NARROWER: Final = f"More than {MOST} connections match. Name a connection, an integration or more tags."
+MAX_CONNECTIONS: Final = 1000
+TOO_MANY_MATCHES: Final = (
+    f"More than {MAX_CONNECTIONS} connections match. Name a connection, an integration or more tags."
+)
 
 
-async def connections_of(
+async def matching_connections(
     store: Store,
     wanted: OperationFilter,
     *,
@@ -19,8 +21,9 @@ async def connections_of(
     tags: Mapping[str, str] | None = None,
     within: Sequence[KeyLimits] = (),
 ) -> frozenset[tuple[str, str]] | None:
-    """Return (integration, connection) of each matching connection that exists now; None if more than `MOST` match."""
-    found = await store.connections.list(
+    """Return (integration, connection) of each matching connection that exists now; None if more than `MAX_CONNECTIONS`
+    match."""
+    rows = await store.connections.list(
         wanted.environment,
         ListFilter(
             connection_id=wanted.connection_id,
@@ -28,9 +31,9 @@ async def connections_of(
             end_user_id=end_user_id,
             tags=tags or {},
             within=tuple(within),
-            limit=MOST + 1,
+            limit=MAX_CONNECTIONS + 1,
         ),
     )
-    if len(found) > MOST:
+    if len(rows) > MAX_CONNECTIONS:
         return None
-    return frozenset((one.ref.integration_id, one.ref.connection_id) for one in found)
+    return frozenset((one.ref.integration_id, one.ref.connection_id) for one in rows)

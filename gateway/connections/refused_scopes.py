@@ -57,11 +57,11 @@ class ScopeRefusals:
             log.info("scopes_refused", **log_fields(row.ref), scopes=list(refused.scopes), path=refused.path)
 
 
-def asked_again(
+def scopes_to_request(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """Return the scopes to request in a reconnect after a refused call: missing, needed by the integration, and
-    granted.
+    """Return the scopes to request in a reconnect after a refused call: those that were missing, those that the
+    integration needs, and those already granted.
 
     None: request only the integration's scopes.
     """

@@ -3,9 +3,9 @@
 This module counts consecutive rejections of a connection without a newer credential. `backoff.api_verdict` decides what
 the count means; the store is written when the verdict changes. A 2xx response ends the count.
 
-Each process counts in memory the responses that it gets; all share the stored verdict. While a connection is counted,
-its calls take the middleware chain, which checks each response, so that working connections cost the fast path nothing.
-"""
+Each process counts the responses that it receives, in memory; all processes share the stored verdict. While a
+connection is counted, its calls take the middleware chain, which checks each response. So the fast path does no work
+for connections that function."""
 
 import asyncio
 from collections import OrderedDict
@@ -33,20 +33,20 @@ from gateway.text import counted
 
 # ── When a provider returns 401, the credential is refreshed early, once for all calls that got the 401.
 #
-# A 401 causes a refresh however new the token is, but only one: if the provider also refuses the new token, the 401 is
-# returned to the caller until `again_after` has passed.
+# A 401 causes one refresh, even if the token is new. If the provider also refuses the new token, callers get the 401
+# until `refresh_interval` has passed.
 
-AGAIN_AFTER: Final = timedelta(seconds=60)  # time between two refreshes caused by a 401
-SHORTEST: Final = timedelta(seconds=1)  # minimum of that time, for tokens that live a few seconds
-MOST_NOTED: Final = 10_000  # maximum number of connections whose last early refresh is remembered
+REFRESH_INTERVAL: Final = timedelta(seconds=60)  # time between two refreshes caused by a 401
+MIN_REFRESH_INTERVAL: Final = timedelta(seconds=1)  # minimum of that time, for tokens that live a few seconds
+MAX_REMEMBERED: Final = 10_000  # maximum number of connections whose last early refresh is remembered
 
 log = structlog.get_logger(__name__)
 
 
-class Rows(Protocol):
+class ConnectionRows(Protocol):
     """The cache of connections (`connections.cache`)."""
 
-    async def known(self, ref: ConnectionRef) -> Connection:
+    async def known_row(self, ref: ConnectionRef) -> Connection:
         """Return the row from memory or, if it is not there, from the store. Raises NotFound."""
 
     def replace(self, connection: Connection) -> None:
@@ -63,14 +63,14 @@ class Rows(Protocol):
         and NotFound if that provider has no entry any more."""
 
 
-class Refusals:
-    """The refreshes caused by a 401, one per connection."""
+class EarlyRefreshes:
+    """Runs the refreshes that a 401 causes, one at a time for each connection."""
 
-    def __init__(self, store: Store, refresher: Refresher, rows: Rows) -> None:
+    def __init__(self, store: Store, refresher: Refresher, rows: ConnectionRows) -> None:
         self._store = store
         self._refresher = refresher
         self._rows = rows
-        self._refused: dict[tuple[ConnectionRef, int], asyncio.Task[Opened | None]] = {}
+        self._tasks: dict[tuple[ConnectionRef, int], asyncio.Task[Opened | None]] = {}
         self._refreshed_at: OrderedDict[ConnectionRef, float] = (
             OrderedDict()
         )  # monotonic seconds, of refreshes caused by a 401
@@ -86,31 +86,31 @@ class Refusals:
         return newer if newer is not None and newer.connection.version > sent.connection.version else None
 
     def start(self, sent: Opened) -> "asyncio.Task[Opened | None]":
-        """Return the task of that refresh, one for all calls with this credential; it continues if the calls end."""
+        """Return the task of the refresh: one for all calls with this credential. It continues if the calls end."""
         key = sent.connection.ref, sent.connection.version
-        task = self._refused.get(key)
+        task = self._tasks.get(key)
         if task is None:
-            task = self._refused[key] = asyncio.create_task(self._after(sent))
-            task.add_done_callback(lambda done: (self._refused.pop(key, None), done.cancelled() or done.exception()))
+            task = self._tasks[key] = asyncio.create_task(self._newer_credential(sent))
+            task.add_done_callback(lambda done: (self._tasks.pop(key, None), done.cancelled() or done.exception()))
         return task
 
     async def idle(self) -> None:
         """Wait until no refresh is in progress."""
-        while self._refused:
-            await asyncio.gather(*self._refused.values(), return_exceptions=True)
+        while self._tasks:
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             await asyncio.sleep(0)  # let their callbacks run
 
     async def close(self) -> None:
-        """Cancel the waits for a refresh; the refresher owns the refresh itself."""
-        for task in list(self._refused.values()):
+        """Stop waiting for refreshes; the refresher owns the refreshes themselves."""
+        for task in list(self._tasks.values()):
             task.cancel()
         await self.idle()
 
-    async def _after(self, sent: Opened) -> Opened | None:
+    async def _newer_credential(self, sent: Opened) -> Opened | None:
         ref, version = sent.connection.ref, sent.connection.version
         try:
-            known = await self._rows.known(ref)
-            row = known if known.version > version else await self._refreshed(known)
+            known_row = await self._rows.known_row(ref)
+            row = known_row if known_row.version > version else await self._refresh_early(known_row)
             if row is None:
                 return None
             self._rows.replace(row)
@@ -119,11 +119,11 @@ class Refusals:
             log.info("no_newer_credential", connection_id=ref.connection_id, integration=ref[1], detail=fault.message)
             return None
 
-    async def _refreshed(self, row: Connection) -> Connection | None:
+    async def _refresh_early(self, row: Connection) -> Connection | None:
         """Return `row` refreshed early, by this node or another; None if a refresh is impossible or not allowed now."""
         now = clock.monotonic()
         last = self._refreshed_at.get(row.ref)
-        if last is not None and now - last < again_after(row).total_seconds():
+        if last is not None and now - last < refresh_interval(row).total_seconds():
             return None
         held = self._store.open(row.credential)
         provider = self._rows.provider_of(row)
@@ -132,26 +132,26 @@ class Refusals:
             return None
         self._refreshed_at[row.ref] = now
         self._refreshed_at.move_to_end(row.ref)
-        if len(self._refreshed_at) > MOST_NOTED:
+        if len(self._refreshed_at) > MAX_REMEMBERED:
             self._refreshed_at.popitem(last=False)
         return await self._refresher.refreshed(row)
 
 
-def again_after(row: Connection) -> timedelta:
+def refresh_interval(row: Connection) -> timedelta:
     """Return the time between two refreshes caused by a 401: a minute, or the token's lifetime if shorter."""
     if row.expires_at is None:
-        return AGAIN_AFTER
-    return min(AGAIN_AFTER, max(SHORTEST, lifetime(row, row.expires_at)))
+        return REFRESH_INTERVAL
+    return min(REFRESH_INTERVAL, max(MIN_REFRESH_INTERVAL, lifetime(row, row.expires_at)))
 
 
-MOST: Final = 10_000  # maximum number of counted connections; beyond it the oldest one is dropped
+MAX_COUNTED: Final = 10_000  # maximum number of counted connections; beyond it the oldest one is dropped
 NOTHING_TO_REJECT: Final = "NONE"  # the auth mode without a credential
 
 
 @dataclass(slots=True)
-class Run:
-    """Consecutive responses with one status. `path`: of the first call. `paths`: 2 if the calls had more than one
-    path."""
+class ResponseRun:
+    """Consecutive responses with one status. `path`: path of the first call. `paths`: number of different paths, where
+    2 means two or more."""
 
     since: datetime
     path: str
@@ -161,14 +161,14 @@ class Run:
 
 @dataclass(slots=True)
 class Suspicion:
-    """The count of one connection. `seen`: the row with the rejected credential. `final`: the stored verdict, None if
-    none.
+    """The count of one connection. `seen`: the row with the rejected credential. `final`: whether the
+    stored verdict is final; None if no verdict is stored.
 
     `writing`: the task that stores a verdict.
     """
 
     seen: Connection
-    runs: dict[int, Run] = field(default_factory=dict)
+    runs: dict[int, ResponseRun] = field(default_factory=dict)
     final: bool | None = None
     writing: "asyncio.Task[None] | None" = None
 
@@ -190,7 +190,7 @@ class Rejections:
         self._leave_fast_path = leave_fast_path
         self.suspected: dict[ConnectionRef, Suspicion] = {}
 
-    def learn(self, row: Connection) -> None:
+    def apply_stored_verdict(self, row: Connection) -> None:
         """Apply the stored verdict when a connection is opened: another node may have stored or withdrawn one."""
         suspicion = self.suspected.get(row.ref)
         stored = row.failure if row.failure is not None and row.failure.code == REJECTED else None
@@ -219,7 +219,7 @@ class Rejections:
         run = suspicion.runs.get(status)
         if run is None:
             since = row.state_since if suspicion.final is not None and row.state_since is not None else clock.now()
-            run = suspicion.runs[status] = Run(since, path)
+            run = suspicion.runs[status] = ResponseRun(since, path)
         run.count += 1
         if path != run.path:
             run.paths = 2
@@ -234,7 +234,7 @@ class Rejections:
                 f"{run.since:%Y-%m-%d %H:%M:%S} UTC and accepted none"
             )
             verdict = RefreshFailure(REJECTED, message, final, clock.now(), run.count)
-            self._write(suspicion, self._store_verdict(suspicion, verdict))
+            self._start_write(suspicion, self._store_verdict(suspicion, verdict))
 
     def record_acceptance(self, ref: ConnectionRef) -> None:
         """End the count of a connection with a call that returned 2xx; withdraw its stored verdict."""
@@ -244,7 +244,7 @@ class Rejections:
             return
         suspicion.runs.clear()
         if suspicion.writing is None:
-            self._write(suspicion, self._withdraw_verdict(suspicion))
+            self._start_write(suspicion, self._withdraw_verdict(suspicion))
 
     async def close(self) -> None:
         """Wait for verdicts that are being stored."""
@@ -255,14 +255,14 @@ class Rejections:
         return iter([suspicion.writing for suspicion in self.suspected.values() if suspicion.writing is not None])
 
     def _suspect(self, row: Connection) -> Suspicion:
-        if row.ref not in self.suspected and len(self.suspected) >= MOST:
+        if row.ref not in self.suspected and len(self.suspected) >= MAX_COUNTED:
             del self.suspected[next(iter(self.suspected))]
         suspicion = self.suspected[row.ref] = Suspicion(row)
         self._leave_fast_path(row.ref)
         return suspicion
 
-    def _write(self, suspicion: Suspicion, work: Coroutine[Any, Any, None]) -> None:
-        def ended(task: "asyncio.Task[None]") -> None:
+    def _start_write(self, suspicion: Suspicion, work: Coroutine[Any, Any, None]) -> None:
+        def on_done(task: "asyncio.Task[None]") -> None:
             suspicion.writing = None
             if not task.cancelled() and (fault := task.exception()) is not None:
                 # Nothing is lost: the next response stores the verdict.
@@ -270,7 +270,7 @@ class Rejections:
                 log.warning("credential_verdict_not_stored", **log_fields(suspicion.seen.ref), detail=detail)
 
         suspicion.writing = asyncio.create_task(work)
-        suspicion.writing.add_done_callback(ended)
+        suspicion.writing.add_done_callback(on_done)
 
     async def _store_verdict(self, suspicion: Suspicion, verdict: RefreshFailure) -> None:
         row = await self._store.rejections.record(suspicion.seen, verdict)

@@ -32,7 +32,7 @@ class ScopeDrift:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The needed scopes that were not granted. An end user grants them by authorizing again."""
+        """The needed and refused scopes that were not granted. An end user grants them by authorizing again."""
         lacking = () if self.granted is None else self._not_granted(self.needed)
         return tuple(dict.fromkeys((*lacking, *self.refused)))
 
@@ -43,13 +43,13 @@ class ScopeDrift:
         token.
         """
         wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
-        have = {scope.lower() for scope in wanted}
-        more = (scope for scope in self.granted or () if scope in known and not is_covered(scope.lower(), have))
+        available = {scope.lower() for scope in wanted}
+        more = (scope for scope in self.granted or () if scope in known and not is_covered(scope.lower(), available))
         return (*wanted, *more)
 
     def _not_granted(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        have = {scope.lower() for scope in self.granted or ()}
-        return tuple(scope for scope in scopes if not is_covered(scope.lower(), have))
+        available = {scope.lower() for scope in self.granted or ()}
+        return tuple(scope for scope in scopes if not is_covered(scope.lower(), available))
 
 
 def scope_drift(
@@ -68,7 +68,7 @@ def scope_drift(
         own = integration.scopes if integration is not None else None
         needed = own if own is not None else provider.default_scopes or ()
     raw = credential.get("raw") if credential is not None else None
-    drift = ScopeDrift(_granted(raw if isinstance(raw, Mapping) else {}), tuple(needed))
+    drift = ScopeDrift(_granted_scopes(raw if isinstance(raw, Mapping) else {}), tuple(needed))
     if refused is None:
         return drift
     lacking = drift._not_granted(refused.scopes)
@@ -81,20 +81,20 @@ def scope_drift(
     return drift if suffices else replace(drift, any_of=refused.scopes)
 
 
-def _granted(response: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _granted_scopes(response: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the scopes in a token response (RFC 6749 §5.1): one text or, from some providers, a list. None if
     absent."""
     named = response.get("scope", response.get("scopes"))
     if isinstance(named, str):
         return scope_list(named) or None
-    if isinstance(named, Sequence) and named and all(isinstance(one, str) for one in named):
+    if isinstance(named, Sequence) and named and all(isinstance(other, str) for other in named):
         return tuple(named)
     return None
 
 
-def is_covered(scope: str, have: set[str]) -> bool:
-    """Return whether `have` includes `scope`; both in lower case. Some providers use a short name in requests and a URL
-    in responses."""
-    if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in have:
+def is_covered(scope: str, available: set[str]) -> bool:
+    """Return whether `available` includes `scope`; both in lower case. Some providers use a short name in requests and
+    a URL in responses."""
+    if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in available:
         return True
-    return any(one.endswith(f"/{scope}") or scope.endswith(f"/{one}") for one in have)
+    return any(other.endswith(f"/{scope}") or scope.endswith(f"/{other}") for other in available)

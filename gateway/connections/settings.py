@@ -13,7 +13,7 @@ from gateway.text import close_matches
 MOST_SETTINGS: Final = 250
 
 
-def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+def accepted_settings(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
     """Return `given` with names in the entry's spelling, without empty texts. Raises InvalidRequest with every error.
 
     Unknown settings are kept, because scripts and proxied paths may use them. A name that is similar to a known one is
@@ -27,24 +27,24 @@ def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) 
     }
     config = {known.get(name.casefold(), name): value for name, value in given.items() if value not in ("", None)}
     issues = [
-        Issue("unrecognized_keys", f"There is no setting '{name}'; did you mean '{near}'?", (*path, name))
+        Issue("unrecognized_keys", f"There is no setting '{name}'; did you mean '{similar}'?", (*path, name))
         for name in config
-        if name.casefold() not in known and (near := _nearly(name, known.values()))
+        if name.casefold() not in known and (similar := _similar_name(name, known.values()))
     ] + [
         Issue("invalid_format", fault, (*path, name))
         for name, value in config.items()
-        if (fault := _fault(name, value, provider.connection_config.get(name)))
+        if (fault := _value_fault(name, value, provider.connection_config.get(name)))
     ]
     if issues:
         raise InvalidRequest("connection_validation_failed", joined_issues(issues), errors=issues)
     return config
 
 
-def _nearly(name: str, known: Iterable[str]) -> str | None:
+def _similar_name(name: str, known: Iterable[str]) -> str | None:
     return next(iter(close_matches(name, known, 1, 0.75)), None)
 
 
-def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:
+def check_required_settings(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:
     """Raise InvalidRequest that names every required setting that is missing."""
     missing = [
         Issue("invalid_type", f"The setting '{name}' ({setting.title}) is missing.", (*path, name))
@@ -55,7 +55,7 @@ def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str])
         raise InvalidRequest("connection_validation_failed", joined_issues(missing), errors=missing)
 
 
-def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
+def without_protected_settings(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` without the settings that an end user may not choose: those that the gateway sets (`automated` in
     the entry, except the site's ID) and those that only the provider returns.
 
@@ -66,14 +66,14 @@ def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in automated | returned | {"webhook_url"}}
 
 
-def parted(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def split_secret_settings(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the plain settings, which may be stored and shown as they are, and the entry's secret settings."""
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
     plain = {name: value for name, value in config.items() if name not in secret}
     return plain, {name: str(value) for name, value in config.items() if name in secret}
 
 
-def _fault(name: str, value: Any, setting: Setting | None) -> str | None:
+def _value_fault(name: str, value: Any, setting: Setting | None) -> str | None:
     if setting is None:
         return None
     if not isinstance(value, str):

@@ -23,7 +23,7 @@ from gateway.connections.opened import Placement, base_url, placement
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import InvalidRequest, UpstreamFailed
-from gateway.http.origin import ABSOLUTE, parse_address
+from gateway.http.origin import ABSOLUTE, parse_url
 from gateway.http.url import with_query
 from gateway.oauth.token_responses import dig, jwt_claims
 from gateway.records.connection import Account
@@ -36,8 +36,8 @@ from gateway.text import sentence
 # ── The account that authorized: from the provider's response if the entry says where, else from an ID token, else from
 # a setting that names an account.
 
-LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token, best known first
-LONGEST: Final = 255
+LABEL_CLAIMS: Final = ("email", "preferred_username", "name")  # claims of an ID token, best known first
+MAX_TEXT_LENGTH: Final = 255
 
 
 class AccountSource(Protocol):
@@ -52,7 +52,7 @@ class AccountSource(Protocol):
     async def account_response(self) -> Any: ...
 
 
-NOT_OPENED: Final = frozenset({401, 403, 404})
+UNCONFIRMED_STATUSES: Final = frozenset({401, 403, 404})
 
 
 async def account_of(source: AccountSource, held: Mapping[str, Any], by_browser: Collection[str] = ()) -> Account:
@@ -66,23 +66,25 @@ async def account_of(source: AccountSource, held: Mapping[str, Any], by_browser:
         try:
             response: Any = raw if form.endpoint is None else await source.account_response()
         except ProviderUnreadable as fault:
-            if fault.status in NOT_OPENED and (named := _in_account_url(source.provider, by_browser)):
-                raise _not_opened(source, named, fault.status) from fault
+            if fault.status in UNCONFIRMED_STATUSES and (
+                named := _settings_in_account_url(source.provider, by_browser)
+            ):
+                raise _unconfirmed_account_error(source, named, fault.status) from fault
             response = None
         if isinstance(response, Mapping):
-            label = next(filter(None, (_text(dig(response, path)) for path in form.label)), None)
-            found = Account(_text(dig(response, form.id)) if form.id else None, label)
+            label = next(filter(None, (_account_text(dig(response, path)) for path in form.label)), None)
+            found = Account(_account_text(dig(response, form.id)) if form.id else None, label)
             if found.id is not None or (found.label is not None and form.id is not None):
                 return found
     claims = jwt_claims(raw.get("id_token")) if isinstance(raw, Mapping) else {}
     if found.label is not None:
-        return Account(_text(claims.get("sub")) or _text(source.config.get("accountId")), found.label)
-    if subject := _text(claims.get("sub")):
-        return Account(subject, next(filter(None, (_text(claims.get(name)) for name in LABELS)), None))
-    return Account(_text(source.config.get("accountId")), None)
+        return Account(_account_text(claims.get("sub")) or _account_text(source.config.get("accountId")), found.label)
+    if subject := _account_text(claims.get("sub")):
+        return Account(subject, next(filter(None, (_account_text(claims.get(name)) for name in LABEL_CLAIMS)), None))
+    return Account(_account_text(source.config.get("accountId")), None)
 
 
-def _in_account_url(provider: Provider, settings: Collection[str]) -> list[str]:
+def _settings_in_account_url(provider: Provider, settings: Collection[str]) -> list[str]:
     """Return those of `settings` that the URL of the account contains."""
     endpoint = provider.account.endpoint if provider.account is not None else None
     if endpoint is None:
@@ -94,7 +96,7 @@ def _in_account_url(provider: Provider, settings: Collection[str]) -> list[str]:
     return sorted(name for name in settings if f"connectionConfig.{name}" in needed)
 
 
-def _not_opened(source: AccountSource, named: Iterable[str], status: int | None) -> InvalidRequest:
+def _unconfirmed_account_error(source: AccountSource, named: Iterable[str], status: int | None) -> InvalidRequest:
     which = ", ".join(f"{name} {safe_text(str(source.config.get(name)))}" for name in named)
     return InvalidRequest(
         "connection_validation_failed",
@@ -105,7 +107,7 @@ def _not_opened(source: AccountSource, named: Iterable[str], status: int | None)
     )
 
 
-def check_same(provider: Provider, before: Account, now: Account) -> None:
+def check_same_account(provider: Provider, before: Account, now: Account) -> None:
     """Raise InvalidRequest if both accounts are known and differ: one account must not use another account's
     connection."""
     if before.id is None or now.id is None or before.id == now.id:
@@ -120,15 +122,15 @@ def check_same(provider: Provider, before: Account, now: Account) -> None:
     )
 
 
-def _text(value: object) -> str | None:
+def _account_text(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    return safe_text(str(value))[:LONGEST] or None
+    return safe_text(str(value))[:MAX_TEXT_LENGTH] or None
 
 
 TIMEOUT_S: Final = 15.0
 LIMIT_BYTES: Final = 1 << 20
-TRANSIENT: Final = frozenset({408, 425, 429})
+TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
 
 
 class Verifier:
@@ -155,16 +157,16 @@ class Verifier:
                 return
             replies.append(reply)
         # Report the response that says most about the credential: access denied, then other errors, then server errors.
-        worst = min(replies, key=lambda reply: (not _denies(reply), reply.status >= 500))
+        worst = min(replies, key=lambda reply: (not _rejects_credential(reply), reply.status >= 500))
         final = worst.status == 401 or is_success(worst)
         if isinstance(mode, GrantingMode) and (not final or mode.refreshable(held, context.provider)):
             return
-        raise refusal(context, worst, _secrets(mode, held, context))
+        raise verification_error(context, worst, _secrets(mode, held, context))
 
     async def _send(
         self, spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
     ) -> Reply:
-        request, body = built(spec, endpoint, mode, held, context)
+        request, body = verification_request(spec, endpoint, mode, held, context)
         at = clock.now()
         try:
             response = await self._egress.fetch(
@@ -189,7 +191,7 @@ def is_success(reply: Reply) -> bool:
     return 200 <= reply.status < 300
 
 
-def _denies(reply: Reply) -> bool:
+def _rejects_credential(reply: Reply) -> bool:
     """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, since only unexpected 2xx replies are
     kept."""
     return reply.status in {401, 403} or is_success(reply)
@@ -203,10 +205,10 @@ def is_expected(spec: Verification, body: bytes) -> bool:
         response = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    return all(_holds(dig(response, path), wanted) for path, wanted in spec.expect.items())
+    return all(_matches(dig(response, path), wanted) for path, wanted in spec.expect.items())
 
 
-def _holds(found: Any, wanted: object) -> bool:
+def _matches(found: Any, wanted: object) -> bool:
     if wanted in {ANY_VALUE, NO_VALUE}:
         return (found is None) == (wanted == NO_VALUE)
     if isinstance(found, bool) or isinstance(wanted, bool):  # in Python, True == 1
@@ -214,7 +216,7 @@ def _holds(found: Any, wanted: object) -> bool:
     return bool(found == wanted)
 
 
-def built(
+def verification_request(
     spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
 ) -> tuple[UpstreamRequest, bytes | None]:
     """Return the request with the credential, signed if the mode signs requests, and its body."""
@@ -222,7 +224,7 @@ def built(
     base = base_url(context.provider, context.config, mode, held)
     root = spec.base_url_override or base.origin + base.path
     url = context.fill_url(root.rstrip("/") + endpoint, credential)
-    parsed = parse_address(url)
+    parsed = parse_url(url)
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
     request = UpstreamRequest(spec.method, parsed.scheme, parsed.host, parsed.port, target)
     context = context.for_destinations(url)
@@ -236,19 +238,19 @@ def built(
     return request, body
 
 
-def refusal(context: AuthContext, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
+def verification_error(context: AuthContext, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
     """Return the error for the caller, with the provider's text, secrets masked."""
-    words = scrubbed(refusal_text(reply), tuple(secrets))
+    provider_text = scrubbed(refusal_text(reply), tuple(secrets))
     name = context.provider.display_name
-    quoted = f": {words}" if words else ""
-    if reply.status >= 500 or reply.status in TRANSIENT:
+    quoted = f": {provider_text}" if provider_text else ""
+    if reply.status >= 500 or reply.status in TRANSIENT_STATUSES:
         message = (
             f"{name} could not test this credential: it returned {reply.status}{quoted}. Nothing was stored; try again."
         )
     else:
         message = f"{name} rejected this credential with status {reply.status}{quoted}. Nothing was stored."
     return InvalidRequest(
-        "connection_test_failed", message, payload={"status": reply.status, "provider_message": words or None}
+        "connection_test_failed", message, payload={"status": reply.status, "provider_message": provider_text or None}
     )
 
 

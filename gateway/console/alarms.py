@@ -6,27 +6,27 @@ from typing import Final
 from gateway import clock
 from gateway.runtime import Runtime
 
-FULL_BYTES: Final = 1 << 30
-FULL_SHARE: Final = 0.05
-CLOCK_OFF_S: Final = 5.0
+MIN_FREE_BYTES: Final = 1 << 30
+MIN_FREE_SHARE: Final = 0.05
+MAX_CLOCK_OFFSET_S: Final = 5.0
 
 
 def store_healthy(runtime: Runtime) -> bool:
     """Return whether the database can be read and written, as far as this process knows."""
-    return runtime.live.feed.away_s is None and not runtime.store.full
+    return runtime.live.feed.outage_s is None and not runtime.store.full
 
 
 def alarms(runtime: Runtime) -> list[dict[str, str]]:
     """Return the faults of this process and its database, each with the action that helps."""
-    found: list[dict[str, str]] = []
+    faults: list[dict[str, str]] = []
 
     def alarm(what: str, do: str) -> None:
-        found.append({"what": what, "do": do})
+        faults.append({"what": what, "do": do})
 
-    away_s = runtime.live.feed.away_s
-    if away_s is not None:
+    outage_s = runtime.live.feed.outage_s
+    if outage_s is not None:
         alarm(
-            f"The database has been unreachable for {away_s:.0f} s.",
+            f"The database has been unreachable for {outage_s:.0f} s.",
             "Check that it runs and that this machine can reach it.",
         )
     if not runtime.journal_writable:
@@ -35,12 +35,12 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
             "Check the free space and the permissions of its folder: beside the SQLite file, or in STATE_DIRECTORY.",
         )
     offset_s = clock.offset.seconds
-    if abs(offset_s) > CLOCK_OFF_S:
-        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Synchronize it with NTP.")
+    if abs(offset_s) > MAX_CLOCK_OFFSET_S:
+        alarm(f"The clock of this machine is {_offset_text(-offset_s)} the database's.", "Synchronize it with NTP.")
     ahead_s = clock.provider_dates.seconds
     if ahead_s:
         alarm(
-            f"The clock of this gateway is {_off(-ahead_s)} the clocks of the providers that responded last.",
+            f"The clock of this gateway is {_offset_text(-ahead_s)} the clocks of the providers that responded last.",
             "Synchronize this machine and the database's machine with NTP.",
         )
     if runtime.store.full:
@@ -63,13 +63,13 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
     # The journal creates its folder when needed. Its parent has the database too, if that is a SQLite file.
     if folder is not None and folder.parent.exists():
         usage = shutil.disk_usage(folder.parent)
-        if usage.free < max(FULL_SHARE * usage.total, min(FULL_BYTES, usage.total / 4)):
+        if usage.free < max(MIN_FREE_SHARE * usage.total, min(MIN_FREE_BYTES, usage.total / 4)):
             alarm(
                 f"The disk of {folder.parent} has {usage.free >> 20:,} of {usage.total >> 20:,} MiB free.",
                 "Free space on the disk, or lower call_log.max_bytes.",
             )
-    return found
+    return faults
 
 
-def _off(ahead_s: float) -> str:
+def _offset_text(ahead_s: float) -> str:
     return f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"

@@ -15,47 +15,47 @@ from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 
 ROWS: Final = 50
-MOST_USES: Final = 20
+MAX_USES: Final = 20
 USES_WITHIN: Final = timedelta(days=1)
-FIELDS: Final = ("since", "until", "action", "integration", "connection", "end_user", "key", "before")
+QUERY_FIELDS: Final = ("since", "until", "action", "integration", "connection", "end_user", "key", "before")
 
 
 async def audit(request: web.Request, environment: str) -> View:
-    asked = fields_of(request.query, FIELDS)
+    query = fields_of(request.query, QUERY_FIELDS)
     now = clock.now()
-    since, until = (time_in(asked, name, now) for name in ("since", "until"))
-    key_id = number_in(asked, "key")
-    if asked["action"] and asked["action"] not in list(AuditAction):
+    since, until = (time_in(query, name, now) for name in ("since", "until"))
+    key_id = number_in(query, "key")
+    if query["action"] and query["action"] not in list(AuditAction):
         raise wrong_query("action", "'action' must be one of the listed actions.")
     store = request.app[RUNTIME].store
-    wanted = AuditFilter(
+    record_filter = AuditFilter(
         environment=environment,
         since=since,
         until=until,
-        action=asked["action"] or None,
+        action=query["action"] or None,
         key_ids=single_or_any_set(key_id),
-        integration_id=asked["integration"] or None,
-        connection_id=asked["connection"] or None,
-        end_user_id=asked["end_user"] or None,
-        before=number_in(asked, "before"),
+        integration_id=query["integration"] or None,
+        connection_id=query["connection"] or None,
+        end_user_id=query["end_user"] or None,
+        before=number_in(query, "before"),
         limit=ROWS + 1,
     )
-    records = await store.audit.find(wanted)
-    ends = until or now
+    records = await store.audit.find(record_filter)
+    until_or_now = until or now
     uses = CredentialUseFilter(
         environment,
-        since or ends - USES_WITHIN,
-        ends,
+        since or until_or_now - USES_WITHIN,
+        until_or_now,
         key_ids=single_or_any_set(key_id),
-        integration_id=asked["integration"] or None,
-        connection_id=asked["connection"] or None,
-        limit=MOST_USES,
+        integration_id=query["integration"] or None,
+        connection_id=query["connection"] or None,
+        limit=MAX_USES,
     )
     if uses.until <= uses.since:
         raise wrong_query("until", "'until' must be later than 'since'.")
     data = {
         "title": "Audit",
-        "asked": asked,
+        "asked": query,
         "actions": [str(action) for action in AuditAction],
         "records": [audit_record_json(one) for one in records[:ROWS]],
         "following": records[ROWS - 1].sequence if len(records) > ROWS else None,

@@ -11,8 +11,8 @@ from gateway.runtime import Runtime
 from gateway.store.pending_authorizations import ReturnedSum
 from gateway.text import counted
 
-SUMMED_WITHIN: Final = timedelta(hours=1)
-FEWEST: Final = 3
+SUMMED_SPAN: Final = timedelta(hours=1)
+MIN_STARTED: Final = 3
 """Minimum number of started authorizations for a warning about few successes: some end users cancel."""
 RETURNS_WITHIN: Final = timedelta(minutes=5)
 """Time for an end user to return from the provider's pages; younger authorizations are not counted as lost."""
@@ -35,7 +35,7 @@ class AuthorizationSum(NamedTuple):
     @property
     def too_few(self) -> bool:
         """Whether fewer than half of a sufficient number succeeded, and the newest did not."""
-        return self.started >= FEWEST and 2 * self.succeeded < self.started and not self.newest_succeeded
+        return self.started >= MIN_STARTED and 2 * self.succeeded < self.started and not self.newest_succeeded
 
     def sentence(self) -> str:
         return (
@@ -47,7 +47,7 @@ class AuthorizationSum(NamedTuple):
 async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationSum]:
     """Return the counts by integration, for those with an authorization in the last hour."""
     now = clock.now()
-    began_after = now - SUMMED_WITHIN
+    began_after = now - SUMMED_SPAN
     not_returned, returned = await asyncio.gather(
         runtime.store.flows.not_returned(
             environment, expires_after=began_after + LIFETIME, expires_until=now - RETURNS_WITHIN + LIFETIME
@@ -56,14 +56,21 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
     )
     sums = {}
     for key in sorted(not_returned.keys() | returned.keys()):
-        back, (lost, expires_at) = returned.get(key, ReturnedSum()), not_returned.get(key, (0, None))
-        bad = [at for at in (back.failed_at, expires_at and expires_at - LIFETIME) if at is not None]
-        newest_succeeded = back.succeeded_at is not None and all(back.succeeded_at > at for at in bad)
-        sums[key] = AuthorizationSum(key, back.succeeded, back.failed, lost, newest_succeeded)
+        returned_sum, (not_returned_count, expires_at) = (
+            returned.get(key, ReturnedSum()),
+            not_returned.get(key, (0, None)),
+        )
+        failure_times = [at for at in (returned_sum.failed_at, expires_at and expires_at - LIFETIME) if at is not None]
+        newest_succeeded = returned_sum.succeeded_at is not None and all(
+            returned_sum.succeeded_at > at for at in failure_times
+        )
+        sums[key] = AuthorizationSum(
+            key, returned_sum.succeeded, returned_sum.failed, not_returned_count, newest_succeeded
+        )
     return sums
 
 
-def what_helps(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
+def advice_for(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
     """Return what to check: the callback URL if browsers do not return, else a failed authorization's message."""
     one = generation.integrations.find(environment, hour.integration_id)
     provider = generation.catalog.get(one.provider) if one is not None else None

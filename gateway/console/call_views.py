@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.api.logs_endpoints import operation_json
 from gateway.api.request_body import wrong_query
-from gateway.connections.operation_search import NARROWER, connections_of
+from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
 from gateway.console.charts import Part, parts
 from gateway.console.console_page import WITHIN, Live, View, console_path
 from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_at, cause_of
@@ -25,30 +25,30 @@ from gateway.text import whole_number
 
 ROWS: Final = 50
 LIVE_S: Final = 2
-FIELDS: Final = (
+QUERY_FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
     *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live", "seen"),
 )
 NEWEST: Final = (1 << 63) - 1
-ANY_TIME_APART: Final = timedelta(hours=1)
+MAX_TIME_APART: Final = timedelta(hours=1)
 
 
 async def calls(request: web.Request, environment: str) -> View:
-    asked = fields_of(request.query, FIELDS)
-    wanted = await _wanted(request, environment, asked)
+    query = fields_of(request.query, QUERY_FIELDS)
+    wanted = await _operation_filter(request, environment, query)
     page = await request.app[RUNTIME].store.call_log.find(wanted)
     newest = page.operations[0].id if page.operations else 0
-    filters = {name: text for name, text in asked.items() if text and name not in ("live", "seen")}
+    filters = {name: text for name, text in query.items() if text and name not in ("live", "seen")}
     live = None
-    if asked["live"] and not asked["before"]:
+    if query["live"] and not query["before"]:
         url = console_path(request, environment, "calls", **filters, live="1", seen=str(newest))
         live = Live("calls_live.html", url, LIVE_S, whole=True)
     data = {
         "title": "Calls",
         "as_of": clock.now().isoformat(timespec="seconds"),
-        "asked": asked,
+        "asked": query,
         "still": console_path(request, environment, "calls", **filters),
-        "seen": number_in(asked, "seen") or NEWEST,
+        "seen": number_in(query, "seen") or NEWEST,
         "kinds": list(KINDS),
         "operations": await rows(request.app[RUNTIME].store, environment, page.operations),
         "following": page.following,
@@ -72,42 +72,42 @@ def _row(one: StoredOperation) -> dict[str, Any]:
     return fields
 
 
-async def _wanted(request: web.Request, environment: str, asked: dict[str, str]) -> OperationFilter:
+async def _operation_filter(request: web.Request, environment: str, query: dict[str, str]) -> OperationFilter:
     """Return the filter of the query. Raises InvalidRequest."""
     now = clock.now()
-    status = status_range(asked["status"]) if asked["status"] else None
-    for name, wrong, form in (
-        ("status", asked["status"] and status is None, "must be a status such as 404, or a class such as 4xx"),
-        ("text", len(asked["text"]) == 1, "must have at least two characters"),
-        ("kind", asked["kind"] and asked["kind"] not in KINDS, f"must be one of: {', '.join(KINDS)}"),
+    status = status_range(query["status"]) if query["status"] else None
+    for name, is_wrong, form in (
+        ("status", query["status"] and status is None, "must be a status such as 404, or a class such as 4xx"),
+        ("text", len(query["text"]) == 1, "must have at least two characters"),
+        ("kind", query["kind"] and query["kind"] not in KINDS, f"must be one of: {', '.join(KINDS)}"),
     ):
-        if wrong:
+        if is_wrong:
             raise wrong_query(name, f"'{name}' {form}.")
     wanted = OperationFilter(
         environment,
-        since=time_in(asked, "since", now),
-        until=time_in(asked, "until", now),
-        kind=next((kind for kind in KINDS if kind == asked["kind"]), None),
-        integration_id=asked["integration"] or None,
-        connection_id=asked["connection"] or None,
-        key_ids=single_or_any_set(number_in(asked, "key")),
+        since=time_in(query, "since", now),
+        until=time_in(query, "until", now),
+        kind=next((kind for kind in KINDS if kind == query["kind"]), None),
+        integration_id=query["integration"] or None,
+        connection_id=query["connection"] or None,
+        key_ids=single_or_any_set(number_in(query, "key")),
         status=status,
-        failed=True if asked["failed"] else None,
-        error_codes=single_or_any_set(asked["code"] or None),
-        path=asked["path"] or None,
-        text=asked["text"] or None,
-        tool=asked["tool"] or None,
-        request_id=asked["request"] or None,
-        trace_id=asked["trace"] or None,
-        before=number_in(asked, "before"),
+        failed=True if query["failed"] else None,
+        error_codes=single_or_any_set(query["code"] or None),
+        path=query["path"] or None,
+        text=query["text"] or None,
+        tool=query["tool"] or None,
+        request_id=query["request"] or None,
+        trace_id=query["trace"] or None,
+        before=number_in(query, "before"),
         limit=ROWS,
     )
-    if not asked["end_user"]:
+    if not query["end_user"]:
         return wanted
-    reached = await connections_of(request.app[RUNTIME].store, wanted, end_user_id=asked["end_user"])
-    if reached is None:
-        raise InvalidRequest("invalid_query_params", NARROWER)
-    return replace(wanted, connections=reached)
+    matching = await matching_connections(request.app[RUNTIME].store, wanted, end_user_id=query["end_user"])
+    if matching is None:
+        raise InvalidRequest("invalid_query_params", TOO_MANY_MATCHES)
+    return replace(wanted, connections=matching)
 
 
 async def operation_of(request: web.Request, environment: str, text: str) -> StoredOperation:
@@ -130,7 +130,7 @@ async def call(request: web.Request, environment: str) -> View:
     store = request.app[RUNTIME].store
     at = one.operation.at
     around = OperationFilter(
-        environment, since=at - ANY_TIME_APART, until=at + ANY_TIME_APART, request_id=one.operation.request_id
+        environment, since=at - MAX_TIME_APART, until=at + MAX_TIME_APART, request_id=one.operation.request_id
     )
     others = [] if not one.operation.request_id else (await store.call_log.find(around)).operations
     found = await rows(store, environment, [one, *(other for other in reversed(others) if other.id != one.id)])
@@ -147,38 +147,43 @@ async def call(request: web.Request, environment: str) -> View:
 
 async def _cause(store: Store, one: StoredOperation) -> dict[str, str] | None:
     """Return the meaning of the operation's failure and the action that helps; None if it succeeded."""
-    it = one.operation
-    reason = it.error_code or (str(it.status) if it.status >= 400 else "")
+    operation = one.operation
+    reason = operation.error_code or (str(operation.status) if operation.status >= 400 else "")
     if not reason:
         return None
     if reason not in BY_REFUSED_CLIENT:
-        return cause_of(it.kind, reason)._asdict()
-    places = (await store.call_log.totals(it.environment, it.at - WITHIN)).places
-    return cause_at(places, it.kind, reason, it.integration_id, it.at)._asdict()
+        return cause_of(operation.kind, reason)._asdict()
+    places = (await store.call_log.totals(operation.environment, operation.at - WITHIN)).places
+    return cause_at(places, operation.kind, reason, operation.integration_id, operation.at)._asdict()
 
 
 def _parts(one: StoredOperation) -> list[Part]:
-    it = one.operation
-    known = [
-        Part("gateway", it.gateway_ms or 0),
-        Part("token", it.token_ms or 0),
-        Part("provider", it.upstream_ms or 0),
+    operation = one.operation
+    timed_parts = [
+        Part("gateway", operation.gateway_ms or 0),
+        Part("token", operation.token_ms or 0),
+        Part("provider", operation.upstream_ms or 0),
     ]
-    return [part for part in known if part.ms > 0]
+    return [part for part in timed_parts if part.ms > 0]
 
 
 def _curl(request: web.Request, one: StoredOperation) -> str | None:
     """Return the call as a curl command for a dry run, without query and body, which are not stored; None if the
     operation is not a proxied call with a connection."""
-    it = one.operation
-    if it.kind != "call" or not it.connection_id:
+    operation = one.operation
+    if operation.kind != "call" or not operation.connection_id:
         return None
-    url = f"{generation_of(request).public_url}/proxy{it.path}"
+    url = f"{generation_of(request).public_url}/proxy{operation.path}"
     fields = {
         "Authorization": "Bearer <SECRET_KEY>",
-        "Provider-Config-Key": it.integration_id,
-        "Connection-Id": it.connection_id,
+        "Provider-Config-Key": operation.integration_id,
+        "Connection-Id": operation.connection_id,
         "Gateway-Dry-Run": "true",
     }
-    words = ["curl", "-X", it.method, *(word for name, text in fields.items() for word in ("-H", f"{name}: {text}"))]
+    words = [
+        "curl",
+        "-X",
+        operation.method,
+        *(word for name, text in fields.items() for word in ("-H", f"{name}: {text}")),
+    ]
     return shlex.join([*words, url])

@@ -18,15 +18,18 @@ class Bar(NamedTuple):
     failed: int
 
 
-def bars(given: Sequence[Bar]) -> dict[str, object]:
-    """Return the rectangles of a bar chart, in units of `WIDTH` by `HEIGHT`; failed calls are at the bottom of each bar."""
-    most = max((bar.total for bar in given), default=0)
-    step = WIDTH / max(len(given), 1)
+def bars(values: Sequence[Bar]) -> dict[str, object]:
+    """Return the rectangles of a bar chart, in units of `WIDTH` by `HEIGHT`; failed calls are at the bottom of each
+    bar."""
+    most = max((bar.total for bar in values), default=0)
+    step = WIDTH / max(len(values), 1)
     shapes = []
-    for place, bar in enumerate(given):
-        high, bad = (round(HEIGHT * number / most, 1) if most else 0.0 for number in (bar.total, bar.failed))
-        x, width = round(place * step, 1), round(max(step - 2, 1), 1)
-        shapes.append({"x": x, "width": width, "high": high, "bad": bad, "text": _text(bar)})
+    for index, bar in enumerate(values):
+        height, failed_height = (
+            round(HEIGHT * number / most, 1) if most else 0.0 for number in (bar.total, bar.failed)
+        )
+        x, width = round(index * step, 1), round(max(step - 2, 1), 1)
+        shapes.append({"x": x, "width": width, "high": height, "bad": failed_height, "text": _text(bar)})
     return {"width": WIDTH, "height": HEIGHT, "bars": shapes, "most": most}
 
 
@@ -34,24 +37,24 @@ def _text(bar: Bar) -> str:
     return f"{bar.label}: {bar.total}, {bar.failed} failed"
 
 
-def areas(named: Mapping[str, Sequence[float]]) -> dict[str, object]:
+def areas(series: Mapping[str, Sequence[float]]) -> dict[str, object]:
     """Return stacked areas, the first at the bottom, as SVG paths. Each area has one value for each step of time."""
-    steps = max((len(values) for values in named.values()), default=0)
-    below = [0.0] * steps
-    whole = [sum(values[n] for values in named.values()) for n in range(steps)]
-    most = max(whole, default=0.0)
+    steps = max((len(values) for values in series.values()), default=0)
+    lower_edge = [0.0] * steps
+    totals = [sum(values[n] for values in series.values()) for n in range(steps)]
+    most = max(totals, default=0.0)
     shapes = []
-    for name, values in named.items():
-        above = [low + value for low, value in zip(below, values, strict=True)]
-        upper = [_point(n, steps, value, most) for n, value in enumerate(above)]
-        lower = [_point(n, steps, value, most) for n, value in reversed(list(enumerate(below)))]
+    for name, values in series.items():
+        upper_edge = [low + value for low, value in zip(lower_edge, values, strict=True)]
+        upper = [_point(n, steps, value, most) for n, value in enumerate(upper_edge)]
+        lower = [_point(n, steps, value, most) for n, value in reversed(list(enumerate(lower_edge)))]
         shapes.append({"name": name, "path": f"M{' '.join([*upper, *lower])}Z" if steps else ""})
-        below = above
+        lower_edge = upper_edge
     return {"width": WIDTH, "height": HEIGHT, "areas": shapes, "most": round(most, 1)}
 
 
-def _point(place: int, steps: int, value: float, most: float) -> str:
-    x = WIDTH * (place + 0.5) / steps
+def _point(index: int, steps: int, value: float, most: float) -> str:
+    x = WIDTH * (index + 0.5) / steps
     return f"{x:.0f},{HEIGHT - (HEIGHT * value / most if most else 0):.1f}"
 
 
@@ -60,12 +63,12 @@ class Part(NamedTuple):
     ms: float
 
 
-def parts(given: Sequence[Part]) -> dict[str, object]:
+def parts(values: Sequence[Part]) -> dict[str, object]:
     """Return the parts of a duration, side by side, in units of `WIDTH`."""
-    whole = sum(part.ms for part in given) or 1.0
+    total = sum(part.ms for part in values) or 1.0
     shapes, x = [], 0.0
-    for part in given:
-        width = WIDTH * part.ms / whole
+    for part in values:
+        width = WIDTH * part.ms / total
         shapes.append({"name": part.name, "ms": round(part.ms, 1), "x": round(x, 1), "width": round(width, 1)})
         x += width
     return {"width": WIDTH, "parts": shapes}

@@ -1,4 +1,5 @@
-"""Connections at the console: find one, see the reason for its state, refresh it, create a reconnect link, delete it."""
+"""Connections at the console: find one, see the reason for its state, refresh it, create a reconnect link, delete
+it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +25,7 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import EventFilter, ListFilter, cursor_after
 
 ROWS: Final = 50
-FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
+QUERY_FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
 RECENT: Final = 20
 ACTIONS: Final = {
     "reconnect": "The end user connects again",
@@ -36,17 +37,17 @@ ACTIONS: Final = {
 
 
 async def connections(request: web.Request, environment: str) -> View:
-    asked = {name: request.query.get(name, "").strip()[:1000] for name in FIELDS}
+    query = {name: request.query.get(name, "").strip()[:1000] for name in QUERY_FIELDS}
     wanted = ListFilter(
-        search=asked["search"] or None,
-        integration_ids=(asked["integration"],) if asked["integration"] else (),
-        end_user_id=asked["end_user"] or None,
-        in_trouble=bool(asked["trouble"]),
-        cursor=asked["cursor"] or None,
+        search=query["search"] or None,
+        integration_ids=(query["integration"],) if query["integration"] else (),
+        end_user_id=query["end_user"] or None,
+        in_trouble=bool(query["trouble"]),
+        cursor=query["cursor"] or None,
         limit=ROWS + 1,
     )
     store = request.app[RUNTIME].store
-    if asked["scopes"]:
+    if query["scopes"]:
         lacking = await find_lacking(store, generation_of(request), environment, replace(wanted, limit=ROWS))
         found, following = lacking.rows, lacking.cursor
     else:
@@ -54,7 +55,7 @@ async def connections(request: web.Request, environment: str) -> View:
         following = cursor_after(found[ROWS - 1]) if len(found) > ROWS else None
     data = {
         "title": "Connections",
-        "asked": asked,
+        "asked": query,
         "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
         "connections": [summary(one) for one in found[:ROWS]],
         "following": following,
@@ -76,8 +77,10 @@ async def connection(request: web.Request, environment: str) -> View:
     one = await _find_connection(request, environment, request.query)
     ref = one.ref
     story = await history_json(runtime, generation_of(request), one)
-    its = OperationFilter(environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT)
-    operations = await runtime.store.call_log.find(its)
+    operation_filter = OperationFilter(
+        environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT
+    )
+    operations = await runtime.store.call_log.find(operation_filter)
     events = await runtime.store.event_log.list(
         EventFilter(environment=environment, connection_id=ref.connection_id, limit=RECENT)
     )
@@ -127,7 +130,7 @@ async def _find_connection(request: web.Request, environment: str, fields: Mappi
     return one
 
 
-def _page_of(request: web.Request, ref: ConnectionRef) -> str:
+def _connection_page(request: web.Request, ref: ConnectionRef) -> str:
     return console_path(request, ref.environment, "connection", integration=ref.integration_id, id=ref.connection_id)
 
 
@@ -135,36 +138,38 @@ async def refresh(request: web.Request, _who: SignedIn, environment: str, fields
     """Refresh the connection's token now. The provider's error is shown."""
     one = await _find_connection(request, environment, fields)
     try:
-        await request.app[RUNTIME].live.current(one.ref, force=True)
+        await request.app[RUNTIME].live.fresh_row(one.ref, force=True)
     except GatewayError as fault:
         data = {
             "title": "The refresh failed",
             "message": fault.message,
             "code": fault.code,
-            "back": _page_of(request, one.ref),
+            "back": _connection_page(request, one.ref),
         }
         return View("outcome.html", data, "connections")
-    return _page_of(request, one.ref)
+    return _connection_page(request, one.ref)
 
 
 async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which the end user connects again; it is shown once and must be sent only to that user."""
     one = await _find_connection(request, environment, fields)
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    wish = validated(
+    session_body = validated(
         {"connection_id": one.ref.connection_id, "integration_id": one.ref.integration_id},
         connect_endpoints.Reconnect,
         "invalid_body",
     )
-    made = await connect_endpoints.reconnect_session(runtime, generation, Caller(Environment(environment)), wish)
-    await record_link(runtime, environment, made[1], one.ref.integration_id, one.ref.connection_id)
-    shown = connect_endpoints.connect_session_json(generation, *made)
+    created = await connect_endpoints.reconnect_session(
+        runtime, generation, Caller(Environment(environment)), session_body
+    )
+    await record_link(runtime, environment, created[1], one.ref.integration_id, one.ref.connection_id)
+    session_json = connect_endpoints.connect_session_json(generation, *created)
     data = {
         "title": "Link to connect again",
         "message": "Anyone who opens this link can connect. Send it only to this end user. It is shown only once.",
-        "link": shown["connect_link"],
-        "until": shown["expires_at"],
-        "back": _page_of(request, one.ref),
+        "link": session_json["connect_link"],
+        "until": session_json["expires_at"],
+        "back": _connection_page(request, one.ref),
     }
     return View("outcome.html", data, "connections")
 

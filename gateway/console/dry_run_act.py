@@ -1,4 +1,5 @@
-"""Repeats a logged call as a dry run: the request that would be sent now, its credential masked, and its key's verdict."""
+"""Repeats a logged call as a dry run: the request that would be sent now, its credential masked, and its key's
+verdict."""
 
 from typing import Any
 
@@ -9,7 +10,7 @@ from gateway.console.call_views import operation_of
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.key_views import verdict
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.http.url import join, rest_of
+from gateway.http.url import join_target, parse_proxied_target
 from gateway.middleware.dry_run import masked_request
 from gateway.middleware.upstream import place_credential
 from gateway.off_loop import off_loop
@@ -42,7 +43,7 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
             scheme=base.scheme,
             host=base.host,
             port=base.port,
-            target=join(base.path, rest_of(f"/proxy{it.path}", "/proxy")),
+            target=join_target(base.path, parse_proxied_target(f"/proxy{it.path}", "/proxy")),
             base_path=base.path,
         )
         has_body = it.method in WITH_BODY

@@ -18,21 +18,21 @@ ROWS: Final = 50
 
 
 async def events(request: web.Request, environment: str) -> View:
-    asked = fields_of(request.query, ("state", "connection", "cursor"))
-    state = next((one for one in DeliveryState if one.value == asked["state"]), None)
-    if asked["state"] and state is None:
+    query = fields_of(request.query, ("state", "connection", "cursor"))
+    state = next((one for one in DeliveryState if one.value == query["state"]), None)
+    if query["state"] and state is None:
         raise InvalidRequest("invalid_query_params", "'state' must be pending, delivered or dead.")
     wanted = EventFilter(
         environment=environment,
         state=state,
-        connection_id=asked["connection"] or None,
+        connection_id=query["connection"] or None,
         limit=ROWS + 1,
-        cursor=number_in(asked, "cursor"),
+        cursor=number_in(query, "cursor"),
     )
     found = await request.app[RUNTIME].store.event_log.list(wanted)
     data = {
         "title": "Events",
-        "asked": asked,
+        "asked": query,
         "states": [one.value for one in DeliveryState],
         "deliveries": [delivery(one) for one in found[:ROWS]],
         "following": found[ROWS - 1].id if len(found) > ROWS else None,

@@ -8,20 +8,20 @@ from gateway.api.connection_json import timestamp_with_offset
 from gateway.oauth.error_codes import CLIENT_REFUSED, GRANT_GONE
 from gateway.records.traffic import PlaceTotal
 
-GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
+AGE_LIMITS: Final = (timedelta(minutes=10), timedelta(hours=1))
 """Failures are listed by the age of the newest one: up to the first limit, up to the second, older; then by number."""
 BY_REFUSED_CLIENT: Final = frozenset({"reconnect_needed", "token_request_failed"})
 """The errors that calls and authorizations get while the provider refuses the app itself."""
-STORE_SETTLED: Final = timedelta(seconds=30)
+STORE_RECOVERED_AFTER: Final = timedelta(seconds=30)
 """Age of the newest database failure from which a healthy database counts as recovered."""
-OVER_ACCEPTED: Final = "Resolved: the provider accepts the app again. Connections recover with their next refresh."
-OVER_AUTHORIZED: Final = "Resolved: a later authorization succeeded."
-OVER_STORED: Final = "Resolved: the database can be read and written."
+RESOLVED_ACCEPTED: Final = "Resolved: the provider accepts the app again. Connections recover with their next refresh."
+RESOLVED_AUTHORIZED: Final = "Resolved: a later authorization succeeded."
+RESOLVED_STORED: Final = "Resolved: the database can be read and written."
 
 
 class FailureCause(NamedTuple):
-    """A failure's meaning (`why`) and the next action (`do`). `look`: what to open in a list of failures; not shown on the
-    page of a single operation."""
+    """A failure's meaning (`why`) and the next action (`do`). `look`: what to open in a list of failures; not shown on
+    the page of a single operation."""
 
     why: str
     do: str
@@ -163,7 +163,7 @@ def cause_of(kind: str, reason: str) -> FailureCause:
 
 
 def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool = False) -> list[dict[str, Any]]:
-    """Return groups of failures with their meaning and the action that helps, in the order of `GOES_ON`.
+    """Return groups of failures with their meaning and the action that helps, in the order of `AGE_LIMITS`.
 
     `store_healthy`: the database can be read and written now.
     """
@@ -175,23 +175,24 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
         if not one.reason:
             continue
         cause = refusals.cause(one.kind, one.reason, one.integration_id, one.last_at)
-        over = None
+        resolved = None
         if cause is _REFUSED_CLIENT and refusals.was_accepted_after(one.integration_id, one.last_at):
-            over = OVER_ACCEPTED
+            resolved = RESOLVED_ACCEPTED
         elif one.reason == "token_request_failed" and authorized_at.get(one.integration_id, one.last_at) > one.last_at:
-            over = OVER_AUTHORIZED
-        elif one.reason == "store_unavailable" and store_healthy and now - one.last_at > STORE_SETTLED:
-            over = OVER_STORED
-        groups.append(_group(one, now, cause, over))
+            resolved = RESOLVED_AUTHORIZED
+        elif one.reason == "store_unavailable" and store_healthy and now - one.last_at > STORE_RECOVERED_AFTER:
+            resolved = RESOLVED_STORED
+        groups.append(_group(one, now, cause, resolved))
     groups.sort(key=lambda one: (one.pop("age"), -one["count"]))
     return groups
 
 
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
-    """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it since."""
+    """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it
+    since."""
     refusals = _ClientRefusals(list(places))
     since = [at for key, at in refusals.refused_at.items() if not refusals.was_accepted_after(key, at)]
-    return _REFUSED_CLIENT if any(now - at <= GOES_ON[1] for at in since) else None
+    return _REFUSED_CLIENT if any(now - at <= AGE_LIMITS[1] for at in since) else None
 
 
 def cause_at(places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
@@ -225,12 +226,12 @@ class _ClientRefusals:
         refused = self.refused_at.get(integration_id)
         if refused is None or reason not in BY_REFUSED_CLIENT:
             return cause_of(kind, reason)
-        ended = self.was_accepted_after(integration_id, refused) and not self.was_accepted_after(integration_id, at)
-        return cause_of(kind, reason) if ended else _REFUSED_CLIENT
+        is_over = self.was_accepted_after(integration_id, refused) and not self.was_accepted_after(integration_id, at)
+        return cause_of(kind, reason) if is_over else _REFUSED_CLIENT
 
 
-def _group(one: PlaceTotal, now: datetime, cause: FailureCause, over: str | None) -> dict[str, Any]:
-    age = max(sum(now - one.last_at > limit for limit in GOES_ON), over is not None)
+def _group(one: PlaceTotal, now: datetime, cause: FailureCause, resolved: str | None) -> dict[str, Any]:
+    age = max(sum(now - one.last_at > limit for limit in AGE_LIMITS), resolved is not None)
     return {
         "kind": one.kind,
         "integration": one.integration_id,
@@ -239,7 +240,7 @@ def _group(one: PlaceTotal, now: datetime, cause: FailureCause, over: str | None
         "count": one.calls,
         "newest_at": timestamp_with_offset(one.last_at),
         "why": cause.why,
-        "do": over or " ".join(filter(None, (cause.look, cause.do))),
+        "do": resolved or " ".join(filter(None, (cause.look, cause.do))),
         "goes_on": age == 0,
         "age": age,
     }

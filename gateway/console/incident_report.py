@@ -21,19 +21,20 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.operation import OperationFilter
 from gateway.runtime import Runtime
 
-USUAL_SPAN: Final = timedelta(hours=24)
-LONGEST_SPAN: Final = timedelta(days=31)
+DEFAULT_SPAN: Final = timedelta(hours=24)
+MAX_SPAN: Final = timedelta(days=31)
 MOST_CONNECTIONS: Final = 100
-CALLS: Final = 25
-MOST_REFUSED: Final = 1000  # similar ones are combined in one row
-RECORDS: Final = 25
-KINDS_REFUSED: Final = 100
-KEYS: Final = 50  # maximum number of the report's keys that are shown
+MAX_CALLS_SHOWN: Final = 25
+MAX_REFUSED: Final = 1000  # similar ones are combined in one row
+MAX_RECORDS_SHOWN: Final = 25
+MAX_REFUSED_SHOWN: Final = 100
+MAX_KEYS_SHOWN: Final = 50  # maximum number of the report's keys that are shown
 MOST_KEYS: Final = 10_000
 REFUSALS: Final = frozenset({"forbidden", "too_many_request", "unknown_connection"})
-"""Refusals by a key's scope, rules, rate and budget, and for a connection that is unknown or not allowed for the key."""
-ALIKE: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
-AUDITED: Final = (  # audited actions, besides calls, that the holder of a stolen key may take
+"""Refusals by a key's scope, rules, rate and budget, and for a connection that is unknown or not allowed for the
+key."""
+GROUP_FIELDS: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
+REPORTED_ACTIONS: Final = (  # audited actions, besides calls, that the holder of a stolen key may take
     AuditAction.CREDENTIAL_READ,
     AuditAction.CLIENT_SECRET_READ,
     AuditAction.KEY_CREATED,
@@ -45,7 +46,8 @@ AUDITED: Final = (  # audited actions, besides calls, that the holder of a stole
 
 @dataclass(frozen=True, slots=True)
 class IncidentSubject:
-    """The subject of a report: an integration, a key with all that it minted, or that key's calls to the integration."""
+    """The subject of a report: an integration, a key with all that it minted, or that key's calls to the
+    integration."""
 
     environment: str
     since: datetime
@@ -61,29 +63,33 @@ def incident_subject(
     if integration_id is None and key_id is None:
         raise InvalidRequest("invalid_query_params", "Give an integration, a key or both.")
     until = until or clock.now()
-    since = since or until - USUAL_SPAN
+    since = since or until - DEFAULT_SPAN
     if not since < until:
         raise InvalidRequest("invalid_query_params", "'until' must be later than 'since'.")
-    if until - since > LONGEST_SPAN:
-        raise InvalidRequest("invalid_query_params", f"A report covers at most {LONGEST_SPAN.days} days.")
+    if until - since > MAX_SPAN:
+        raise InvalidRequest("invalid_query_params", f"A report covers at most {MAX_SPAN.days} days.")
     return IncidentSubject(environment, since, until, integration_id, key_id)
 
 
 async def report(
-    runtime: Runtime, subject: IncidentSubject, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
+    runtime: Runtime,
+    subject: IncidentSubject,
+    *,
+    max_connections: int = MOST_CONNECTIONS,
+    max_keys: int = MAX_KEYS_SHOWN,
 ) -> dict[str, Any]:
-    """Return the report as JSON values. `connections` are those of the `most` most used pairs of key and connection,
-    `keys` the `most_keys` oldest. Raises NotFound for an unknown key."""
+    """Return the report as JSON values. `connections` are those of the `max_connections` most used pairs of key and
+    connection, `keys` the `max_keys` oldest. Raises NotFound for an unknown key."""
     keys = await _keys(runtime, subject)
     more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
     ids = frozenset(one.id for one in keys)
-    used = CredentialUseFilter(
-        subject.environment, subject.since, subject.until, ids, subject.integration_id, limit=most
+    use_filter = CredentialUseFilter(
+        subject.environment, subject.since, subject.until, ids, subject.integration_id, limit=max_connections
     )
-    uses = await runtime.store.uses.find(used)
-    calls, more_calls = await _calls(runtime, _call_filter(subject, ids, CALLS, excluded_codes=REFUSALS))
-    refused, more_refused = await _calls(runtime, _call_filter(subject, ids, MOST_REFUSED, error_codes=REFUSALS))
-    folded = _folded(refused)
+    uses = await runtime.store.uses.find(use_filter)
+    calls, more_calls = await _calls(runtime, _call_filter(subject, ids, MAX_CALLS_SHOWN, excluded_codes=REFUSALS))
+    refused, more_refused = await _calls(runtime, _call_filter(subject, ids, MAX_REFUSED, error_codes=REFUSALS))
+    combined = _combine_similar(refused)
     records = await _records(runtime, subject, ids)
     connections = [await _connection(runtime, ref, counts) for ref, counts in _by_connection(subject, uses)]
     now = clock.now()
@@ -97,26 +103,26 @@ async def report(
         "since": timestamp_with_offset(subject.since),
         "until": timestamp_with_offset(subject.until),
         "made_at": timestamp_with_offset(now),
-        "uses": credential_uses_json(used, uses),
+        "uses": credential_uses_json(use_filter, uses),
         "connections": connections,
-        "keys": [_key(one) for one in keys[:most_keys]],
+        "keys": [_key(one) for one in keys[:max_keys]],
         "keys_in_all": len(keys),
         "more_keys": more_keys,
         "calls": calls,
         "more_calls": more_calls,
-        "refused": folded[:KINDS_REFUSED],
-        "refused_kinds": len(folded),
+        "refused": combined[:MAX_REFUSED_SHOWN],
+        "refused_kinds": len(combined),
         "refused_calls": len(refused),
         "more_refused": more_refused,
-        "records": [audit_record_json(one) for one in records[:RECORDS]],
-        "more_records": len(records) > RECORDS,
+        "records": [audit_record_json(one) for one in records[:MAX_RECORDS_SHOWN]],
+        "more_records": len(records) > MAX_RECORDS_SHOWN,
     }
 
 
 async def _records(runtime: Runtime, subject: IncidentSubject, key_ids: frozenset[int]) -> list[SealedRecord]:
     """Return the audit records of the keys or of the integration, the newest first."""
     found = []
-    for action in AUDITED:
+    for action in REPORTED_ACTIONS:
         found += await runtime.store.audit.find(
             AuditFilter(
                 environment=subject.environment,
@@ -125,7 +131,7 @@ async def _records(runtime: Runtime, subject: IncidentSubject, key_ids: frozense
                 action=action,
                 key_ids=key_ids,
                 integration_id=subject.integration_id,
-                limit=RECORDS + 1,
+                limit=MAX_RECORDS_SHOWN + 1,
             )
         )
     return sorted(found, key=lambda one: -one.sequence)
@@ -158,13 +164,13 @@ async def _calls(runtime: Runtime, wanted: OperationFilter) -> tuple[list[dict[s
     return await rows(runtime.store, wanted.environment, page.operations), page.more
 
 
-def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Combine calls with the same `ALIKE` fields into the newest of them, with their number in `times`."""
-    alike: dict[tuple[Any, ...], dict[str, Any]] = {}
+def _combine_similar(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Combine calls with the same `GROUP_FIELDS` fields into the newest of them, with their number in `times`."""
+    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in found:
-        first = alike.setdefault(tuple(one[name] for name in ALIKE), {**one, "times": 0})
+        first = groups.setdefault(tuple(one[name] for name in GROUP_FIELDS), {**one, "times": 0})
         first["times"] += 1
-    return list(alike.values())
+    return list(groups.values())
 
 
 async def _keys(runtime: Runtime, subject: IncidentSubject) -> list[MintedKey]:
@@ -221,9 +227,9 @@ async def revoke_all(
     if (
         keys
         and subject.key_id is not None
-        and (ended := await runtime.issuer.revoke(subject.environment, subject.key_id, by))
+        and (revoked_count := await runtime.issuer.revoke(subject.environment, subject.key_id, by))
     ):
-        done.append(f"Key {subject.key_id} and the keys that it minted: {ended} revoked.")
+        done.append(f"Key {subject.key_id} and the keys that it minted: {revoked_count} revoked.")
     for one in found["connections"] if connections else ():
         name = f"{one['provider_config_key']}/{one['connection_id']}"
         ref = ConnectionRef(subject.environment, one["provider_config_key"], one["connection_id"])
@@ -234,6 +240,8 @@ async def revoke_all(
             done.append(f"{name}: was already deleted.")
             continue
         tokens = ", ".join(f"{each.token} {each.outcome}" for each in deleted.revocation)
-        left = "revoked at the provider" if deleted.at_provider else "the credential may still work at the provider"
-        done.append(f"{name}: deleted here; {left}{f' ({tokens})' if tokens else ''}.")
+        provider_result = (
+            "revoked at the provider" if deleted.at_provider else "the credential may still work at the provider"
+        )
+        done.append(f"{name}: deleted here; {provider_result}{f' ({tokens})' if tokens else ''}.")
     return done

@@ -1,4 +1,5 @@
-"""An incident at the console: the report on an integration or a key, and a form to revoke the key and delete connections."""
+"""An incident at the console: the report on an integration or a key, and a form to revoke the key and delete
+connections."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -13,60 +14,63 @@ from gateway.errors import InvalidRequest
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
-FIELDS: Final = ("integration", "key", "since", "until")
-AT_ONCE: Final = 25  # connections that one form deletes: each needs calls to its provider
+QUERY_FIELDS: Final = ("integration", "key", "since", "until")
+MAX_PER_FORM: Final = 25  # connections that one form deletes: each needs calls to its provider
 
 
-def _subject(environment: str, given: dict[str, str]) -> IncidentSubject:
+def _subject(environment: str, query: dict[str, str]) -> IncidentSubject:
     """Return the subject of the report. Raises InvalidRequest."""
     now = clock.now()
     return incident_subject(
         environment,
-        integration_id=given["integration"] or None,
-        key_id=number_in(given, "key"),
-        since=time_in(given, "since", now),
-        until=time_in(given, "until", now),
+        integration_id=query["integration"] or None,
+        key_id=number_in(query, "key"),
+        since=time_in(query, "since", now),
+        until=time_in(query, "until", now),
     )
 
 
 async def incident(request: web.Request, environment: str) -> View:
     """Show the form and, once it names a subject, the report."""
-    given = fields_of(request.query, FIELDS)
+    query = fields_of(request.query, QUERY_FIELDS)
     found: dict[str, Any] | None = None
-    if given["integration"] or given["key"]:
-        found = await report(request.app[RUNTIME], _subject(environment, given))
+    if query["integration"] or query["key"]:
+        found = await report(request.app[RUNTIME], _subject(environment, query))
     data = {
         "title": "Incident",
-        "asked": given,
+        "asked": query,
         "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
         "report": found,
-        "at_once": AT_ONCE,
+        "at_once": MAX_PER_FORM,
     }
     return View("incident.html", data, "incident")
 
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Revoke the key and its descendants and, if ticked, delete the used connections: at most `AT_ONCE` in one form."""
-    given = fields_of(fields, FIELDS)
-    target = given["key"] or given["integration"]
+    """Revoke the key and its descendants and, if ticked, delete the used connections: at most `MAX_PER_FORM` in one
+    form."""
+    subject_fields = fields_of(fields, QUERY_FIELDS)
+    target = subject_fields["key"] or subject_fields["integration"]
     if fields.get("typed", "") != target or not target:
         raise InvalidRequest(
             "invalid_body",
             f"Nothing was revoked or deleted. Type {target or 'the key or integration of the report'} to confirm.",
         )
-    runtime, wanted = request.app[RUNTIME], _subject(environment, given)
-    found = await report(runtime, wanted)
+    runtime, subject = request.app[RUNTIME], _subject(environment, subject_fields)
+    found = await report(runtime, subject)
     left = [one for one in found["connections"] if one["state"] != "deleted"]
-    some = {**found, "connections": left[:AT_ONCE]}
+    to_revoke = {**found, "connections": left[:MAX_PER_FORM]}
     with_connections = bool(fields.get("connections"))
-    done = await revoke_all(runtime, wanted, some, f"{who.name} at the console", connections=with_connections)
-    more = max(len(left) - AT_ONCE, 0) if with_connections else 0
+    done = await revoke_all(runtime, subject, to_revoke, f"{who.name} at the console", connections=with_connections)
+    more = max(len(left) - MAX_PER_FORM, 0) if with_connections else 0
     hidden = found["uses"]["uses_in_all"] - len(found["uses"]["data"]) if with_connections else 0
     data = {
         "title": "Revoked and deleted",
         "message": " ".join(_message(done, left=more, hidden=hidden)),
         "details": done,
-        "back": console_path(request, environment, "incident", **{name: text for name, text in given.items() if text}),
+        "back": console_path(
+            request, environment, "incident", **{name: text for name, text in subject_fields.items() if text}
+        ),
     }
     return View("outcome.html", data, "incident")
 

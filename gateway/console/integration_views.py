@@ -15,7 +15,7 @@ from gateway.catalog.evidence import evidence_sentences
 from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scope
 from gateway.console.alarms import store_healthy
-from gateway.console.authorization_sums import AuthorizationSum, authorization_sums, what_helps
+from gateway.console.authorization_sums import AuthorizationSum, advice_for, authorization_sums
 from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
 from gateway.console.failure_causes import FailureCause, client_refusal, failures
@@ -28,7 +28,7 @@ from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import ListFilter
 
-LISTED: Final = 50
+PAGE_SIZE: Final = 50
 ROWS: Final = 10
 TEST_USER: Final = "console-test"
 
@@ -41,21 +41,21 @@ TRUST: Final = {
 
 async def integrations(request: web.Request, environment: str) -> View:
     generation = generation_of(request)
-    first = number_in(fields_of(request.query, ("from",)), "from") or 0
-    every = generation.integrations.of(environment)
+    offset = number_in(fields_of(request.query, ("from",)), "from") or 0
+    all_integrations = generation.integrations.of(environment)
     data = {
         "title": "Integrations",
         "callback_url": generation.config.callback_url,
-        "integrations": [_shown(generation, one) for one in every[first : first + LISTED]],
-        "following": first + LISTED if len(every) > first + LISTED else None,
+        "integrations": [_integration_json(generation, one) for one in all_integrations[offset : offset + PAGE_SIZE]],
+        "following": offset + PAGE_SIZE if len(all_integrations) > offset + PAGE_SIZE else None,
     }
     return View("integrations.html", data, "integrations")
 
 
-def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
+def _integration_json(generation: Generation, one: Integration) -> dict[str, Any]:
     """Return the settings and what is missing; for secrets only whether they are set."""
     provider = generation.catalog.get(one.provider)
-    shown: dict[str, Any] = {
+    json_body: dict[str, Any] = {
         "key": one.integration_id,
         "provider": one.provider,
         "name": one.display_name or (provider.display_name if provider else one.provider),
@@ -71,14 +71,14 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         "guide": f"{generation.public_url}/providers/{one.provider}/guide" if provider else None,
     }
     if provider is None:
-        shown["faults"].append(
+        json_body["faults"].append(
             f"The catalog has no provider '{one.provider}' any more, so nobody can connect. Choose another provider."
         )
     elif AUTH_MODES[provider.auth_mode].needs_client and not one.client_id:
-        shown["faults"].append("It has no client_id. Register an application at the provider, and set client_id.")
+        json_body["faults"].append("It has no client_id. Register an application at the provider, and set client_id.")
     if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_urls(provider)):
-        shown["faults"].append("End users type the host to which its client secret is sent. Set allowed_hosts.")
-    return shown
+        json_body["faults"].append("End users type the host to which its client secret is sent. Set allowed_hosts.")
+    return json_body
 
 
 async def integration(request: web.Request, environment: str) -> View:
@@ -96,7 +96,7 @@ async def integration(request: web.Request, environment: str) -> View:
     data = {
         "title": key,
         "callback_url": generation.config.callback_url,
-        "integration": _shown(generation, one),
+        "integration": _integration_json(generation, one),
         "findings": [
             *_findings(generation, one, client_refusal(places, clock.now())),
             *_authorizations(generation, one, sums.get(key)),
@@ -148,34 +148,34 @@ def _findings(generation: Generation, one: Integration, refused: FailureCause | 
 
 
 def _authorizations(
-    generation: Generation, one: Integration, hour: AuthorizationSum | None
+    generation: Generation, one: Integration, last_hour: AuthorizationSum | None
 ) -> Iterator[dict[str, Any]]:
     """Yield a finding on the authorizations of the last hour."""
-    if hour is not None:
-        ok = hour.succeeded > 0 and not hour.too_few
-        do = "" if ok else what_helps(generation, hour, one.environment)
-        yield {"ok": ok, "what": hour.sentence(), "do": do}
+    if last_hour is not None:
+        ok = last_hour.succeeded > 0 and not last_hour.too_few
+        do = "" if ok else advice_for(generation, last_hour, one.environment)
+        yield {"ok": ok, "what": last_hour.sentence(), "do": do}
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
     one = _find_integration(generation, environment, fields.get("key", ""))
-    wish = validated(
+    session_body = validated(
         {"end_user": {"id": fields.get("user", "").strip() or TEST_USER}, "allowed_integrations": [one.integration_id]},
         connect_endpoints.NewSession,
         "invalid_body",
     )
     runtime, caller = request.app[RUNTIME], Caller(Environment(environment))
-    made = await connect_endpoints.new_session(runtime, generation, caller, wish)
-    await record_link(runtime, environment, made[1], one.integration_id)
-    shown = connect_endpoints.connect_session_json(generation, *made)
+    created = await connect_endpoints.new_session(runtime, generation, caller, session_body)
+    await record_link(runtime, environment, created[1], one.integration_id)
+    json_body = connect_endpoints.connect_session_json(generation, *created)
     data = {
         "title": "Test the integration",
         "message": "Open the link and connect an account of your own. Errors are shown there and under Calls.",
-        "link": shown["connect_link"],
+        "link": json_body["connect_link"],
         "is_url": True,
-        "until": shown["expires_at"],
+        "until": json_body["expires_at"],
         "back": console_path(request, environment, "integration", key=one.integration_id),
     }
     return View("outcome.html", data, "integrations")

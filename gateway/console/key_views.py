@@ -42,7 +42,7 @@ async def keys(request: web.Request, environment: str) -> View:
         "title": "Keys",
         "ended": ended,
         "declared": len(declared.secret_keys),
-        "keys": [{**_shown(key), "depth": depth} for key, depth in tree(found)],
+        "keys": [{**_key_json(key), "depth": depth} for key, depth in in_tree_order(found)],
         "following": found[-1].id if more else None,
         "parents": [{"id": key.id, "name": key.name} for key in found if key.alive(now)],
         "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
@@ -50,22 +50,22 @@ async def keys(request: web.Request, environment: str) -> View:
     return View("keys.html", data, "keys")
 
 
-def tree(found: list[MintedKey]) -> list[tuple[MintedKey, int]]:
+def in_tree_order(found: list[MintedKey]) -> list[tuple[MintedKey, int]]:
     """Return each key after the key that minted it, with its depth, 0 if that key is not in the list."""
-    there = {key.id for key in found}
-    below: dict[int | None, list[MintedKey]] = {}
+    ids = {key.id for key in found}
+    children: dict[int | None, list[MintedKey]] = {}
     for key in found:
-        below.setdefault(key.parent_id if key.parent_id in there else None, []).append(key)
+        children.setdefault(key.parent_id if key.parent_id in ids else None, []).append(key)
     result: list[tuple[MintedKey, int]] = []
-    waiting = [(key, 0) for key in reversed(below.get(None, []))]
-    while waiting:
-        key, depth = waiting.pop()
+    pending = [(key, 0) for key in reversed(children.get(None, []))]
+    while pending:
+        key, depth = pending.pop()
         result.append((key, depth))
-        waiting += [(child, depth + 1) for child in reversed(below.get(key.id, []))]
+        pending += [(child, depth + 1) for child in reversed(children.get(key.id, []))]
     return result
 
 
-def _shown(key: MintedKey) -> dict[str, Any]:
+def _key_json(key: MintedKey) -> dict[str, Any]:
     shown: dict[str, Any] = dict(key_json(key))
     shown |= {name: shown.get(name) for name in ("rate", "budget", "calls", "expires_at", "revoked_at", "last_used_at")}
     shown["parent_id"] = key.parent_id
@@ -77,21 +77,21 @@ async def key(request: web.Request, environment: str) -> View:
     one = await _find_key(request, environment, request.query.get("id", ""))
     its = OperationFilter(environment, key_ids=single_or_any_set(one.id), limit=RECENT)
     operations = await request.app[RUNTIME].store.call_log.find(its)
-    asked = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
+    query = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
     data = {
         "title": f"Key {one.id}",
-        "key": _shown(one),
+        "key": _key_json(one),
         "operations": await rows(request.app[RUNTIME].store, environment, operations.operations),
-        "asked": asked,
-        "verdict": await off_loop(str(one.id), _asked_verdict, one, asked) if asked["path"] else None,
+        "asked": query,
+        "verdict": await off_loop(str(one.id), _verdict_of_query, one, query) if query["path"] else None,
     }
     return View("key.html", data, "keys")
 
 
-def _asked_verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
+def _verdict_of_query(one: MintedKey, query: dict[str, str]) -> dict[str, Any]:
     """Return the verdict. `path` is the path sent to the provider, the base URL's path included."""
-    path, _, query = asked["path"].partition("?")
-    return verdict(one, SentRequest(asked["method"].upper() or "GET", asked["host"], path, query, ()))
+    path, _, query_string = query["path"].partition("?")
+    return verdict(one, SentRequest(query["method"].upper() or "GET", query["host"], path, query_string, ()))
 
 
 def verdict(one: MintedKey, sent: SentRequest, connection: Connection | None = None) -> dict[str, Any]:
@@ -106,11 +106,11 @@ def verdict(one: MintedKey, sent: SentRequest, connection: Connection | None = N
         policy.reaches(connection.ref.integration_id, connection.ref.connection_id) and policy.fits(connection.tags)
     ):
         return {"passes": False, "why": "its limits do not include this connection", "rule": None}
-    decided = policy.decision(sent)
-    if isinstance(decided, Breach):
+    decision = policy.decision(sent)
+    if isinstance(decision, Breach):
         unknown = " (give the host too: its rules for operations need it)" if policy.operation_sets else ""
-        return {"passes": False, "why": decided.why + ("" if sent.host else unknown), "rule": None}
-    return {"passes": True, "why": "a rule allows it" if decided else "it has no rules", "rule": decided or None}
+        return {"passes": False, "why": decision.why + ("" if sent.host else unknown), "rule": None}
+    return {"passes": True, "why": "a rule allows it" if decision else "it has no rules", "rule": decision or None}
 
 
 async def _find_key(request: web.Request, environment: str, text: str) -> MintedKey:

@@ -77,4 +77,4 @@ async def view(request: web.Request) -> web.StreamResponse:
 async def act(request: web.Request) -> web.StreamResponse:
     from gateway.console import view_table
 
-    return await view_table.act(request)
+    return await view_table.action(request)

@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.api.connection_json import timestamp_with_offset
 from gateway.console.alarms import alarms, store_healthy
-from gateway.console.authorization_sums import authorization_sums, what_helps
+from gateway.console.authorization_sums import advice_for, authorization_sums
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
 from gateway.console.console_page import WITHIN, Live, View, console_path
@@ -48,12 +48,12 @@ async def now(request: web.Request, environment: str) -> View:
         "title": "Now",
         "as_of": at.isoformat(timespec="seconds"),
         "alarms": wrong,
-        "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.closed),
+        "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.is_closed),
         "unauthorized": [
             {
                 "integration": one.integration_id,
                 "what": one.sentence(),
-                "do": what_helps(runtime.generation, one, environment),
+                "do": advice_for(runtime.generation, one, environment),
             }
             for one in sums.values()
             if one.too_few
@@ -73,7 +73,8 @@ async def now(request: web.Request, environment: str) -> View:
 
 
 async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:
-    """Return the totals of 24 hours. If the call log cannot be read, return empty totals and add an alarm to `wrong`."""
+    """Return the totals of 24 hours. If the call log cannot be read, return empty totals and add an alarm to
+    `wrong`."""
     try:
         return await runtime.store.call_log.totals(environment, at - WITHIN)
     except Unavailable as fault:

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 METADATA_PATH: Final = "/.well-known/openid-configuration"
 CACHE_LIFE: Final = timedelta(minutes=10)
 RELOAD_AFTER: Final = timedelta(seconds=30)  # when a token names an unknown key
-LEEWAY_S: Final = 30
+CLOCK_SKEW_S: Final = 30
 SIGN_IN_S: Final = 600
 RESPONSE_BYTES: Final = 256 << 10
 # Asymmetric only: a key set is public, so a signature by a shared secret proves nothing.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-LONGEST_NAME: Final = 64
+MAX_NAME_CHARS: Final = 64
 
 
 class SignInRefused(Forbidden):
-    """The identity provider's response does not prove who signed in. `reason`: for the log, with the details in `found`;
-    empty if the cause is only in the browser, and nothing is logged."""
+    """The identity provider's response does not prove who signed in. `reason`: for the log, with the details in
+    `found`; empty if the cause is only in the browser, and nothing is logged."""
 
     def __init__(self, message: str, reason: str = "", **found: object) -> None:
         super().__init__("forbidden", message)
@@ -72,7 +72,7 @@ class PendingSignIn:
     def new(cls) -> "PendingSignIn":
         return cls(Secret(f"{secrets.token_urlsafe(32)}.{int(clock.now().timestamp())}"))
 
-    def part(self, what: str) -> str:
+    def derived_value(self, what: str) -> str:
         """Return 43 characters derived from the cookie: ``state``, ``nonce`` or ``verifier``."""
         made = hmac.digest(self.cookie.reveal().encode(), f"console {what}".encode(), "sha256")
         return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
@@ -101,10 +101,10 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
         return known
     from joserfc.errors import JoseError
 
-    metadata = await _fetched(egress, config.issuer + METADATA_PATH)
+    metadata = await _fetch_json(egress, config.issuer + METADATA_PATH)
     try:
         if str(metadata["issuer"]).rstrip("/") != config.issuer:
-            raise _broken(
+            raise _provider_error(
                 f"Its metadata has the issuer {metadata['issuer']}, but console.oidc.issuer is {config.issuer}"
             )
         authorize, token, jwks = (
@@ -112,30 +112,30 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
         )
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        listed = (await _fetched(egress, jwks))["keys"]
+        keys = (await _fetch_json(egress, jwks))["keys"]
         found = OidcIssuer(
             str(metadata["issuer"]),
             authorize,
             token,
             jwks,
             basic="client_secret_basic" in methods,
-            keys=signature_keys(listed),
+            keys=signature_keys(keys),
             at=now,
         )
     except (KeyError, TypeError, AttributeError, ValueError, JoseError) as fault:
-        raise _broken(f"Its metadata or its keys are not valid ({type(fault).__name__})") from fault
+        raise _provider_error(f"Its metadata or its keys are not valid ({type(fault).__name__})") from fault
     _known[config.issuer] = found
     return found
 
 
-def signature_keys(listed: list[dict[str, Any]]) -> "KeySet":
+def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
     """Return the keys for signatures, without those that joserfc cannot use (RFC 7517 §5). Raises ValueError if none is
     left."""
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
 
     keys = []
-    for one in listed:
+    for one in jwks:
         if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig":
             with suppress(JoseError, KeyError, TypeError, ValueError):
                 keys += KeySet.import_key_set({"keys": [one]}).keys
@@ -144,30 +144,30 @@ def signature_keys(listed: list[dict[str, Any]]) -> "KeySet":
     return KeySet(keys)
 
 
-def _endpoint(given: object, issuer: str) -> str:
+def _endpoint(value: object, issuer: str) -> str:
     """Return the endpoint's URL. Raises ValueError if it is no URL, or plain HTTP although the issuer uses HTTPS."""
-    if not isinstance(given, str) or not given.startswith(("https://", "http://")):
+    if not isinstance(value, str) or not value.startswith(("https://", "http://")):
         raise ValueError("no URL")
-    if issuer.startswith("https://") and not given.startswith("https://"):
+    if issuer.startswith("https://") and not value.startswith("https://"):
         raise ValueError("an endpoint without https")
-    return given
+    return value
 
 
-async def _fetched(egress: Egress, url: str) -> Any:
+async def _fetch_json(egress: Egress, url: str) -> Any:
     """Return the JSON at `url`. Raises Unavailable."""
     try:
         response = await egress.fetch("GET", url, headers={"Accept": "application/json"}, limit_bytes=RESPONSE_BYTES)
     except EgressError as fault:
-        raise _broken(str(fault)) from fault
+        raise _provider_error(str(fault)) from fault
     if response.status != 200:
-        raise _broken(f"{url} responded with status {response.status}")
+        raise _provider_error(f"{url} responded with status {response.status}")
     try:
         return json.loads(response.body)
     except (ValueError, RecursionError) as fault:
-        raise _broken(f"{url} did not return JSON") from fault
+        raise _provider_error(f"{url} did not return JSON") from fault
 
 
-def _broken(why: str) -> GatewayError:
+def _provider_error(why: str) -> GatewayError:
     return Unavailable(
         "token_endpoint_unavailable",
         f"The identity provider cannot be used. {why.rstrip('.')}. To sign in without it, open the link of `gateway console`.",
@@ -185,19 +185,21 @@ async def authorization_url(
         "client_id": config.client_id or "",
         "redirect_uri": redirect_uri,
         "scope": " ".join(config.scopes),
-        "state": pending.part("state"),
-        "nonce": pending.part("nonce"),
-        "code_challenge": challenge(pending.part("verifier")),
+        "state": pending.derived_value("state"),
+        "nonce": pending.derived_value("nonce"),
+        "code_challenge": challenge(pending.derived_value("verifier")),
         "code_challenge_method": "S256",
     }
     return with_params(issuer.authorization_endpoint, query)
 
 
-async def claims_of(
+async def fetch_claims(
     egress: Egress, config: ConsoleOidcConfig, pending: PendingSignIn, query: Mapping[str, str], redirect_uri: str
 ) -> Mapping[str, Any]:
     """Exchange the code of the callback; return the claims of its ID token. Raises SignInRefused, Unavailable."""
-    if not pending.alive or not hmac.compare_digest(query.get("state", "").encode(), pending.part("state").encode()):
+    if not pending.alive or not hmac.compare_digest(
+        query.get("state", "").encode(), pending.derived_value("state").encode()
+    ):
         raise SignInRefused("This sign-in was not started in this browser, or is older than 10 minutes. Start again.")
     issuer = await issuer_of(egress, config)
     if query.get("iss", issuer.issuer) != issuer.issuer:
@@ -206,7 +208,7 @@ async def claims_of(
         why = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
         raise SignInRefused(f"The sign-in at the identity provider failed{f': {why}' if why else ''}.")
     token = await _id_token(egress, config, issuer, pending, query["code"], redirect_uri)
-    return await _validated(egress, config, token, pending.part("nonce"))
+    return await _validate_id_token(egress, config, token, pending.derived_value("nonce"))
 
 
 async def _id_token(
@@ -218,7 +220,7 @@ async def _id_token(
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": redirect_uri,
-        "code_verifier": pending.part("verifier"),
+        "code_verifier": pending.derived_value("verifier"),
     }
     client = OAuthClient(config.client_id or "", config.client_secret)
     authenticate(client, "basic" if issuer.basic else "body", headers, params)
@@ -228,7 +230,7 @@ async def _id_token(
             call.method, call.url, headers=call.headers, body=call.body, limit_bytes=RESPONSE_BYTES
         )
     except EgressError as fault:
-        raise _broken(str(fault)) from fault
+        raise _provider_error(str(fault)) from fault
     try:
         body = json.loads(response.body)
     except (ValueError, RecursionError):
@@ -245,7 +247,7 @@ async def _id_token(
     return token
 
 
-async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonce: str) -> Mapping[str, Any]:
+async def _validate_id_token(egress: Egress, config: ConsoleOidcConfig, token: str, nonce: str) -> Mapping[str, Any]:
     """Return the claims of a valid ID token (OpenID Connect Core §3.1.3.7). Raises SignInRefused, Unavailable."""
     from joserfc import jwt
     from joserfc.errors import JoseError
@@ -259,11 +261,11 @@ async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonc
             break
         except (JoseError, ValueError, TypeError) as fault:
             if newer:
-                raise _refused(type(fault).__name__) from fault
+                raise _refused_error(type(fault).__name__) from fault
     assert claims is not None
     registry = JWTClaimsRegistry(
         now=lambda: int(clock.now().timestamp()),
-        leeway=LEEWAY_S,
+        leeway=CLOCK_SKEW_S,
         iss={"essential": True, "value": issuer.issuer},
         aud={"essential": True, "value": config.client_id or ""},
         exp={"essential": True},
@@ -274,20 +276,20 @@ async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonc
     try:
         registry.validate(dict(claims))
     except (JoseError, ValueError, TypeError) as fault:
-        raise _refused(str(fault)) from fault
+        raise _refused_error(str(fault)) from fault
     others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
     if (len(others) > 1 or "azp" in claims) and claims.get("azp") != config.client_id:
-        raise _refused("azp")
+        raise _refused_error("azp")
     return claims
 
 
-def _refused(why: str) -> SignInRefused:
+def _refused_error(why: str) -> SignInRefused:
     return SignInRefused(
         "The identity provider's ID token is not valid. See console_sign_in_refused in the log.", "id_token", detail=why
     )
 
 
-def name_in(claims: Mapping[str, Any]) -> str:
+def person_name(claims: Mapping[str, Any]) -> str:
     """Return the person's name for logs and the audit trail; ``unknown`` if no claim has one."""
     for claim in ("preferred_username", "email", "sub"):
         if isinstance(found := claims.get(claim), str) and (name := printable_name(found)):
@@ -296,8 +298,8 @@ def name_in(claims: Mapping[str, Any]) -> str:
 
 
 def printable_name(text: str) -> str:
-    """Return `text` without control characters, at most `LONGEST_NAME` characters; may be empty."""
-    return "".join(char for char in text if char.isprintable()).strip()[:LONGEST_NAME]
+    """Return `text` without control characters, at most `MAX_NAME_CHARS` characters; may be empty."""
+    return "".join(char for char in text if char.isprintable()).strip()[:MAX_NAME_CHARS]
 
 
 def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:

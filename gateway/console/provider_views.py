@@ -1,4 +1,5 @@
-"""Providers at the console: calls and failures of 24 hours, open circuit breakers, and the evidence for their entries."""
+"""Providers at the console: calls and failures of 24 hours, open circuit breakers, and the evidence for their
+entries."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,7 +18,7 @@ from gateway.records.traffic import PlaceTotal, quantile_ms
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
 ROWS: Final = 40
-CLASSES: Final = (
+FAILURE_CLASSES: Final = (
     "rejected",
     "throttled",
     "held back",
@@ -44,7 +45,7 @@ async def providers(request: web.Request, environment: str) -> View:
     for integration in generation.integrations.of(environment):
         used.setdefault(integration.provider, []).append(integration.integration_id)
     rows = [
-        _row(
+        _provider_row(
             name, generation.catalog.get(name), keys, [one for key in keys for one in places.get(key, [])], open_origins
         )
         for name, keys in used.items()
@@ -53,7 +54,7 @@ async def providers(request: web.Request, environment: str) -> View:
     first = number_in(fields_of(request.query, ("from",)), "from") or 0
     data = {
         "title": "Providers",
-        "classes": list(CLASSES),
+        "classes": list(FAILURE_CLASSES),
         "providers": rows[first : first + ROWS],
         "following": first + ROWS if len(rows) > first + ROWS else None,
         "left_alone": sorted(open_origins),
@@ -65,17 +66,17 @@ async def providers(request: web.Request, environment: str) -> View:
 
 def _open_circuit_origins(runtime: Runtime) -> set[str]:
     """Return all origins whose circuit breaker is open."""
-    return {gate.name for gate in runtime.egress_limits if not gate.breaker.closed}
+    return {gate.name for gate in runtime.egress_limits if not gate.breaker.is_closed}
 
 
-def _row(
+def _provider_row(
     name: str, provider: Provider | None, keys: list[str], places: Sequence[PlaceTotal], open_origins: set[str]
 ) -> dict[str, Any]:
-    counts = dict.fromkeys(CLASSES, 0)
+    counts = dict.fromkeys(FAILURE_CLASSES, 0)
     calls = [one for one in places if one.kind == "call"]
     for one in places:
         if one.reason and one.kind in ("call", "refresh"):
-            counts[class_of(one.kind, one.reason)] += one.calls
+            counts[failure_class(one.kind, one.reason)] += one.calls
     times = [sum(each) for each in zip(*(one.times for one in calls), strict=True)] if calls else []
     well = [one.last_at for one in calls if not one.reason]
     return {
@@ -103,8 +104,8 @@ def _sources(provider: Provider) -> list[str]:
     return sorted(found)
 
 
-def class_of(kind: str, reason: str) -> str:
-    """Return the failure's class, one of `CLASSES`."""
+def failure_class(kind: str, reason: str) -> str:
+    """Return the failure's class, one of `FAILURE_CLASSES`."""
     if reason in _UNREACHABLE:
         return "unreachable"
     if kind == "refresh":

@@ -7,12 +7,12 @@ from typing import Final
 from gateway.api.request_body import query_time, wrong_query
 from gateway.text import whole_number
 
-LONGEST: Final = 255  # characters
+MAX_CHARS: Final = 255  # characters
 
 
-def fields_of(given: Mapping[str, str], names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
-    """Return `names` from a query or a form: each value stripped and cut to `longest` characters, empty if absent."""
-    return {name: given.get(name, "").strip()[:longest] for name in names}
+def fields_of(source: Mapping[str, str], names: Sequence[str], max_chars: int = MAX_CHARS) -> dict[str, str]:
+    """Return `names` from a query or a form: each value stripped and cut to `max_chars` characters, empty if absent."""
+    return {name: source.get(name, "").strip()[:max_chars] for name in names}
 
 
 def time_in(fields: Mapping[str, str], name: str, now: datetime) -> datetime | None:

@@ -25,8 +25,8 @@ from gateway.console.oidc import (
     PendingSignIn,
     SignInRefused,
     authorization_url,
-    claims_of,
-    name_in,
+    fetch_claims,
+    person_name,
     printable_name,
     role_of,
 )
@@ -38,12 +38,12 @@ from gateway.records.console import ConsoleRole, ConsoleSession
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
 
-LONGEST_LINK: Final = 128
+MAX_LINK_CHARS: Final = 128
 FORM_FIELD: Final = "form"
 FORM_BYTES: Final = 64 << 10
 
-AGAIN_S: Final = 15
-_START_IT: Final = "Start PostgreSQL, or restore the network to it. The gateway then continues automatically."
+RELOAD_S: Final = 15
+_DATABASE_ADVICE: Final = "Start PostgreSQL, or restore the network to it. The gateway then continues automatically."
 
 log = structlog.get_logger(__name__)
 
@@ -52,18 +52,18 @@ async def signed_in(request: web.Request) -> SignedIn:
     """Return the signed-in person. Raises NotFound if there is no console, Unauthorized if nobody is signed in,
     Forbidden if a trusted proxy names a person who is in none of the allowed groups."""
     check_enabled(request)
-    token = _token(request)
-    if (session := _by_headers(request)) is not None:
-        return await _with_headers(request, session, token)
+    token = _session_token(request)
+    if (session := _session_by_headers(request)) is not None:
+        return await _signed_in_by_headers(request, session, token)
     session = None
     if token:
         session = await request.app[RUNTIME].store.console_sessions.get(digest(token.reveal()), now=clock.now())
     if session is None:
         raise Unauthorized("missing_auth_header", "You are not signed in. Open the link that `gateway console` prints.")
-    return SignedIn(session, _form_value(token))
+    return SignedIn(session, _csrf_token(token))
 
 
-def _by_headers(request: web.Request) -> ConsoleSession | None:
+def _session_by_headers(request: web.Request) -> ConsoleSession | None:
     """Return the person named by a trusted proxy; None if there is none. Raises Forbidden."""
     config = generation_of(request).config.console
     asked = config.identity_headers
@@ -98,16 +98,16 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
     )
 
 
-async def _with_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
+async def _signed_in_by_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
     """Return the person. Here the cookie is no session; it only ties forms to this browser. The audit trail records one
     sign-in per person and `session_hours`."""
     by = "identity_headers"
     if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=by, now=clock.now()):
         log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
     if token:
-        return SignedIn(session, _form_value(token))
+        return SignedIn(session, _csrf_token(token))
     fresh = Secret(secrets.token_urlsafe(32))
-    return SignedIn(session, _form_value(fresh), fresh)
+    return SignedIn(session, _csrf_token(fresh), fresh)
 
 
 async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
@@ -123,14 +123,15 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 
 
 async def page_or_session(request: web.Request) -> web.StreamResponse:
-    """GET: show a page with one button, so that a mail scanner that opens links signs nobody in. POST: start the session."""
+    """GET: show a page with one button, so that a mail scanner that opens links signs nobody in. POST: start the
+    session."""
     check_enabled(request)
     if request.method == hdrs.METH_POST:
         check_own_form(request, console_url(request))
         return await _sign_in_by_link(
-            request, Secret((await read_form(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK])
+            request, Secret((await read_form(request, FORM_BYTES)).get("link", "")[:MAX_LINK_CHARS])
         )
-    link = request.query.get("link", "")[:LONGEST_LINK]
+    link = request.query.get("link", "")[:MAX_LINK_CHARS]
     return render(request, None, _sign_in_view(request, link))
 
 
@@ -152,7 +153,8 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
 
 
 async def to_identity_provider(request: web.Request) -> web.StreamResponse:
-    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must match."""
+    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must
+    match."""
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console.oidc
@@ -162,7 +164,7 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
     try:
         url = await authorization_url(generation.egress, config, pending, console_path(request, "callback"))
     except GatewayError as fault:
-        return refused(request, fault)
+        return refusal_page(request, fault)
     response = see_other(url)
     _set_flow_cookie(request, response, pending.cookie, SIGN_IN_S)
     return response
@@ -175,9 +177,9 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
     config = generation.config.console
     if config.oidc.issuer is None:
         raise NotFound("not_found", "gateway.yaml has no identity provider for the console (console.oidc).")
-    pending = PendingSignIn(Secret(request.cookies.get(_flow_cookie_name(request), "")[:LONGEST_LINK]))
+    pending = PendingSignIn(Secret(request.cookies.get(_flow_cookie_name(request), "")[:MAX_LINK_CHARS]))
     try:
-        claims = await claims_of(
+        claims = await fetch_claims(
             generation.egress, config.oidc, pending, request.query, console_path(request, "callback")
         )
         role = role_of(config, claims.get(config.oidc.groups_claim))
@@ -186,22 +188,22 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
                 "console_sign_in_refused",
                 request.remote,
                 reason="no_group",
-                name=name_in(claims),
+                name=person_name(claims),
                 address=request.remote,
             )
             raise Forbidden("forbidden", "You are in none of the groups in console.operators and console.viewers.")
-        response = await _session_of(request, name_in(claims), role)
+        response = await _start_session(request, person_name(claims), role)
     except GatewayError as fault:
         if isinstance(fault, SignInRefused) and fault.reason:
             request.app[RUNTIME].refusal_log.warning(
                 "console_sign_in_refused", request.remote, reason=fault.reason, address=request.remote, **fault.found
             )
-        response = refused(request, fault)
+        response = refusal_page(request, fault)
     _set_flow_cookie(request, response, Secret(""), 0)
     return response
 
 
-async def _session_of(request: web.Request, name: str, role: ConsoleRole) -> web.StreamResponse:
+async def _start_session(request: web.Request, name: str, role: ConsoleRole) -> web.StreamResponse:
     token, now = Secret(secrets.token_urlsafe(32)), clock.now()
     session = ConsoleSession(name, role, now + timedelta(hours=generation_of(request).config.console.session_hours))
     await request.app[RUNTIME].store.console_sessions.begin(digest(token.reveal()), session, by="oidc", now=now)
@@ -225,16 +227,16 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
     """Handle the POST: end the session in the browser and in the database."""
     check_enabled(request)
     check_own_form(request, console_url(request))
-    if token := _token(request):
+    if token := _session_token(request):
         await request.app[RUNTIME].store.console_sessions.end(digest(token.reveal()))
     response = see_other(console_path(request, "sign-in"))
     set_session_cookie(request, response, Secret(""), timedelta(0))
     return response
 
 
-def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -> web.Response:
-    """Return the page that shows `fault`; for Unauthorized, the sign-in page. `again`: while the database is unreachable,
-    the browser reloads the page every `AGAIN_S` seconds."""
+def refusal_page(request: web.Request, fault: GatewayError, *, reload: bool = False) -> web.Response:
+    """Return the page that shows `fault`; for Unauthorized, the sign-in page. `reload`: while the database is
+    unreachable, the browser reloads the page every `RELOAD_S` seconds."""
     if isinstance(fault, Unauthorized):
         response = render(request, None, _sign_in_view(request), status=401)
         response.headers["HX-Refresh"] = "true"  # a page with a live part reloads and shows the sign-in
@@ -250,8 +252,10 @@ def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -
         "message": fault.message,
         "code": fault.code,
     }
-    data["again_s"] = AGAIN_S if again and fault.status == 503 else 0
-    data["do"] = _START_IT if fault.code == "store_unavailable" and has_shared_store(request.app[RUNTIME]) else ""
+    data["again_s"] = RELOAD_S if reload and fault.status == 503 else 0
+    data["do"] = (
+        _DATABASE_ADVICE if fault.code == "store_unavailable" and has_shared_store(request.app[RUNTIME]) else ""
+    )
     return render(request, None, View("refused.html", data), status=fault.status)
 
 
@@ -280,9 +284,9 @@ def cookie_name(request: web.Request) -> str:
     return f"{'__Host-' if secure else ''}gw-console"
 
 
-def _token(request: web.Request) -> Secret:
+def _session_token(request: web.Request) -> Secret:
     return Secret(request.cookies.get(cookie_name(request), ""))
 
 
-def _form_value(token: Secret) -> str:
+def _csrf_token(token: Secret) -> str:
     return hmac.digest(token.reveal().encode(), b"console form", "sha256").hex()

@@ -20,7 +20,7 @@ from gateway.console import (
     provider_views,
 )
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
-from gateway.console.sign_in import posted_by_operator, refused, set_session_cookie, signed_in
+from gateway.console.sign_in import posted_by_operator, refusal_page, set_session_cookie, signed_in
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.pages.frame import see_other
 from gateway.records.audit import AuditActor, current_actor
@@ -30,7 +30,7 @@ from gateway.store.console_sessions import CONSOLE
 log = structlog.get_logger(__name__)
 
 ViewOf = Callable[[web.Request, str], Awaitable[View]]
-Act = Callable[[web.Request, SignedIn, str, dict[str, str]], Awaitable[View | str]]
+Action = Callable[[web.Request, SignedIn, str, dict[str, str]], Awaitable[View | str]]
 """Returns the URL of the next page, or a page that is shown once, for example with a link."""
 
 VIEWS: Final[dict[str, ViewOf]] = {
@@ -48,7 +48,7 @@ VIEWS: Final[dict[str, ViewOf]] = {
     "audit": audit_view.audit,
     "incident": incident_views.incident,
 }
-ACTS: Final[dict[str, Act]] = {
+ACTIONS: Final[dict[str, Action]] = {
     "call/dry-run": dry_run_act.dry_run,
     "integration/connect": integration_views.connect,
     "connection/refresh": connection_views.refresh,
@@ -63,7 +63,8 @@ JSON: Final = ".json"
 
 
 async def view(request: web.Request) -> web.StreamResponse:
-    """Handle ``GET /console``, ``/console/{environment}`` and below; with ``.json`` at the end, return the page's data."""
+    """Handle ``GET /console``, ``/console/{environment}`` and below; with ``.json`` at the end, return the page's
+    data."""
     tail = request.match_info.get("tail", "")
     wants_json = tail.endswith(JSON)
     try:
@@ -71,12 +72,12 @@ async def view(request: web.Request) -> web.StreamResponse:
         _check_characters(request.query.values())
         if not tail:
             return _with_session(request, who, see_other(console_path(request, _first_environment(request))))
-        environment, section = _place(request, tail.removesuffix(JSON))
+        environment, section = _environment_and_section(request, tail.removesuffix(JSON))
         found = await VIEWS[section](request, environment)
     except GatewayError as fault:
         if wants_json:
             raise
-        return refused(request, fault, again=True)
+        return refusal_page(request, fault, reload=True)
     response = as_json(found.data) if wants_json else render(request, who, found, environment=environment)
     return _with_session(request, who, response)
 
@@ -87,20 +88,21 @@ def _with_session(request: web.Request, who: SignedIn, response: web.StreamRespo
     return response
 
 
-async def act(request: web.Request) -> web.StreamResponse:
-    """Handle ``POST /console/{environment}/…``: do one action, then show its result, or redirect (303) to a page that does."""
+async def action(request: web.Request) -> web.StreamResponse:
+    """Handle ``POST /console/{environment}/…``: do one action, then show its result, or redirect (303) to a page that
+    does."""
     try:
         who, fields = await posted_by_operator(request)
         _check_characters(fields.values())
         environment, _, what = request.match_info["tail"].partition("/")
         _check_environment(request, environment)
-        if what not in ACTS:
+        if what not in ACTIONS:
             raise NotFound("not_found", "The console has no such form.")
-        done = await _run_as_actor(who, request, ACTS[what](request, who, environment, fields))
+        done = await _run_as_actor(who, request, ACTIONS[what](request, who, environment, fields))
     except GatewayError as fault:
-        return refused(request, fault)
+        return refusal_page(request, fault)
     shown: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
-    log.info("console_act", act=what, environment=environment, name=who.name, fields=shown)
+    log.info("console_act", action=what, environment=environment, name=who.name, fields=shown)
     if isinstance(done, View):
         return render(request, who, done, environment=environment)
     return see_other(done)
@@ -121,7 +123,7 @@ def _check_characters(values: Iterable[str]) -> None:
         raise InvalidRequest("invalid_query_params", "A value has a NUL character. Remove it.")
 
 
-def _place(request: web.Request, tail: str) -> tuple[str, str]:
+def _environment_and_section(request: web.Request, tail: str) -> tuple[str, str]:
     """Return environment and section. Raises NotFound."""
     environment, _, section = tail.partition("/")
     _check_environment(request, environment)

@@ -65,9 +65,9 @@ Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_DEPTH: Final = 64
 _PREFIX: Final = "tag:yaml.org,2002:"
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUTH: Final = {
-    spelling: truth
-    for truth, words in {True: ("true", "yes", "on"), False: ("false", "no", "off")}.items()
+_BOOLEANS: Final = {
+    spelling: value
+    for value, words in {True: ("true", "yes", "on"), False: ("false", "no", "off")}.items()
     for word in words
     for spelling in (word, word.capitalize(), word.upper())
 }
@@ -89,25 +89,25 @@ def read_yaml(text: str) -> Node | None:
         last = max(1, len(text.splitlines()))  # at the end of the file, the parser's mark is after the last line
         line = min(mark.line + 1, last) if mark else 1
         if error.context == "while scanning a quoted scalar" and error.context_mark:
-            opened = error.context_mark.line + 1
-            raise UnreadableText(opened, "not YAML: the quote that opens here is not closed") from None
+            opening_line = error.context_mark.line + 1
+            raise UnreadableText(opening_line, "not YAML: the quote that opens here is not closed") from None
         unclosed = composer.quote_over_lines(line)
         hint = f"; check the quote that opens in line {unclosed}" if unclosed else ""
-        raise UnreadableText(line, explained(error, text) + hint) from None
+        raise UnreadableText(line, yaml_error_text(error, text) + hint) from None
 
 
-def meaning(text: str) -> Value:
+def scalar_value(text: str) -> Value:
     """Return the value of an unquoted scalar."""
     if text in _NULL:
         return None
-    if text in _TRUTH:
-        return _TRUTH[text]
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
     if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def explained(error: yaml.MarkedYAMLError, text: str) -> str:
+def yaml_error_text(error: yaml.MarkedYAMLError, text: str) -> str:
     """Return PyYAML's message, without its quotations of the file: they could be part of a secret."""
     if _is_reference(error.problem_mark, text):
         return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
@@ -128,7 +128,7 @@ class _Composer:
     """Builds nodes from events without recursion, so that no nesting in a file can exhaust the stack."""
 
     def __init__(self) -> None:
-        self._open: list[Sequence | Mapping] = []
+        self._open_nodes: list[Sequence | Mapping] = []
         self._keys: list[Node | None] = []
         self._anchors: dict[str, Node] = {}
         self._root: Node | None = None
@@ -136,10 +136,10 @@ class _Composer:
         self._quoted = (0, 0)  # the lines on which the last quoted scalar begins and ends
 
     def quote_over_lines(self, line: int) -> int:
-        """Return the line where the last quoted scalar opens if it ends on `line` and begins before: its quote may lack an
-        end, so that it ended at the next scalar's. 0: there is no such scalar."""
-        opened, closed = self._quoted
-        return opened if opened < closed == line else 0
+        """Return the line where the last quoted scalar opens if it ends on `line` and begins before: its quote may lack
+        an end, so that it ended at the next scalar's. 0: there is no such scalar."""
+        opening_line, closing_line = self._quoted
+        return opening_line if opening_line < closing_line == line else 0
 
     def compose(self, text: str) -> Node | None:
         for event in yaml.parse(text, Loader=Loader):
@@ -158,13 +158,13 @@ class _Composer:
                     self._quoted = line, event.end_mark.line + 1
                 self._add(event, _scalar(event, line))
             case yaml.AliasEvent():
-                self._add(None, self._aliased(event, line))
+                self._add(None, self._resolve_alias(event, line))
             case yaml.SequenceStartEvent():
                 self._begin(event, Sequence(line))
             case yaml.MappingStartEvent():
                 self._begin(event, Mapping(line))
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
-                self._open.pop()
+                self._open_nodes.pop()
                 self._keys.pop()
             case _:
                 pass  # starts and ends of streams and documents
@@ -173,19 +173,19 @@ class _Composer:
         kind = "seq" if isinstance(node, Sequence) else "map"
         if event.tag not in (None, "!", _PREFIX + kind):
             raise UnreadableText(node.line, "a tag, which is not allowed here; quote a value that begins with !")
-        if len(self._open) >= MAX_DEPTH:
+        if len(self._open_nodes) >= MAX_DEPTH:
             raise UnreadableText(node.line, f"nested more than {MAX_DEPTH} levels deep")
         self._add(event, node)
-        self._open.append(node)
+        self._open_nodes.append(node)
         self._keys.append(None)
 
     def _add(self, event: yaml.NodeEvent | None, node: Node) -> None:
         if event is not None and event.anchor:
             self._anchors[event.anchor] = node
-        if not self._open:
+        if not self._open_nodes:
             self._root = node
             return
-        parent = self._open[-1]
+        parent = self._open_nodes[-1]
         if isinstance(parent, Sequence):
             parent.items.append(node)
         elif (key := self._keys[-1]) is None:
@@ -194,11 +194,11 @@ class _Composer:
             parent.entries.append((key, node))
             self._keys[-1] = None
 
-    def _aliased(self, event: yaml.AliasEvent, line: int) -> Node:
+    def _resolve_alias(self, event: yaml.AliasEvent, line: int) -> Node:
         node = self._anchors.get(event.anchor or "")
         if node is None:
             raise UnreadableText(line, "an alias to an undefined anchor; quote a value that begins with *")
-        if any(node is parent for parent in self._open):
+        if any(node is parent for parent in self._open_nodes):
             raise UnreadableText(line, "an alias to a value that contains the alias")
         return node
 
@@ -207,10 +207,10 @@ def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
     text = event.value
     if event.tag is None or event.tag == "!":
         plain = event.implicit[0] and event.tag is None
-        return Scalar(line, text, meaning(text) if plain else text, plain=plain)
+        return Scalar(line, text, scalar_value(text) if plain else text, plain=plain)
     if event.tag == _PREFIX + "str":
         return Scalar(line, text, text)
-    value = meaning(text)
+    value = scalar_value(text)
     kinds = _KINDS.get(event.tag.removeprefix(_PREFIX), ())
     if type(value) not in kinds:
         raise UnreadableText(line, "a tag, which is not allowed here; quote a value that begins with !")
@@ -249,7 +249,7 @@ class _Reader:
         self.text = text
         self.at = 0
         self._line = 1
-        self._counted = 0
+        self._counted_to = 0
 
     def skip(self) -> None:
         found = _SPACE.match(self.text, self.at)
@@ -311,6 +311,6 @@ class _Reader:
         self.at += 1
 
     def _line_here(self) -> int:
-        self._line += self.text.count("\n", self._counted, self.at)
-        self._counted = self.at
+        self._line += self.text.count("\n", self._counted_to, self.at)
+        self._counted_to = self.at
         return self._line

@@ -64,22 +64,22 @@ def pydantic_message(error: ErrorDetails, syntax: Syntax) -> str:
     if kind == "value_error":
         return str(context["error"])
     if syntax == "yaml" and kind in {"string_type", "is_instance_of"}:
-        return _not_text(error.get("input"))
+        return _text_expected_message(error.get("input"))
     if syntax == "yaml" and kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
         return "must not be empty; leave the key out if it is not needed"
     sentence = (_IN_YAML.get(kind) if syntax == "yaml" else None) or _SENTENCES.get(kind)
     if sentence is None:
         return f"is refused: {error['msg']}"
-    return sentence.format_map({name: _shown(value) for name, value in context.items()})
+    return sentence.format_map({name: _bound_value(value) for name, value in context.items()})
 
 
-def _shown(value: Any) -> Any:
+def _bound_value(value: Any) -> Any:
     """Return a bound such as 3600.0 as 3600."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _not_text(given: object) -> str:
-    match given:
+def _text_expected_message(value: object) -> str:
+    match value:
         case bool():
             return "must be text, and this reads as a truth value; put it in quotes"
         case int() | float():

@@ -56,12 +56,12 @@ class Document:
         return self.lines.get(place, 1)
 
 
-_WORDS_OF_1_1: Final = frozenset(
+_YAML_1_1_BOOLEANS: Final = frozenset(
     spelling for word in ("yes", "no", "on", "off") for spelling in (word, word.capitalize(), word.upper())
 )
 
 
-def decoded(content: bytes) -> str:
+def decode_utf8(content: bytes) -> str:
     """Return a file's text without a UTF-8 byte order mark. Raises UnreadableText."""
     try:
         return content.decode("utf-8-sig")
@@ -79,12 +79,12 @@ def read_document(text: str, dialect: Dialect) -> Document:
     root = (nodes.read_json(text) if text.lstrip()[:1] == "{" else None) or nodes.read_yaml(text)
     if root is None:
         return Document(None)
-    walk = _Walk(dialect)
-    tree = walk.value(root, ())
-    return Document(tree, {(): root.line, **walk.lines}, tuple(walk.faults))
+    converter = _Converter(dialect)
+    tree = converter.value(root, ())
+    return Document(tree, {(): root.line, **converter.lines}, tuple(converter.faults))
 
 
-class _Walk:
+class _Converter:
     """Converts nodes to values: records each line, finds repeated keys, and limits the values that aliases multiply."""
 
     def __init__(self, dialect: Dialect) -> None:
@@ -110,7 +110,7 @@ class _Walk:
             message = r"half a surrogate pair (\ud800 to \udfff), which is not a character"
             self.faults.append(TextFault(place, message, node.line))
             return None
-        if node.plain and not self._dialect.yes_is_true and node.text in _WORDS_OF_1_1:
+        if node.plain and not self._dialect.yes_is_true and node.text in _YAML_1_1_BOOLEANS:
             return node.text
         return node.value
 
@@ -136,8 +136,8 @@ class _Walk:
                 self.faults.append(TextFault(place, "a key must be plain text", key.line))
                 continue
             if key.text in seen:
-                again = f"{key.text!r} is given twice, first in line {seen[key.text]}; keep one"
-                self.faults.append(TextFault(place, again, key.line))
+                message = f"{key.text!r} is given twice, first in line {seen[key.text]}; keep one"
+                self.faults.append(TextFault(place, message, key.line))
                 continue
             seen[key.text] = key.line
             if self._dialect.merges and key.plain and key.text == "<<":

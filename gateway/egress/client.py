@@ -18,31 +18,38 @@ from yarl import URL
 
 from gateway import clock
 from gateway.authority import DEFAULT_PORTS, bracketed
-from gateway.egress.dial import Dialler, Names
+from gateway.egress.dial import Dialler, NameResolver
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, Scheme
-from gateway.egress.pool import Load, Pool
+from gateway.egress.pool import Pool, PoolLoad
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import Body, ConnectionLost, ProviderExchange
 from gateway.egress.provider_exchange import ProviderResponse as LiveResponse
-from gateway.egress.tls import Identities, TlsSessions, prepared
+from gateway.egress.tls import ClientTlsContexts, TlsSessions, prepare_context
 from gateway.http.content_coding import CodingError, Decoder
-from gateway.http.origin import parse_address
+from gateway.http.origin import parse_url
 from gateway.http.request_head import request_head
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 
 # ── The first bytes of a request to a provider: its head, framed by us, together with a small body.
 
-_OURS: Final = (hdrs.HOST, hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.CONNECTION, hdrs.UPGRADE, hdrs.EXPECT)
+_FRAMING_FIELDS: Final = (
+    hdrs.HOST,
+    hdrs.CONTENT_LENGTH,
+    hdrs.TRANSFER_ENCODING,
+    hdrs.CONNECTION,
+    hdrs.UPGRADE,
+    hdrs.EXPECT,
+)
 
 
-def message_of(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade: str | None) -> bytes:
+def request_message(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade: str | None) -> bytes:
     """Return the request's head, and its body if that is available and small. Raises EgressError."""
     fields = request.headers
-    if any(name in fields for name in _OURS):  # two different framings of a body are how requests are smuggled
+    if any(name in fields for name in _FRAMING_FIELDS):  # two framings in one message allow request smuggling
         fields = CIMultiDict(fields)
-        for name in _OURS:
+        for name in _FRAMING_FIELDS:
             fields.popall(name, None)
     framing = ""
     if body is not None:
@@ -53,14 +60,14 @@ def message_of(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade:
         head = request_head(request.method, request.target, pool.host, fields.items(), framing)
     except ValueError as fault:
         raise EgressError("refused", f"The request to {pool.origin} was not sent: {fault}.") from fault
-    whole = body.whole if body is not None else None
-    if whole is None:
+    whole_body = body.whole if body is not None else None
+    if whole_body is None:
         return head
     if body is not None and body.length is None:
-        return head + (b"%x\r\n%b\r\n0\r\n\r\n" % (len(whole), whole) if whole else b"0\r\n\r\n")
-    if body is None or body.length != len(whole):
+        return head + (b"%x\r\n%b\r\n0\r\n\r\n" % (len(whole_body), whole_body) if whole_body else b"0\r\n\r\n")
+    if body is None or body.length != len(whole_body):
         raise EgressError("protocol", f"The request to {pool.origin} was not sent: its body has another length.")
-    return head + whole
+    return head + whole_body
 
 
 # ── Small responses, read whole: from token endpoints, scripts and verifications.
@@ -95,9 +102,9 @@ async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) 
     return bytes(content)
 
 
-_REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_REPLAYABLE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
-# Added to the time limit for a response: one that arrived while this process was blocked is still unread in the socket.
+# Added to the time limit for a response: if this process was blocked, a response that arrived in time is still unread.
 UNREAD_S: Final = 0.5
 
 
@@ -105,8 +112,8 @@ UNREAD_S: Final = 0.5
 class Timeouts:
     """Time limits in seconds. This package enforces only `connect_s`: from the look-up to the end of the TLS handshake.
 
-    The proxy enforces the others. `total_s` None: no limit. `max_first_byte_s`: the maximum that a caller may set.
-    """
+    `gateway/proxy` enforces the others. `total_s` is None for no limit. `max_first_byte_s`: the maximum that a caller
+    may set."""
 
     connect_s: float = 10.0
     first_byte_s: float = 60.0
@@ -119,8 +126,8 @@ class Egress:
     """Sends requests to providers.
 
     `proxy`: URL of the outbound proxy for https. `connections_per_host`: maximum number of connections to one origin.
-    `tls`: the context for verifying servers; None: one with the system's authorities. Pools are made on first use.
-    """
+    `tls`: the context for verifying servers; None: a context with the system's authorities. Pools are made on first
+    use."""
 
     def __init__(
         self,
@@ -137,13 +144,13 @@ class Egress:
         self._trust = tls
         self._tls: ssl.SSLContext | None = None
         self._sessions = TlsSessions()
-        self._identities = Identities(tls)
-        self._names = Names()
+        self._identities = ClientTlsContexts(tls)
+        self._names = NameResolver()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[PoolKey, Pool] = {}
-        self._unused: Callable[[], None] | None = None  # set once this egress is retired
+        self._on_unused: Callable[[], None] | None = None  # set once this egress is retired
 
-    def load(self) -> Iterator[tuple[str, Load]]:
+    def load(self) -> Iterator[tuple[str, PoolLoad]]:
         """Yield each origin that has a connection, with the load of its pool."""
         for pool in self._pools.values():
             yield pool.origin, pool.load
@@ -151,17 +158,17 @@ class Egress:
     def retire(self, unused: Callable[[], None]) -> None:
         """Close idle connections now, and others after their exchange, because another egress replaces this one.
 
-        `unused` is called when no connection is left. A request that still holds this egress may open another.
-        """
-        self._unused = unused
+        `unused` is called when no connection is left. A request that still uses this egress may open another
+        connection."""
+        self._on_unused = unused
         for pool in list(self._pools.values()):
             pool.retire()
-        self._end_if_unused()
+        self._report_if_unused()
 
-    def _end_if_unused(self) -> None:
-        if self._unused is not None and not self._pools:
+    def _report_if_unused(self) -> None:
+        if self._on_unused is not None and not self._pools:
             self._names.close()
-            self._unused()
+            self._on_unused()
 
     async def close(self) -> None:
         """Close every connection, even those in use."""
@@ -180,11 +187,12 @@ class Egress:
     ) -> ProviderExchange:
         """Send `request` and wait for the response's head. Raises EgressError.
 
-        `request.headers`: end-to-end fields only. `body` of length 0: the length is declared, and no byte follows. If a
-        kept connection turns out to be dead, the request is sent once more on a new one, if its method is safe and it
-        has no body (RFC 9112 §9.3.1). `upgrade`: request a switch to that protocol (RFC 9110 §7.8); after a 101,
-        `switch` hands the connection over. `replaced`: a kept connection has already lost this request, so use a new
-        one.
+        `request.headers`: end-to-end fields only. `body` of length 0: the length is declared, and no byte follows.
+        `upgrade`: request a switch to that protocol (RFC 9110 §7.8); after a 101, `switch` hands the connection over.
+        `replaced`: an idle connection has already lost this request, so use a new connection.
+
+        If an idle connection turns out to be closed, the request is sent once more on a new connection, provided that
+        its method is safe and it has no body (RFC 9112 §9.3.1).
         """
         return await self._send(request, body, upgrade, replaced=replaced)
 
@@ -192,20 +200,22 @@ class Egress:
         self, request: UpstreamRequest, body: Body | None, upgrade: str | None, *, replaced: bool
     ) -> LiveResponse:
         pool = self._pool(request)
-        message = message_of(request, pool, body, upgrade)
+        message = request_message(request, pool, body, upgrade)
         streamed = body if body is not None and body.whole is None else None
         if not replaced:
             connection = await pool.acquire()
             reused = connection.served > 0
             try:
-                return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
+                return await connection.exchange(
+                    message, streamed, method=request.method, may_switch=upgrade is not None
+                )
             except ConnectionLost as fault:
                 if not reused or not replaceable(request.method, has_body=body is not None):
                     raise closed_without_response(pool.origin) from fault
         pool = self._pool(request)
         connection = await pool.acquire(fresh=True)
         try:
-            return await connection.ask(message, method=request.method, may_switch=upgrade is not None)
+            return await connection.exchange(message, method=request.method, may_switch=upgrade is not None)
         except ConnectionLost as fault:
             raise closed_without_response(pool.origin) from fault
 
@@ -226,7 +236,7 @@ class Egress:
         for example ``refused`` for a URL that may not be dialled, or ``too_large`` for a body above `limit_bytes`.
         """
         try:
-            parsed = parse_address(url)
+            parsed = parse_url(url)
         except ValueError as fault:
             raise EgressError("refused", f"The URL cannot be requested: {fault}.") from fault
         fields = CIMultiDict(headers or {})
@@ -258,23 +268,23 @@ class Egress:
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = self._new_pool(*key)
-            if self._unused is not None:
+            if self._on_unused is not None:
                 pool.retire()
         return pool
 
     async def _context(self) -> ssl.SSLContext:
         """Return the TLS context. A thread makes it on first use: the system's authorities take 50 ms to read."""
         if self._tls is None:
-            made = await asyncio.to_thread(prepared, self._trust, self._sessions)
-            self._tls = self._tls or made
+            context = await asyncio.to_thread(prepare_context, self._trust, self._sessions)
+            self._tls = self._tls or context
         return self._tls
 
     def _new_pool(self, scheme_name: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:
         scheme: Scheme = "https" if scheme_name == "https" else "http"
         self.guard.check(scheme, host, port)
         key = (scheme_name, host, port, identity)
-        spelled = bracketed(host)
-        origin = f"{scheme}://{spelled}:{port}"
+        host_text = bracketed(host)
+        origin = f"{scheme}://{host_text}:{port}"
 
         async def dial(pool: Pool) -> ProviderConnection:
             tls = None
@@ -287,11 +297,11 @@ class Egress:
         def forget(pool: Pool) -> None:
             if self._pools.get(key) is pool:
                 del self._pools[key]
-                self._end_if_unused()
+                self._report_if_unused()
 
         return Pool(
             origin,
-            spelled if port == DEFAULT_PORTS[scheme] else f"{spelled}:{port}",
+            host_text if port == DEFAULT_PORTS[scheme] else f"{host_text}:{port}",
             self._limit,
             dial,
             forget,
@@ -320,8 +330,9 @@ class RetiredEgress:
 
 
 def replaceable(method: str, *, has_body: bool) -> bool:
-    """Return whether a request that was lost on a kept connection may be sent again on a new one (RFC 9112 §9.3.1)."""
-    return not has_body and method in _REPLAYED
+    """Return whether a request that was lost on a reused connection may be sent again on a new one (RFC 9112
+    §9.3.1)."""
+    return not has_body and method in _REPLAYABLE_METHODS
 
 
 def closed_without_response(origin: str) -> EgressError:
@@ -365,6 +376,6 @@ async def fetch_reply(
         timeout_s=timeout_s,
         identity=call.identity,
     )
-    # Computed back from now with the monotonic clock, so that setting the system clock meanwhile moves no expiry.
+    # The monotonic clock gives the duration, so a change of the system clock during the request moves no expiry.
     asked_at = (now or clock.now)() - timedelta(seconds=clock.monotonic() - began)
     return Reply(response.status, response.headers, response.body, asked_at)

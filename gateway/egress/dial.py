@@ -16,8 +16,8 @@ from gateway.authority import DEFAULT_PORTS, bracketed, origin_of
 from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.egress.guard import Guard, Scheme, SocketAddress
 from gateway.egress.provider_connection import ProviderConnection
-from gateway.egress.tls import reason
-from gateway.http.response_head import Malformed, parse_head
+from gateway.egress.tls import handshake_failure
+from gateway.http.response_head import MalformedMessage, parse_head
 from gateway.text import unconnected
 
 # ── Resolves host names in threads, within a time limit. Concurrent callers share the look-up of a name.
@@ -26,8 +26,8 @@ LIMIT_S: Final = 5.0
 _THREADS: Final = 16
 
 
-class Names:
-    """The system's resolver in its own threads, so that a dead name server delays only other look-ups."""
+class NameResolver:
+    """Resolves names with the system's resolver in its own threads, so that a dead name server delays only look-ups."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None  # made at the first look-up
@@ -37,26 +37,26 @@ class Names:
         """Return the IP addresses of a name, in the system's order. Raises EgressError ``unreachable``, ``timeout``."""
         try:
             async with asyncio.timeout(LIMIT_S):
-                found = await asyncio.shield(self._shared_look_up(host, port))
+                addresses = await asyncio.shield(self._shared_look_up(host, port))
         except TimeoutError:
             raise EgressError("timeout", f"The look-up of {host} took more than {LIMIT_S:g} s.") from None
         except (OSError, UnicodeError) as fault:
             raise EgressError("unreachable", f"The name {host} has no address.") from fault
-        if not found:
+        if not addresses:
             raise EgressError("unreachable", f"The name {host} has no address.")
-        return found
+        return addresses
 
     def _shared_look_up(self, host: str, port: int) -> asyncio.Future[list[str]]:
-        """Return the look-up of `host`, which all concurrent callers share. Await it shielded."""
+        """Return the look-up of `host`, which all concurrent callers share; await it with `asyncio.shield`."""
         key = (host, port)
-        asked = self._pending.get(key)
-        if asked is None:
+        look_up = self._pending.get(key)
+        if look_up is None:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
-            asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
-            self._pending[key] = asked
-            asked.add_done_callback(lambda done: self._look_up_ended(key, done))
-        return asked
+            look_up = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
+            self._pending[key] = look_up
+            look_up.add_done_callback(lambda done: self._look_up_ended(key, done))
+        return look_up
 
     def _look_up_ended(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
         del self._pending[key]
@@ -71,8 +71,8 @@ class Names:
 
 
 def _look_up(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in addresses))
 
 
 # ── CONNECT: a tunnel through the outbound proxy (RFC 9110 §9.3.6).
@@ -81,32 +81,33 @@ HEAD_BYTES: Final = 16_384
 
 
 class _TunnelHandshake(asyncio.Protocol):
-    """Reads the proxy's response. Bytes after its head count as a refusal: the first byte in a tunnel is ours.
+    """Reads the proxy's response. Bytes after its head count as a refusal, because the gateway sends the first byte in
+    a tunnel.
 
     `status`: the status of the response, 0 if there is no valid one.
     """
 
     def __init__(self) -> None:
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._held = b""
+        self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
-        self._held += data
-        end = self._held.find(b"\r\n\r\n")
-        if self.status.done() or (end < 0 and len(self._held) <= HEAD_BYTES):
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if self.status.done() or (end < 0 and len(self._buffer) <= HEAD_BYTES):
             return
         try:
-            status = parse_head(self._held[: max(end, 0)]).status
-        except Malformed:
+            status = parse_head(self._buffer[: max(end, 0)]).status
+        except MalformedMessage:
             status = 0
         if status < 200 and status:
-            self._held = self._held[end + 4 :]
+            self._buffer = self._buffer[end + 4 :]
             self.data_received(b"")
             return
-        self.status.set_result(0 if len(self._held) > end + 4 else status)
+        self.status.set_result(0 if len(self._buffer) > end + 4 else status)
         self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (any end means refusal)
@@ -114,10 +115,10 @@ class _TunnelHandshake(asyncio.Protocol):
             self.status.set_result(0)
 
 
-async def open_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
+async def open_tunnel(sock: socket.socket, target: str, proxy: URL, refusal_message: str) -> asyncio.Transport:
     """Return the transport of a tunnel to `target`, reading paused.
 
-    Raises EgressError ``unreachable`` with the message `refused`.
+    Raises EgressError ``unreachable`` with the message `refusal_message`.
     """
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.user is not None:
@@ -131,7 +132,7 @@ async def open_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str
     try:
         transport.write("\r\n".join([*lines, "", ""]).encode())
         if not 200 <= await handshake.status < 300:
-            raise EgressError("unreachable", refused)
+            raise EgressError("unreachable", refusal_message)
     except BaseException:
         transport.abort()
         raise
@@ -149,7 +150,7 @@ class Dialler:
     `proxy`: the operator's outbound proxy for https; it receives an address that was checked.
     """
 
-    def __init__(self, guard: Guard, names: Names, connect_s: float, proxy: URL | None = None) -> None:
+    def __init__(self, guard: Guard, names: NameResolver, connect_s: float, proxy: URL | None = None) -> None:
         self._guard = guard
         self._names = names
         self._connect_s = connect_s
@@ -168,7 +169,7 @@ class Dialler:
         except AddressRefused as fault:
             raise EgressError("refused", f"{origin} is refused: {fault}.") from fault
         except ssl.SSLError as fault:
-            raise EgressError("tls", f"TLS with {origin} failed: {reason(fault)}.") from fault
+            raise EgressError("tls", f"TLS with {origin} failed: {handshake_failure(fault)}.") from fault
         except OSError as fault:
             raise EgressError("unreachable", f"{origin} could not be reached: {unconnected(fault)}.") from fault
 
@@ -180,7 +181,7 @@ class Dialler:
         if scheme == "https" and self._proxy is not None:
             await self._tunnel(self._proxy, addresses[0], host, port, connection, tls)
             return
-        sock = await _connected(addresses, port, partial(self._guard.socket, scheme))
+        sock = await _connect_socket(addresses, port, partial(self._guard.socket, scheme))
         loop = asyncio.get_running_loop()
         name = host if scheme == "https" else None
         try:
@@ -200,26 +201,26 @@ class Dialler:
     ) -> None:
         """Open TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). The guard does not check the proxy."""
         origin = origin_of("https", host, port)
-        refused = f"The outbound proxy did not open a tunnel to {origin}."
+        refusal_message = f"The outbound proxy did not open a tunnel to {origin}."
         proxy_host, proxy_port = proxy.host or "", proxy.port or DEFAULT_PORTS["http"]
         try:
-            found = await self._addresses(proxy_host, proxy_port)
-            sock = await _connected(found, proxy_port, _plain_socket)
+            addresses = await self._addresses(proxy_host, proxy_port)
+            sock = await _connect_socket(addresses, proxy_port, _unguarded_socket)
         except (OSError, EgressError) as fault:
-            raise EgressError("unreachable", refused) from fault
-        transport = await open_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refused)
+            raise EgressError("unreachable", refusal_message) from fault
+        transport = await open_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refusal_message)
         assert tls is not None  # only https goes through a proxy
         try:
-            inside = await asyncio.get_running_loop().start_tls(transport, connection, tls, server_hostname=host)
+            tls_transport = await asyncio.get_running_loop().start_tls(transport, connection, tls, server_hostname=host)
         except BaseException:
             transport.abort()
             raise
-        if inside is None:
-            raise EgressError("unreachable", refused)
-        connection.connection_made(inside)
+        if tls_transport is None:
+            raise EgressError("unreachable", refusal_message)
+        connection.connection_made(tls_transport)
 
 
-async def _connected(addresses: list[str], port: int, make: SocketFactory) -> socket.socket:
+async def _connect_socket(addresses: list[str], port: int, socket_factory: SocketFactory) -> socket.socket:
     """Return a socket to the first of these addresses that connects, trying IPv6 and IPv4 alternately (RFC 8305)."""
     candidates: list[SocketAddress] = [
         (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0))
@@ -227,11 +228,13 @@ async def _connected(addresses: list[str], port: int, make: SocketFactory) -> so
         else (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
         for address in addresses
     ]
-    sock = await start_connection(candidates, happy_eyeballs_delay=STAGGER_S, interleave=1, socket_factory=make)
+    sock = await start_connection(
+        candidates, happy_eyeballs_delay=STAGGER_S, interleave=1, socket_factory=socket_factory
+    )
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return sock
 
 
-def _plain_socket(address: SocketAddress) -> socket.socket:
+def _unguarded_socket(address: SocketAddress) -> socket.socket:
     family, kind, protocol, _, _ = address
     return socket.socket(family, kind, protocol)

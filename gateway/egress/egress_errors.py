@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_large", "busy"]
+EgressErrorKind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_large", "busy"]
 
 
 class EgressError(Exception):
@@ -12,9 +12,9 @@ class EgressError(Exception):
     no byte of the request was sent, so any request may be sent again.
     """
 
-    def __init__(self, kind: Kind, message: str, *, sent: bool = True) -> None:
+    def __init__(self, kind: EgressErrorKind, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
-        self.kind: Kind = kind
+        self.kind: EgressErrorKind = kind
         self.message = message
         self.sent = sent
 

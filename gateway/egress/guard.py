@@ -1,8 +1,7 @@
 """Decides which IP addresses may be dialled: the public internet by https, and what the operator allowed by http too.
 
-A host name proves nothing, so the guard checks IP addresses: a literal address, and every address that a name resolves
-to. The socket factory checks again, so that the dialled address is a checked one.
-"""
+A host name can resolve to any address, so the guard checks IP addresses: a literal address, and every address that a
+name resolves to. The socket factory checks the address again immediately before it is dialled."""
 
 import ipaddress
 import socket
@@ -43,7 +42,7 @@ _SPECIAL: Final[tuple[IPNetwork, ...]] = tuple(
 )
 
 
-class Opening(Protocol):
+class AllowedRange(Protocol):
     """A network that the operator allowed; `port` None allows all of its ports."""
 
     @property
@@ -53,7 +52,7 @@ class Opening(Protocol):
     def port(self) -> int | None: ...
 
 
-def literal(host: str) -> IPAddress | None:
+def ip_address_in(host: str) -> IPAddress | None:
     """Return the IP address if `host` is one, else None. An address with a zone index (``%eth0``) is not accepted."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
@@ -61,8 +60,8 @@ def literal(host: str) -> IPAddress | None:
         return None
 
 
-def unwrapped(address: IPAddress) -> IPAddress:
-    """Return the IPv4 address in a mapped or compatible IPv6 address (RFC 4291 §2.5.5); other addresses unchanged."""
+def without_ipv6_prefix(address: IPAddress) -> IPAddress:
+    """Return the IPv4 address inside a mapped or compatible IPv6 address (RFC 4291 §2.5.5); return others unchanged."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -77,33 +76,33 @@ def is_public(address: IPAddress) -> bool:
 
 
 class Guard:
-    """The policy. `allow`: the networks that the operator allowed (``egress.allow``)."""
+    """Checks addresses. `allow`: the networks that the operator allowed (``egress.allow``)."""
 
-    def __init__(self, allow: Iterable[Opening] = ()) -> None:
+    def __init__(self, allow: Iterable[AllowedRange] = ()) -> None:
         self._allow = tuple(allow)
 
     def permits(self, scheme: Scheme, address: IPAddress, port: int) -> bool:
         """Return whether this address and port may be dialled."""
-        address = unwrapped(address)
+        address = without_ipv6_prefix(address)
         return self._is_allowed(address, port) or (scheme == "https" and is_public(address))
 
     def check(self, scheme: Scheme, host: str, port: int) -> None:
         """Raise EgressError ``refused`` for a host that can be refused before its name is resolved."""
-        written = parse_host(bracketed(host))
-        if written is None:
+        host_text = parse_host(bracketed(host))
+        if host_text is None:
             raise EgressError("refused", f"{host!r} is not a valid host name or IP address.")
-        if literal(written) is not None:
-            self.admit(scheme, written, port, [written])
+        if ip_address_in(host_text) is not None:
+            self.admit(scheme, host_text, port, [host_text])
         elif scheme == "http" and not self._allow:
             raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
 
     def admit(self, scheme: Scheme, host: str, port: int, addresses: Sequence[str]) -> None:
-        """Check all `addresses` of `host`: one that may not be dialled refuses all. Raises EgressError ``refused``."""
+        """Check all `addresses` of `host`. Raises EgressError ``refused`` if any of them may not be dialled."""
         for text in addresses:
-            address = literal(text)
+            address = ip_address_in(text)
             if address is not None and self.permits(scheme, address, port):
                 continue
-            if scheme == "http" and address is not None and is_public(unwrapped(address)):
+            if scheme == "http" and address is not None and is_public(without_ipv6_prefix(address)):
                 raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
             raise EgressError(
                 "refused",
@@ -113,15 +112,15 @@ class Guard:
 
     def socket(self, scheme: Scheme, address: SocketAddress) -> socket.socket:
         """Return a socket for the address about to be dialled. Raises AddressRefused."""
-        family, kind, protocol, _, where = address
-        if not self.permits(scheme, ipaddress.ip_address(where[0]), where[1]):
-            raise AddressRefused(f"{where[0]} port {where[1]} may not be dialled")
+        family, kind, protocol, _, sockaddr = address
+        if not self.permits(scheme, ipaddress.ip_address(sockaddr[0]), sockaddr[1]):
+            raise AddressRefused(f"{sockaddr[0]} port {sockaddr[1]} may not be dialled")
         return socket.socket(family, kind, protocol)
 
     def _is_allowed(self, address: IPAddress, port: int) -> bool:
         return any(
-            (opening.port is None or opening.port == port)
-            and opening.network.version == address.version
-            and address in opening.network
-            for opening in self._allow
+            (allowed.port is None or allowed.port == port)
+            and allowed.network.version == address.version
+            and address in allowed.network
+            for allowed in self._allow
         )

@@ -15,14 +15,14 @@ from gateway.egress.egress_errors import CallNotAttempted
 
 # ── Stops calling a provider that is down, so that callers do not wait for a response that cannot come.
 #
-# The circuit opens when calls to a provider fail 20 times within 10 s (it cannot be reached, resets the connection or
-# stays silent), unless it sent 20 responses meanwhile: one bad resource of a working provider must not block it for all
-# callers. Any response, even a 500, proves that the provider is up.
+# The circuit opens when 20 calls to a provider fail within 10 s: it cannot be reached, resets the connection or sends
+# nothing. The circuit stays closed if the provider sent 20 responses in that time, because one bad resource of a
+# working provider must not block the others. Any response, even a 500, proves that the provider is up.
 
-FAILURES: Final = 20
-WITHIN_S: Final = 10.0
+FAILURES_TO_OPEN: Final = 20
+FAILURE_WINDOW_S: Final = 10.0
 OPEN_S: Final = 30.0
-PROBE_S: Final = 1  # Retry-After for other calls while one call probes the provider
+PROBE_RETRY_AFTER_S: Final = 1  # Retry-After for other calls while one call probes the provider
 
 
 class CircuitBreaker:
@@ -36,16 +36,16 @@ class CircuitBreaker:
 
     def __init__(self) -> None:
         self.responses = 0
-        self._failures: deque[tuple[float, int]] = deque(maxlen=FAILURES)
+        self._failures: deque[tuple[float, int]] = deque(maxlen=FAILURES_TO_OPEN)
         self.open_until = 0.0
         self._probing = False
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the circuit is closed, so that calls pass."""
         return self.open_until == 0.0
 
-    def refusal_s(self, now: float) -> float:
+    def try_probe_s(self, now: float) -> float:
         """Return 0.0 and make this call the probe, or return the seconds after which another call may probe.
 
         Call it only while the circuit is open.
@@ -53,67 +53,71 @@ class CircuitBreaker:
         if now < self.open_until:
             return self.open_until - now
         if self._probing:
-            return PROBE_S
+            return PROBE_RETRY_AFTER_S
         self._probing = True
         return 0.0
 
-    def failed(self, now: float, *, probe: bool) -> bool:
+    def record_failure(self, now: float, *, probe: bool) -> bool:
         """Record a call without a response; return whether it opened the circuit."""
         if probe:
             self.open_until, self._probing = now + OPEN_S, False
             return True
-        if not self.closed:
+        if not self.is_closed:
             return False
         failures = self._failures
         failures.append((now, self.responses))
-        first_at, responses_then = failures[0]
-        if len(failures) < FAILURES or now - first_at > WITHIN_S or self.responses - responses_then >= FAILURES:
+        first_failure_at, responses_then = failures[0]
+        if (
+            len(failures) < FAILURES_TO_OPEN
+            or now - first_failure_at > FAILURE_WINDOW_S
+            or self.responses - responses_then >= FAILURES_TO_OPEN
+        ):
             return False
         failures.clear()
         self.open_until = now + OPEN_S
         return True
 
-    def recovered(self) -> None:
+    def record_recovery(self) -> None:
         """Close the circuit, because the probe got a response."""
         self.open_until, self._probing = 0.0, False
         self._failures.clear()
 
-    def result_unknown(self) -> None:
+    def end_probe_without_result(self) -> None:
         """End a probe that has no result, for example because its caller disconnected. The next call probes."""
         self._probing = False
 
-    def idle(self, now: float) -> bool:
+    def is_idle(self, now: float) -> bool:
         """Return whether the circuit breaker has no state to keep."""
-        return self.closed and (not self._failures or now - self._failures[-1][0] > WITHIN_S)
+        return self.is_closed and (not self._failures or now - self._failures[-1][0] > FAILURE_WINDOW_S)
 
 
 # ── Limits the retries sent to a provider: at most a fifth of the calls to it, plus a small allowance.
 #
 # Without this limit, retries multiply the load of a provider when it fails under load.
 
-SHARE: Final = 0.2
-MOST: Final = 100.0  # maximum number of saved retries
-FLOOR: Final = 10.0  # the allowance: each origin starts with it
-FLOOR_PER_S: Final = 0.5  # retries per second that refill it, so that a rarely called provider can be retried too
+RETRY_SHARE: Final = 0.2
+MAX_SAVED_RETRIES: Final = 100.0  # maximum number of saved retries
+ALLOWANCE: Final = 10.0  # the allowance: each origin starts with it
+ALLOWANCE_PER_S: Final = 0.5  # retries per second that refill it, so that a rarely called provider can be retried too
 
 
-class Budget:
+class RetryBudget:
     """The retry budget of one origin. `requests`: number of calls, incremented by the code that makes the call."""
 
-    __slots__ = ("_counted", "_credit", "_seen_at", "requests")
+    __slots__ = ("_counted_requests", "_credit", "_seen_at", "requests")
 
     def __init__(self, now: float) -> None:
         self.requests = 0
-        self._counted = 0
-        self._credit = FLOOR
+        self._counted_requests = 0
+        self._credit = ALLOWANCE
         self._seen_at = now
 
-    def take(self, now: float) -> bool:
+    def try_spend(self, now: float) -> bool:
         """Spend one retry if the budget has one; return whether it did. `now`: monotonic seconds."""
-        earned = (self.requests - self._counted) * SHARE
-        trickled = max(0.0, min(FLOOR - self._credit, (now - self._seen_at) * FLOOR_PER_S))
-        self._credit = min(MOST, self._credit + earned + trickled)
-        self._counted, self._seen_at = self.requests, now
+        earned = (self.requests - self._counted_requests) * RETRY_SHARE
+        refilled = max(0.0, min(ALLOWANCE - self._credit, (now - self._seen_at) * ALLOWANCE_PER_S))
+        self._credit = min(MAX_SAVED_RETRIES, self._credit + earned + refilled)
+        self._counted_requests, self._seen_at = self.requests, now
         if self._credit < 1:
             return False
         self._credit -= 1
@@ -133,8 +137,8 @@ class ConcurrencySettings:
     wait_s: float = 10.0
 
 
-class Full(Exception):
-    """No place became free in time, or too many calls wait already."""
+class NoFreePlace(Exception):
+    """No place became free in time, or too many calls already wait for one."""
 
 
 class ConcurrencyLimit:
@@ -159,21 +163,22 @@ class ConcurrencyLimit:
         return True
 
     async def acquire(self) -> None:
-        """Wait for the next free place, in the order of arrival. Raises Full after `wait_s`, or if too many wait."""
+        """Wait for the next free place, in the order of arrival. Raises NoFreePlace after `wait_s`, or if too many
+        wait."""
         if self.waiting >= self.limits.waiting:
-            raise Full
+            raise NoFreePlace
         place = asyncio.get_running_loop().create_future()
         self._queue[place] = None
         self.waiting += 1
         try:
             async with asyncio.timeout(self.limits.wait_s):
                 await place
-        except BaseException as ended:
+        except BaseException as fault:
             if place.done() and not place.cancelled():
                 self.release()  # the place was granted at the same moment
             place.cancel()
-            if isinstance(ended, TimeoutError):
-                raise Full from None
+            if isinstance(fault, TimeoutError):
+                raise NoFreePlace from None
             raise
         finally:
             self._queue.pop(place, None)
@@ -198,7 +203,7 @@ Origin = tuple[str, str, int]
 """Scheme, host and port."""
 Outcome = Literal["responded", "failed", "unknown"]
 
-MOST_ORIGINS: Final = 10_000  # above this, origins without state are dropped
+MAX_ORIGINS: Final = 10_000  # above this, origins without state are dropped
 RETRY_AFTER_S: Final = 5
 
 log = structlog.get_logger(__name__)
@@ -217,7 +222,7 @@ class OriginLimits:
         self.origin = origin
         self.concurrency = ConcurrencyLimit(limits)
         self.breaker = CircuitBreaker()
-        self.budget = Budget(clock.monotonic())
+        self.budget = RetryBudget(clock.monotonic())
 
     def try_acquire(self) -> bool:
         """Acquire a place without waiting, the usual case; the call is then not a probe. If False, await `acquire`."""
@@ -225,15 +230,15 @@ class OriginLimits:
 
     async def acquire(self) -> bool:
         """Wait for a place; return True if this call probes whether the provider is up. Raises CallNotAttempted."""
-        probe = not self.breaker.closed and self._begin_probe()
+        probe = not self.breaker.is_closed and self._begin_probe()
         if self.concurrency.try_acquire():
             return probe
         try:
             await self.concurrency.acquire()
-        except BaseException as ended:
+        except BaseException as fault:
             if probe:
-                self.breaker.result_unknown()
-            if isinstance(ended, Full):
+                self.breaker.end_probe_without_result()
+            if isinstance(fault, NoFreePlace):
                 raise CallNotAttempted(
                     f"Too many calls to {self.name} wait for a response (egress.limits in gateway.yaml). "
                     f"Send fewer at a time, or retry in {RETRY_AFTER_S} s.",
@@ -244,26 +249,26 @@ class OriginLimits:
         return probe
 
     def release(self, outcome: Outcome, *, probe: bool) -> None:
-        """Release the place, once for every `acquire` that returned, with the call's result."""
+        """Release the place with the call's result. Call it once after every `acquire` that returned."""
         self.concurrency.release()
         breaker = self.breaker
         if outcome == "responded":
             breaker.responses += 1
             if probe:
-                breaker.recovered()
+                breaker.record_recovery()
                 log.info("circuit_closed", origin=self.name)
         elif outcome == "failed":
-            if breaker.failed(clock.monotonic(), probe=probe):
+            if breaker.record_failure(clock.monotonic(), probe=probe):
                 log.warning("circuit_opened", origin=self.name)
         elif probe:
-            breaker.result_unknown()
+            breaker.end_probe_without_result()
 
-    def idle(self, now: float) -> bool:
+    def is_idle(self, now: float) -> bool:
         """Return whether no call uses these limits and they have no state to keep. `now`: monotonic seconds."""
-        return self.concurrency.outstanding == 0 and self.concurrency.waiting == 0 and self.breaker.idle(now)
+        return self.concurrency.outstanding == 0 and self.concurrency.waiting == 0 and self.breaker.is_idle(now)
 
     def _begin_probe(self) -> bool:
-        wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
+        wait_s = ceil(self.breaker.try_probe_s(clock.monotonic()))
         if wait_s:
             raise CallNotAttempted(
                 f"{self.name} did not respond to the last calls, so its circuit breaker is open. Retry in {wait_s} s.",
@@ -291,12 +296,12 @@ class EgressLimits:
     def for_origin(self, origin: Origin) -> OriginLimits:
         origin_limits = self._by_origin.get(origin)
         if origin_limits is None:
-            if len(self._by_origin) >= MOST_ORIGINS:
+            if len(self._by_origin) >= MAX_ORIGINS:
                 self._sweep()
             origin_limits = self._by_origin[origin] = OriginLimits(origin, self._limits)
         return origin_limits
 
-    def limit(self, limits: ConcurrencySettings) -> None:
+    def apply_settings(self, limits: ConcurrencySettings) -> None:
         """Apply these limits from now on. Calls above a lower limit continue; waiting calls get newly free places."""
         self._limits = limits
         for origin_limits in self._by_origin.values():
@@ -310,5 +315,5 @@ class EgressLimits:
     def _sweep(self) -> None:
         now = clock.monotonic()
         self._by_origin = {
-            origin: origin_limits for origin, origin_limits in self._by_origin.items() if not origin_limits.idle(now)
+            origin: origin_limits for origin, origin_limits in self._by_origin.items() if not origin_limits.is_idle(now)
         }

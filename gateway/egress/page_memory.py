@@ -14,7 +14,7 @@ from typing import Final
 from gateway import clock
 from gateway.errors import Unavailable
 
-SHARE: Final = 0.5  # the part of the limit that one key may hold, so that no key can use all of it
+KEY_SHARE: Final = 0.5  # the part of the limit that one key may hold, so that no key can use all of it
 RETRY_AFTER_S: Final = 5
 
 
@@ -23,7 +23,7 @@ class NoPageMemory(Exception):
 
 
 def no_page_memory() -> Unavailable:
-    """Return the 503 ``busy``, with the reason and `retry_at` in its payload."""
+    """Return the error 503 ``busy``, with the reason and `retry_at` in its payload."""
     retry_at = clock.now() + timedelta(seconds=RETRY_AFTER_S)
     return Unavailable(
         "busy",
@@ -54,7 +54,7 @@ class Reservation:
     def shrink(self, size: int) -> None:
         """Release the bytes above `size`."""
         if size < self.size:
-            self._memory._give_back(self._key, self.size - size)
+            self._memory._release(self._key, self.size - size)
             self.size = size
 
     def release(self) -> None:
@@ -65,14 +65,14 @@ class PageMemory:
     """The shared budget.
 
     `limit_bytes` may return a new limit at any time; existing reservations stay. `reserved`: bytes reserved now.
-    `most`: the highest total so far.
+    `peak`: the highest total so far.
     """
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self.limit_bytes = limit_bytes
         self.reserved = 0
-        self.most = 0
-        self._held: dict[Hashable, int] = {}
+        self.peak = 0
+        self._bytes_by_key: dict[Hashable, int] = {}
         self._queues: dict[Hashable, deque[WaitingPage]] = {}
         self._count = 0
 
@@ -89,12 +89,12 @@ class PageMemory:
         try:
             async with asyncio.timeout(wait_s):
                 await waiting.admitted
-        except BaseException as ended:
+        except BaseException as fault:
             if waiting.admitted.done() and not waiting.admitted.cancelled():
-                self._give_back(key, size)  # the memory was granted at the same moment
+                self._release(key, size)  # the memory was granted at the same moment
             else:
-                self._leave(key, waiting)
-            if isinstance(ended, TimeoutError):
+                self._stop_waiting(key, waiting)
+            if isinstance(fault, TimeoutError):
                 raise NoPageMemory from None
             raise
         return Reservation(self, key, size)
@@ -106,18 +106,18 @@ class PageMemory:
 
     @property
     def _share(self) -> int:
-        return int(self.limit_bytes() * SHARE)
+        return int(self.limit_bytes() * KEY_SHARE)
 
-    def _give_back(self, key: Hashable, size: int) -> None:
+    def _release(self, key: Hashable, size: int) -> None:
         self.reserved -= size
-        left = self._held[key] - size
+        left = self._bytes_by_key[key] - size
         if left:
-            self._held[key] = left
+            self._bytes_by_key[key] = left
         else:
-            del self._held[key]
+            del self._bytes_by_key[key]
         self._admit()
 
-    def _leave(self, key: Hashable, waiting: WaitingPage) -> None:
+    def _stop_waiting(self, key: Hashable, waiting: WaitingPage) -> None:
         queue = self._queues.get(key, ())
         if waiting in queue:
             self._unqueue(key, waiting)
@@ -132,7 +132,7 @@ class PageMemory:
     def _admit(self) -> None:
         """Grant memory to the next calls while enough is free. A small page does not overtake a large one before it."""
         while True:
-            key = self._next()
+            key = self._next_key()
             if key is None:
                 return
             first = self._queues[key][0]
@@ -143,15 +143,15 @@ class PageMemory:
                 return
             self._unqueue(key, first)
             self.reserved += first.size
-            self.most = max(self.most, self.reserved)
-            self._held[key] = self._held.get(key, 0) + first.size
+            self.peak = max(self.peak, self.reserved)
+            self._bytes_by_key[key] = self._bytes_by_key.get(key, 0) + first.size
             first.admitted.set_result(None)
 
-    def _next(self) -> Hashable | None:
+    def _next_key(self) -> Hashable | None:
         """Return the waiting key that holds the least, among those whose next page fits into their share; else None."""
         ranks = [
-            (self._held.get(key, 0), queue[0].number, key)
+            (self._bytes_by_key.get(key, 0), queue[0].number, key)
             for key, queue in self._queues.items()
-            if self._held.get(key, 0) + queue[0].size <= self._share
+            if self._bytes_by_key.get(key, 0) + queue[0].size <= self._share
         ]
         return min(ranks, key=lambda rank: rank[:2])[2] if ranks else None

@@ -10,14 +10,14 @@ from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import TlsSessions
 
 IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close
-WAITING: Final = 5000
+MAX_WAITING: Final = 5000
 WAIT_S: Final = 10.0
 CHECK_EVERY_S: Final = 5.0
 
 Dial = Callable[["Pool"], Awaitable[ProviderConnection]]
 
 
-class Load(NamedTuple):
+class PoolLoad(NamedTuple):
     """Numbers of connections in use, idle connections, connections being dialled, and requests that wait for one."""
 
     busy: int
@@ -30,7 +30,7 @@ class Pool:
     """At most `limit` connections, including those being dialled. `dial` opens a connection that this pool owns.
 
     `host`: value of the Host header. `forget` is called whenever the last connection is gone and no request waits.
-    `sessions`: keeps TLS sessions for resumption; None: none are kept.
+    `sessions`: stores TLS sessions for resumption; None: no session is stored.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Pool:
         self._emptied = asyncio.Event()
 
     @property
-    def load(self) -> Load:
+    def load(self) -> PoolLoad:
         """How much the pool is used, for metrics."""
         idle = len(self._idle)
-        return Load(len(self._open) - idle, idle, self._dialling, len(self._waiting))
+        return PoolLoad(len(self._open) - idle, idle, self._dialling, len(self._waiting))
 
-    def take_idle(self) -> ProviderConnection | None:
+    def acquire_idle(self) -> ProviderConnection | None:
         """Return an idle connection that is still usable, or None."""
         while self._idle:
             connection = self._idle.pop()
@@ -72,20 +72,21 @@ class Pool:
             connection.abort()
         return None
 
-    def give_back(self, connection: ProviderConnection) -> None:
-        """Return a connection from `take_idle` to the pool, because it is not needed."""
+    def release_unused(self, connection: ProviderConnection) -> None:
+        """Return a connection from `acquire_idle` to the pool, because it is not needed."""
         if self._closed or self._retired:
             connection.abort()
-        elif not (self._waiting and self._hand_over(connection)):
+        elif not (self._waiting and self._give_to_waiting(connection)):
             self._keep_idle(connection)
 
     async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
-        """Return a connection for one request, a new one if `fresh`. After it the connection returns here, or closes.
+        """Return a connection for one request, a new one if `fresh`. After the request, the connection returns to this
+        pool or closes.
 
         Raises EgressError: ``busy`` if none becomes free within `WAIT_S` or too many requests wait already, else the
         error of dialling.
         """
-        connection = None if fresh else self.take_idle()
+        connection = None if fresh else self.acquire_idle()
         if connection is None:
             if len(self._open) + self._dialling < self._limit:
                 self._dialling += 1
@@ -93,7 +94,7 @@ class Pool:
                 connection = await self._wait()
         if connection is None:
             return await self._dial_new()
-        if fresh:  # other idle connections may be as dead as the previous one
+        if fresh:  # the previous idle connection was closed by the provider, and the others may be too
             self._dialling += 1
             connection.abort()
             return await self._dial_new()
@@ -105,13 +106,15 @@ class Pool:
             connection = await self._dial(self)
             if self._closed or not connection.usable:
                 connection.abort()
-                why = "The gateway is stopping." if self._closed else f"{self.origin} closed the connection at once."
-                raise EgressError("unreachable", why)
+                message = (
+                    "The gateway is stopping." if self._closed else f"{self.origin} closed the connection at once."
+                )
+                raise EgressError("unreachable", message)
         except BaseException as fault:
             if isinstance(fault, EgressError):
                 fault.sent = False
             self._dialling -= 1
-            self._next()
+            self._grant_next_place()
             raise
         self._dialling -= 1
         self._open.add(connection)
@@ -120,8 +123,8 @@ class Pool:
     async def _wait(self) -> ProviderConnection | None:
         """Wait for a free connection and return it; None: a place for a new one became free, and `_dialling` counts
         it."""
-        if len(self._waiting) >= WAITING:
-            raise self._full(f"Too many requests wait for a connection to {self.origin}. Try again later.")
+        if len(self._waiting) >= MAX_WAITING:
+            raise self._full_error(f"Too many requests wait for a connection to {self.origin}. Try again later.")
         waiter: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
         self._waiting.append(waiter)
         try:
@@ -131,28 +134,28 @@ class Pool:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             elif waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._decline(waiter.result())
+                self._take_back_grant(waiter.result())
             if isinstance(fault, TimeoutError):
-                raise self._full(
+                raise self._full_error(
                     f"All {self._limit} connections to {self.origin} were in use for {WAIT_S:g} s. Try again later."
                 ) from fault
             raise
 
     @staticmethod
-    def _full(words: str) -> CallNotAttempted:
-        return CallNotAttempted(words, reason="too_many_connections", retry_after_s=1)
+    def _full_error(message: str) -> CallNotAttempted:
+        return CallNotAttempted(message, reason="too_many_connections", retry_after_s=1)
 
     def first_exchange_ended(self, connection: ProviderConnection) -> None:
         if self._sessions is not None:
             self._sessions.keep(connection.transport.get_extra_info("ssl_object"))
 
-    def take_back(self, connection: ProviderConnection, keep_s: float | None) -> None:
+    def release(self, connection: ProviderConnection, keep_s: float | None) -> None:
         if self._closed or (self._retired and not self._waiting):
             connection.abort()
             return
         keep_s = IDLE_S if keep_s is None else min(IDLE_S, max(keep_s - 1.0, keep_s / 2))
         connection.idle_until = self._loop.time() + keep_s
-        if self._waiting and self._hand_over(connection):
+        if self._waiting and self._give_to_waiting(connection):
             return
         self._keep_idle(connection)
 
@@ -165,7 +168,7 @@ class Pool:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        self._next()
+        self._grant_next_place()
 
     def retire(self) -> None:
         """Close idle connections, now and whenever one becomes idle."""
@@ -188,7 +191,7 @@ class Pool:
             self._emptied.clear()
             await self._emptied.wait()
 
-    def _hand_over(self, connection: ProviderConnection | None) -> bool:
+    def _give_to_waiting(self, connection: ProviderConnection | None) -> bool:
         """Give `connection` to the request that has waited longest; return False if none waits.
 
         `connection` None: grant it a place for a new connection, which is counted here.
@@ -202,19 +205,19 @@ class Pool:
                 return True
         return False
 
-    def _decline(self, connection: ProviderConnection | None) -> None:
-        """Take back what was granted to a request that no longer waits: a connection, or a place (None)."""
+    def _take_back_grant(self, connection: ProviderConnection | None) -> None:
+        """Take back a connection, or a place (None), that was granted to a request that no longer waits."""
         if connection is None:
             self._dialling -= 1
-            self._next()
+            self._grant_next_place()
         elif connection.usable:
-            self.give_back(connection)
+            self.release_unused(connection)
 
-    def _next(self) -> None:
+    def _grant_next_place(self) -> None:
         """Grant a place that may have become free to a waiting request, or forget the pool if it is empty."""
         if self._open or self._dialling or self._waiting:
             if len(self._open) + self._dialling < self._limit:
-                self._hand_over(None)
+                self._give_to_waiting(None)
             return
         self._emptied.set()
         if self._idle_timer is not None:
@@ -225,7 +228,7 @@ class Pool:
         """Close connections that have been idle too long. One timer serves all: a timer per request would cost more."""
         self._idle_timer = None
         now = self._loop.time()
-        for connection in [held for held in self._idle if held.idle_until <= now]:
+        for connection in [connection for connection in self._idle if connection.idle_until <= now]:
             self._idle.remove(connection)
             connection.abort()
         if self._idle:

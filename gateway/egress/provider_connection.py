@@ -1,11 +1,11 @@
 """A connection to a provider: sends a request, reads its response, and decides whether the connection can be reused.
 
-    acquire ▸ ask ─ head, and a small body with it, in one write ─▶ provider
-                 head of the response ▸ ProviderResponse ◂ body, by its framing; reading pauses while nobody reads
+    acquire ▸ exchange ─ head, and a small body with it, in one write ─▶ provider
+                 head of the response ▸ ProviderResponse ◂ body; receiving pauses while the body is not read
                  request and response ended cleanly ▸ back to its owner, or closed
 
-This module never sends anything twice, and closes the connection on unrequested bytes (RFC 9112 §9.2).
-"""
+This module never sends a request twice. It closes the connection if the provider sends bytes without a request (RFC
+9112 §9.2)."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ from gateway.egress.provider_exchange import (
     Owner,
     ProviderResponse,
     ResponseReader,
+    ResponseReceiver,
     ResponseSink,
-    Taker,
     UploadListener,
 )
 from gateway.egress.tls import closed_cleanly
 from gateway.egress.write_batch import WriteBatch
-from gateway.http.response_head import Malformed, ResponseHead
+from gateway.http.response_head import MalformedMessage, ResponseHead
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
 # ── Sends a request's body: framed as declared, as fast as the provider reads it, and never longer than declared.
@@ -45,7 +45,7 @@ class RequestUpload:
     called. `paused`: the transport takes no bytes at first.
     """
 
-    __slots__ = ("_body", "_done", "_drained", "_head", "_paused", "_task", "_transport")
+    __slots__ = ("_body", "_done", "_drain_waiter", "_head", "_paused", "_task", "_transport")
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class RequestUpload:
         self._head = head
         self._done = done
         self._paused = paused
-        self._drained: asyncio.Future[None] | None = None
+        self._drain_waiter: asyncio.Future[None] | None = None
         self._task = loop.create_task(self._send())
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._on_task_done)
         loop.call_soon(self._flush)  # runs after the task's first step
 
     def pause(self) -> None:
@@ -72,8 +72,8 @@ class RequestUpload:
 
     def resume(self) -> None:
         self._paused = False
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        if self._drain_waiter is not None and not self._drain_waiter.done():
+            self._drain_waiter.set_result(None)
 
     def stop(self) -> None:
         self._head = b""
@@ -107,13 +107,13 @@ class RequestUpload:
             self._write()
 
     async def _drain(self) -> None:
-        self._drained = asyncio.get_running_loop().create_future()
+        self._drain_waiter = asyncio.get_running_loop().create_future()
         try:
-            await self._drained
+            await self._drain_waiter
         finally:
-            self._drained = None
+            self._drain_waiter = None
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled():
             fault = task.exception()
             self._done(fault if fault is None or isinstance(fault, Exception) else BodyLengthMismatch())
@@ -122,9 +122,8 @@ class RequestUpload:
 class PushedUpload:
     """A body that its sender writes piece by piece, already framed.
 
-    `listener.pause_upload` is called while the provider takes no more bytes. The connection serves no other request before
-    `end`. After `stop` nothing is written, and `listener` is not called.
-    """
+    `listener.pause_upload` is called while the provider takes no more bytes. The connection serves no other request
+    before `end`. After `stop` nothing is written, and `listener` is not called."""
 
     __slots__ = ("_connection", "_listener", "paused")
 
@@ -142,7 +141,7 @@ class PushedUpload:
         """Mark the body as completely written."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.uploaded(None)
+            connection.upload_ended(None)
 
     def pause(self) -> None:
         self.paused = True
@@ -157,13 +156,13 @@ class PushedUpload:
     def stop(self) -> None:
         self._connection = self._listener = None
 
-    def leave(self) -> None:
-        """Call the listener no more. The body stays incomplete, so the connection is not reused."""
+    def stop_notifying(self) -> None:
+        """Stop calling the listener. The body stays incomplete, so the connection is not reused."""
         self._listener = None
 
 
-HELD_HIGH_BYTES: Final = 256 * 1024
-_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
+MAX_UNREAD_BYTES: Final = 256 * 1024
+_DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
 _IDLE, _QUEUED, _SENT, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
@@ -181,13 +180,13 @@ class ProviderConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._stage = _IDLE
         self._waiter: asyncio.Future[ProviderResponse] | None = None
-        self._taker: Taker | None = None  # replaces the waiter for fast path requests
+        self._receiver: ResponseReceiver | None = None  # replaces the waiter for fast path requests
         self._response: ProviderResponse | None = None  # the response being received, unless it goes into a sink
         self._sink: ResponseSink | None = None
         self._new_response: ProviderResponse | None = None  # a response whose head has just arrived
         self._head_is_new = False  # a head has just arrived
         self._upload: RequestUpload | PushedUpload | None = None
-        self._incoming = ResponseReader(self)
+        self._response_reader = ResponseReader(self)
         self._bytes_after_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
@@ -211,7 +210,7 @@ class ProviderConnection(asyncio.Protocol):
 
     # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def ask(
+    async def exchange(
         self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False
     ) -> ProviderResponse:
         """Send a request and wait for the response's head. Raises ConnectionLost or EgressError.
@@ -220,14 +219,14 @@ class ProviderConnection(asyncio.Protocol):
         cancellation closes the connection.
         """
         self._stage = _SENT
-        self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
+        self._response_reader.expect(without_body=method == "HEAD", may_switch=may_switch)
         waiter: asyncio.Future[ProviderResponse] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
         try:
             if body is None or body.length == 0:
                 self.transport.write(head)
             else:
-                self._upload = RequestUpload(self.transport, body, head, self.uploaded, paused=self._writing_paused)
+                self._upload = RequestUpload(self.transport, body, head, self.upload_ended, paused=self._writing_paused)
             return await waiter
         except BaseException:
             # Once the waiter has its result, the connection may already serve another request.
@@ -238,32 +237,34 @@ class ProviderConnection(asyncio.Protocol):
                 waiter.result().close()
             raise
 
-    def send_nowait(self, message: bytes, taker: Taker, write_batch: WriteBatch, *, method: str) -> None:
-        """Send a whole request, together with others of `write_batch`; `taker` receives the result.
+    def send_nowait(self, message: bytes, receiver: ResponseReceiver, write_batch: WriteBatch, *, method: str) -> None:
+        """Send a whole request, together with others of `write_batch`; `receiver` receives the result.
 
-        Works like `ask`, without a task or a future.
+        Works like `exchange`, without a task or a future.
         """
-        self._expect(taker, method)
-        write_batch.add(partial(self._depart, message))
+        self._expect(receiver, method)
+        write_batch.add(partial(self._send_now, message))
 
-    def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
+    def send_with_upload(
+        self, message: bytes, receiver: ResponseReceiver, listener: UploadListener, *, method: str
+    ) -> PushedUpload:
         """Send a request whose body is incomplete, at once; write the rest to the returned upload.
 
         Otherwise like `send_nowait`. `listener`: pauses and resumes the upload.
         """
-        self._expect(taker, method)
+        self._expect(receiver, method)
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # paused by the previous request: the transport does not call again
-        self._depart(message)
+        self._send_now(message)
         return upload
 
-    def _expect(self, taker: Taker, method: str) -> None:
+    def _expect(self, receiver: ResponseReceiver, method: str) -> None:
         self._stage = _QUEUED
-        self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
-        self._taker = taker
+        self._response_reader.expect(without_body=method == "HEAD", may_switch=False, plain=True)
+        self._receiver = receiver
 
-    def _depart(self, head: bytes) -> None:
-        """Send, unless the connection has closed or is closing; then `connection_lost` reports that to the taker."""
+    def _send_now(self, head: bytes) -> None:
+        """Send, unless the connection is closed or closing: then `connection_lost` reports this to the receiver."""
         if self._stage == _QUEUED and not self.transport.is_closing():
             self._stage = _SENT
             self.transport.write(head)
@@ -279,13 +280,12 @@ class ProviderConnection(asyncio.Protocol):
     def _reset(self) -> None:
         """Abort, and drop even the bytes that the kernel has not sent yet.
 
-        After a plain close the kernel keeps sending, for minutes if the network is down. An abandoned request must not
-        arrive that late: its refresh token may have been sent again meanwhile.
-        """
+        After an ordinary close the kernel continues to send, for minutes if the network is down. An abandoned request
+        must not arrive that late, because its refresh token may have been sent again meanwhile."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):  # closed already
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD_UNSENT)
         self.abort()
 
     def pause_reading(self) -> None:
@@ -303,14 +303,14 @@ class ProviderConnection(asyncio.Protocol):
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
         """See `ProviderExchange.switch`; `response_ended` has paused reading after the 101."""
-        transport, behind = self.transport, self._bytes_after_switch
+        transport, extra = self.transport, self._bytes_after_switch
         if self._parts is not None:
-            behind += self._parts.stop()
+            extra += self._parts.stop()
             self._parts = None
         self._stage = _DEAD
         transport.set_protocol(protocol)
         self._report_closed()
-        return transport, behind
+        return transport, extra
 
     # ── what the transport calls ────────────────────────────────────────────────────────────────────────────────────
 
@@ -321,20 +321,20 @@ class ProviderConnection(asyncio.Protocol):
         if self._parts is not None:
             self._parts.add(data)
         elif len(data) > PART_BYTES and is_slow_to_parse(data):
-            self._parts = IncrementalFeeder(data, self._received, self._all_parts_fed, self.transport)
+            self._parts = IncrementalFeeder(data, self._process, self._all_parts_fed, self.transport)
         else:
-            self._received(data)
+            self._process(data)
 
     def _all_parts_fed(self) -> None:
         self._parts = None
         if not self._reading_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
-    def _received(self, data: bytes) -> None:
+    def _process(self, data: bytes) -> None:
         if self._stage == _SENT:
             try:
-                self._incoming.feed(data)
-            except Malformed as fault:
+                self._response_reader.feed(data)
+            except MalformedMessage as fault:
                 self._fail(EgressError("protocol", f"Invalid HTTP response from {self._origin}: {fault}."))
             if self._head_is_new:
                 self._deliver()
@@ -342,13 +342,13 @@ class ProviderConnection(asyncio.Protocol):
             self._bytes_after_switch += data
         elif self._stage != _DEAD:
             self.abort()  # bytes that belong to no response
-            self._refuse(ConnectionLost())  # the request is not complete yet
+            self._report_no_response(ConnectionLost())  # the request is not complete yet
 
     def eof_received(self) -> bool:
         if self._parts is not None:
             parts, self._parts = self._parts, None
-            self._received(parts.stop())
-        if self._stage == _SENT and self._incoming.until_close and self._closed_cleanly():
+            self._process(parts.stop())
+        if self._stage == _SENT and self._response_reader.until_close and self._closed_cleanly():
             self.response_ended(b"")
         return False
 
@@ -359,8 +359,8 @@ class ProviderConnection(asyncio.Protocol):
             self._parts = None
         if self._upload is not None:
             self._upload.stop()
-        if stage == _QUEUED or (stage == _SENT and not self._incoming.has_begun):
-            self._refuse(ConnectionLost())
+        if stage == _QUEUED or (stage == _SENT and not self._response_reader.has_begun):
+            self._report_no_response(ConnectionLost())
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its response."))
         self._report_closed()
@@ -379,16 +379,16 @@ class ProviderConnection(asyncio.Protocol):
 
     def head_arrived(self, head: ResponseHead) -> None:
         self._keep_s = head.keep_s
-        self._sink = self._taker.sink_for(head) if self._taker is not None else None
+        self._sink = self._receiver.sink_for(head) if self._receiver is not None else None
         if self._sink is None:
-            self._sink = self._response = self._new_response = ProviderResponse(head.whole(), self)
+            self._sink = self._response = self._new_response = ProviderResponse(head.with_fields(), self)
         self._head_is_new = True
 
     def body_arrived(self, piece: bytes) -> None:
         sink = self._sink
         assert sink is not None
         sink.feed(piece)
-        if sink.held_bytes > HELD_HIGH_BYTES:
+        if sink.held_bytes > MAX_UNREAD_BYTES:
             self.pause_reading()
 
     def response_ended(self, extra: bytes) -> None:
@@ -400,19 +400,19 @@ class ProviderConnection(asyncio.Protocol):
             self.transport.pause_reading()
             return
         sink.end()
-        if extra or self._incoming.until_close or self._parts is not None:
+        if extra or self._response_reader.until_close or self._parts is not None:
             self._keep_s = 0.0
         self._stage = _RESPONDED
         if self._upload is None:
-            self._settle()
+            self._finish_exchange()
 
     def _deliver(self) -> None:
-        """Give the response, as far as it has arrived, to the exchange that waits for it."""
+        """Give the response, of which at least the head has arrived, to the exchange that waits for it."""
         self._head_is_new = False
         response, self._new_response = self._new_response, None
-        if self._taker is not None:
-            taker, self._taker = self._taker, None
-            taker.responded(response)
+        if self._receiver is not None:
+            receiver, self._receiver = self._receiver, None
+            receiver.responded(response)
             return
         waiter, self._waiter = self._waiter, None
         if waiter is None or response is None:
@@ -422,14 +422,14 @@ class ProviderConnection(asyncio.Protocol):
         else:
             waiter.set_result(response)
 
-    def uploaded(self, fault: Exception | None) -> None:
+    def upload_ended(self, fault: Exception | None) -> None:
         self._upload = None
         if fault is not None:
             self._fail(EgressError("protocol", f"The request to {self._origin} broke off."))
         elif self._stage == _RESPONDED:
-            self._settle()
+            self._finish_exchange()
 
-    def _settle(self) -> None:
+    def _finish_exchange(self) -> None:
         """Keep or close the connection, because request and response have both ended."""
         response, self._response, self._sink = self._response, None, None
         if response is not None:
@@ -442,22 +442,22 @@ class ProviderConnection(asyncio.Protocol):
             self.abort()
         else:
             self._stage = _IDLE
-            self.owner.take_back(self, self._keep_s)
+            self.owner.release(self, self._keep_s)
 
     def _fail(self, fault: EgressError) -> None:
         """Abort, and raise `fault` in the exchange that waits for the head or reads the body."""
         self.abort()
-        self._refuse(fault)
+        self._report_no_response(fault)
         if self._sink is not None:
             self._sink.fail(fault)
         if self._response is not None:
             self._response.source = None
 
-    def _refuse(self, fault: Exception) -> None:
-        """Report the fault to the taker or the waiter, unless the head has arrived; then its sink gets the fault."""
-        if self._taker is not None and not self._head_is_new:
-            taker, self._taker = self._taker, None
-            taker.refused(fault)
+    def _report_no_response(self, fault: Exception) -> None:
+        """Report the fault to the receiver or the waiter, unless the head has arrived; then its sink gets the fault."""
+        if self._receiver is not None and not self._head_is_new:
+            receiver, self._receiver = self._receiver, None
+            receiver.refused(fault)
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(fault)
@@ -468,7 +468,7 @@ class ProviderConnection(asyncio.Protocol):
             owner.connection_closed(self)
 
     def _closed_cleanly(self) -> bool:
-        """Return whether the provider ended the response. TLS must announce it: an attacker may cut the TCP connection
-        (RFC 9112 §9.8)."""
-        inside = self.transport.get_extra_info("ssl_object")
-        return inside is None or closed_cleanly(inside)
+        """Return whether the provider itself ended the response. With TLS it must announce the end, because an attacker
+        can close the TCP connection (RFC 9112 §9.8)."""
+        ssl_object = self.transport.get_extra_info("ssl_object")
+        return ssl_object is None or closed_cleanly(ssl_object)

@@ -1,5 +1,4 @@
-"""A request and its response: the strict parser, the form in which the proxy sees them, and a connection's
-interfaces."""
+"""A request and its response: the interface for the proxy, the strict parser, and the interfaces of a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.egress.egress_errors import EgressError
-from gateway.http.chunks import Chunks
+from gateway.http.chunks import ChunkedDecoder
 from gateway.http.headers import Fields
 from gateway.http.passed_head import plain_head
-from gateway.http.response_head import HEAD_BYTES, Malformed, ResponseHead, parse_head
+from gateway.http.response_head import HEAD_BYTES, MalformedMessage, ResponseHead, parse_head
 
 if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection
 
 
-# ── One request and its response, as the proxy sees them. It knows nothing else of this package's transport.
+# ── One request and its response: the only interface that the proxy uses.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +65,10 @@ class ProviderExchange(Protocol):
 
 INTERIM_RESPONSES: Final = 32
 _BODILESS: Final = frozenset({204, 304})
-_HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _OVER = range(5)
+_HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _ENDED = range(5)
 
 
-class Listener(Protocol):
+class ResponseListener(Protocol):
     """Receives a response as it arrives: its head, each piece of its body, and its end."""
 
     def head_arrived(self, head: ResponseHead) -> None: ...
@@ -82,22 +81,30 @@ class Listener(Protocol):
 
 
 class ResponseReader:
-    """Reads responses, and reports each to `to`.
+    """Reads responses, and reports each to `listener`.
 
     `has_begun`: a byte has arrived since `expect`. `until_close`: only the connection's end ends the body.
     """
 
     __slots__ = (
-        *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_listener", "_without_body"),
+        "_body_bytes_left",
+        "_chunked_decoder",
+        "_incomplete_head",
+        "_interim",
+        "_listener",
+        "_may_switch",
+        "_plain",
+        "_stage",
+        "_without_body",
         "has_begun",
     )
 
-    def __init__(self, to: Listener) -> None:
-        self._listener = to
-        self._stage = _OVER
-        self._held = b""
-        self._left = self._interim = 0
-        self._chunks: Chunks | None = None
+    def __init__(self, listener: ResponseListener) -> None:
+        self._listener = listener
+        self._stage = _ENDED
+        self._incomplete_head = b""
+        self._body_bytes_left = self._interim = 0
+        self._chunked_decoder: ChunkedDecoder | None = None
         self._without_body = self._may_switch = self._plain = self.has_begun = False
 
     @property
@@ -105,7 +112,8 @@ class ResponseReader:
         return self._stage == _UNTIL_CLOSE
 
     def expect(self, *, without_body: bool, may_switch: bool, plain: bool = False) -> None:
-        """Prepare for the response to a request. `without_body`: it has none, whatever its head says (RFC 9110 §9.3.2).
+        """Prepare for the response to a request. `without_body`: the response has no body, whatever its head says (RFC
+        9110 §9.3.2).
 
         `may_switch`: a 101 is allowed. `plain`: parse the head only as far as `plain_head` does, if possible.
         """
@@ -117,28 +125,28 @@ class ResponseReader:
         self.has_begun = False
 
     def feed(self, data: bytes) -> None:
-        """Read bytes of the expected response. Raises Malformed; do not call it again after that."""
+        """Read bytes of the expected response. Raises MalformedMessage; do not call it again after that."""
         stage = self._stage
         if stage == _COUNTED:
-            self._counted(data)
+            self._read_counted_body(data)
         elif stage == _HEAD:
-            self._heads(data)
+            self._read_heads(data)
         elif stage == _CHUNKED:
-            self._unchunked(data)
+            self._read_chunked_body(data)
         else:
             self._listener.body_arrived(data)
 
-    def _heads(self, data: bytes) -> None:
+    def _read_heads(self, data: bytes) -> None:
         """Skip interim responses (RFC 9110 §15.2); begin the body after the final head."""
         self.has_begun = True
-        if self._held:
-            data, self._held = self._held + data, b""
+        if self._incomplete_head:
+            data, self._incomplete_head = self._incomplete_head + data, b""
         while data:
             end = data.find(b"\r\n\r\n")
             if end > HEAD_BYTES or (end < 0 and len(data) > HEAD_BYTES):
-                raise Malformed(f"its head is larger than {HEAD_BYTES} bytes")
+                raise MalformedMessage(f"its head is larger than {HEAD_BYTES} bytes")
             if end < 0:
-                self._hold(data)
+                self._keep_incomplete_head(data)
                 return
             raw = data[:end]
             head = (plain_head(raw) if self._plain else None) or parse_head(raw)
@@ -148,54 +156,55 @@ class ResponseReader:
                 return
             self._interim += 1
             if self._interim > INTERIM_RESPONSES:
-                raise Malformed(f"more than {INTERIM_RESPONSES} interim responses precede it")
+                raise MalformedMessage(f"more than {INTERIM_RESPONSES} interim responses precede it")
 
-    def _hold(self, beginning: bytes) -> None:
-        """Keep the beginning of a head for the next `feed`. Raises Malformed if these bytes cannot become a head."""
-        if beginning.count(b"\n") != beginning.count(b"\r\n"):
-            raise Malformed("a line of its head does not end in CR LF")
-        if not b"HTTP/1.".startswith(beginning[:7]):
-            raise Malformed("its first line is not a status line")
-        self._held = beginning
+    def _keep_incomplete_head(self, head_start: bytes) -> None:
+        """Keep the beginning of a head for the next `feed`. Raises MalformedMessage if these bytes cannot become a
+        head."""
+        if head_start.count(b"\n") != head_start.count(b"\r\n"):
+            raise MalformedMessage("a line of its head does not end in CR LF")
+        if not b"HTTP/1.".startswith(head_start[:7]):
+            raise MalformedMessage("its first line is not a status line")
+        self._incomplete_head = head_start
 
     def _begin(self, head: ResponseHead, rest: bytes) -> None:
         if head.status == 101 and not self._may_switch:
-            raise Malformed("it switches protocols without being asked to")
+            raise MalformedMessage("it switches protocols without a request to do so")
         self._listener.head_arrived(head)
         length = head.length
         if self._without_body or head.status in _BODILESS or head.status == 101 or length == 0:
             self._end(rest)
             return
         if length is not None:
-            if length == len(rest):  # complete already, as small responses mostly are
+            if length == len(rest):  # the body arrived together with the head, as for most small responses
                 self._listener.body_arrived(rest)
                 self._end(b"")
                 return
-            self._stage, self._left = _COUNTED, length
+            self._stage, self._body_bytes_left = _COUNTED, length
         elif head.chunked:
-            self._stage, self._chunks = _CHUNKED, Chunks()
+            self._stage, self._chunked_decoder = _CHUNKED, ChunkedDecoder()
         else:
             self._stage = _UNTIL_CLOSE
         if rest:
             self.feed(rest)
 
-    def _counted(self, data: bytes) -> None:
-        left = self._left = self._left - len(data)
+    def _read_counted_body(self, data: bytes) -> None:
+        left = self._body_bytes_left = self._body_bytes_left - len(data)
         self._listener.body_arrived(data if left >= 0 else data[:left])
         if left <= 0:
             self._end(data[left:] if left else b"")
 
-    def _unchunked(self, data: bytes) -> None:
-        chunks = self._chunks
+    def _read_chunked_body(self, data: bytes) -> None:
+        chunks = self._chunked_decoder
         assert chunks is not None
         if body := chunks.feed(data):
             self._listener.body_arrived(body)
         if chunks.rest is not None:
-            self._chunks = None
+            self._chunked_decoder = None
             self._end(chunks.rest)
 
     def _end(self, extra: bytes) -> None:
-        self._stage = _OVER
+        self._stage = _ENDED
         self._listener.response_ended(extra)
 
 
@@ -320,7 +329,7 @@ class ProviderResponse:
 class Owner(Protocol):
     """Owns the connection, and keeps it between two requests: the pool."""
 
-    def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
+    def release(self, connection: "ProviderConnection", keep_s: float | None) -> None:
         """Take back a connection that is free for the next request.
 
         `keep_s`: for how many seconds the provider keeps it open; None: it did not say.
@@ -360,7 +369,7 @@ class ResponseSink(Protocol):
     def fail(self, fault: EgressError) -> None: ...
 
 
-class Taker(Protocol):
+class ResponseReceiver(Protocol):
     """Waits for a response without a task. Either `refused` is called, or `sink_for` and then `responded`.
 
     If `sink_for` returns None, the connection makes a `ProviderResponse` and passes it to `responded`.

@@ -12,34 +12,34 @@ from gateway.egress.egress_errors import EgressError
 from gateway.private_keys import private_key_in
 from gateway.records.provider_call import ClientIdentity
 
-SESSIONS: Final = 1024
+MAX_SESSIONS: Final = 1024
 
 
 class TlsSessions:
-    """The newest TLS sessions, one per host (RFC 8446 §2.2), up to `SESSIONS`.
+    """The newest TLS sessions, one per host (RFC 8446 §2.2), up to `MAX_SESSIONS`.
 
-    Valid only for the context that they were made for.
+    A session is valid only for the context of its connection.
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, ssl.SSLSession] = OrderedDict()
+        self._session_by_host: OrderedDict[str, ssl.SSLSession] = OrderedDict()
 
     def find_session(self, host: str | None) -> ssl.SSLSession | None:
-        return self._kept.get(host or "")
+        return self._session_by_host.get(host or "")
 
-    def keep(self, inside: ssl.SSLObject | None) -> None:
-        """Keep this connection's session. Call it after the first response, when the ticket is here (RFC 8446
-        §4.6.1)."""
-        if inside is None or inside.session is None:
+    def keep(self, ssl_object: ssl.SSLObject | None) -> None:
+        """Store this connection's session. Call it after the first response, when the session ticket has arrived (RFC
+        8446 §4.6.1)."""
+        if ssl_object is None or ssl_object.session is None:
             return
-        host = inside.server_hostname or ""
-        self._kept[host] = inside.session
-        self._kept.move_to_end(host)
-        if len(self._kept) > SESSIONS:
-            self._kept.popitem(last=False)
+        host = ssl_object.server_hostname or ""
+        self._session_by_host[host] = ssl_object.session
+        self._session_by_host.move_to_end(host)
+        if len(self._session_by_host) > MAX_SESSIONS:
+            self._session_by_host.popitem(last=False)
 
 
-def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLContext:
+def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLContext:
     """Make `context` strict and return it; None: a new one with the system's authorities. Its connections resume
     `sessions`.
 
@@ -50,17 +50,17 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
     context.check_hostname, context.verify_mode = True, ssl.CERT_REQUIRED
     context.set_alpn_protocols(["http/1.1"])
 
-    class Resuming(ssl.SSLObject):
+    class ResumingSslObject(ssl.SSLObject):
         """Resumes a session. Also reads and writes without Python's layer, which costs as much as decrypting a
         record."""
 
         _session_set = False
 
         @classmethod
-        def _create(cls, *args: Any, **kwargs: Any) -> "Resuming":
-            made: Resuming = super()._create(*args, **kwargs)  # type: ignore[misc]
-            made.read, made.write = made._sslobj.read, made._sslobj.write  # type: ignore[attr-defined,method-assign]
-            return made
+        def _create(cls, *args: Any, **kwargs: Any) -> "ResumingSslObject":
+            resuming: ResumingSslObject = super()._create(*args, **kwargs)  # type: ignore[misc]
+            resuming.read, resuming.write = resuming._sslobj.read, resuming._sslobj.write  # type: ignore[attr-defined,method-assign]
+            return resuming
 
         def do_handshake(self) -> None:
             if not self._session_set:
@@ -70,21 +70,21 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
                         self.session = session
             super().do_handshake()
 
-    context.sslobject_class = Resuming
+    context.sslobject_class = ResumingSslObject
     return context
 
 
-def closed_cleanly(inside: ssl.SSLObject) -> bool:
+def closed_cleanly(ssl_object: ssl.SSLObject) -> bool:
     """Return whether the peer announced the end of its data (``close_notify``). Call it after reading all data."""
     try:
-        return not inside.read(1)
+        return not ssl_object.read(1)
     except ssl.SSLZeroReturnError:
         return True
     except ssl.SSLError:
         return False
 
 
-def reason(fault: ssl.SSLError) -> str:
+def handshake_failure(fault: ssl.SSLError) -> str:
     """Return the cause of a failed handshake, in a few words."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return fault.verify_message.rstrip(".")
@@ -96,10 +96,10 @@ def reason(fault: ssl.SSLError) -> str:
 # ── Client certificates for mutual TLS (RFC 8705): one context per certificate, and never an unencrypted key on the
 # disk.
 
-MOST_KEPT: Final = 256
+MAX_CONTEXTS: Final = 256
 
 
-class Identities:
+class ClientTlsContexts:
     """TLS contexts with client certificates.
 
     `trust`: a context with the authorities for verifying servers; None: the system's.
@@ -107,25 +107,25 @@ class Identities:
 
     def __init__(self, trust: ssl.SSLContext | None) -> None:
         self._trust = trust
-        self._kept: OrderedDict[ClientIdentity, ssl.SSLContext] = OrderedDict()
+        self._context_by_identity: OrderedDict[ClientIdentity, ssl.SSLContext] = OrderedDict()
 
     async def context(self, identity: ClientIdentity) -> ssl.SSLContext:
         """Return the context for this certificate. Raises EgressError ``tls`` if certificate and key cannot be used."""
-        found = self._kept.get(identity)
-        if found is None:
+        context = self._context_by_identity.get(identity)
+        if context is None:
             try:  # in a thread: reading the authorities and the key takes milliseconds
-                found = await asyncio.to_thread(_context_with, identity, self._trust)
+                context = await asyncio.to_thread(_context_with, identity, self._trust)
             except Exception as fault:
                 raise EgressError(
                     "tls",
                     "The connection's client_certificate and client_private_key cannot be used for TLS. "
                     "Check that both are PEM and belong together.",
                 ) from fault
-            self._kept[identity] = found
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(identity)
-        return found
+            self._context_by_identity[identity] = context
+            if len(self._context_by_identity) > MAX_CONTEXTS:
+                self._context_by_identity.popitem(last=False)
+        self._context_by_identity.move_to_end(identity)
+        return context
 
 
 def _context_with(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLContext:
@@ -134,12 +134,12 @@ def _context_with(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=b"".join(trust.get_ca_certs(binary_form=True)))
-    _load(context, identity)
-    # No session is resumed: one that was made with this certificate would identify us without showing it again.
-    return prepared(context, TlsSessions())
+    _load_identity(context, identity)
+    # No session is resumed: a session made with this certificate would identify the client without the certificate.
+    return prepare_context(context, TlsSessions())
 
 
-def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
+def _load_identity(context: ssl.SSLContext, identity: ClientIdentity) -> None:
     """Load certificate and key from a temporary file, because `ssl` reads keys only from files. The key in it is
     encrypted with a one-time passphrase."""
     import tempfile  # imported here, because few workers ever use a client certificate
@@ -148,12 +148,12 @@ def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
 
     key = private_key_in(identity.private_key.reveal())
     passphrase = secrets.token_bytes(32).hex().encode()
-    locked = key.private_bytes(
+    encrypted_key = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(passphrase),
     )
     with tempfile.TemporaryDirectory(prefix="gateway-tls-") as folder:
-        shown = Path(folder, "identity.pem")
-        shown.write_bytes(identity.certificate.encode() + b"\n" + locked)
-        context.load_cert_chain(shown, password=passphrase)
+        pem_file = Path(folder, "identity.pem")
+        pem_file.write_bytes(identity.certificate.encode() + b"\n" + encrypted_key)
+        context.load_cert_chain(pem_file, password=passphrase)

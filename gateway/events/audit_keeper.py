@@ -20,13 +20,13 @@ from gateway.store import Store
 from gateway.store.audit.audit_chain import Checkpoint
 from gateway.vault import VaultError
 
-TOGETHER_S: Final = 1.0  # records of this interval are placed in one transaction
-LOOK_S: Final = 10.0  # interval of checks for records that another process has written
+BATCH_DELAY_S: Final = 1.0  # records of this interval are placed in one transaction
+CHECK_EVERY_S: Final = 10.0  # interval of checks for records that another process has written
 SEND_AGAIN_S: Final = 60.0
 PRUNE_EVERY_S: Final = 3600.0
 # pruning waits until a record is overdue by this much, since each pruning writes a record of its own
-PRUNED: Final = timedelta(days=1)
-TASK: Final = "prune_audit"
+MIN_OVERDUE: Final = timedelta(days=1)
+PRUNE_TASK: Final = "prune_audit"
 JSON: Final = {"Content-Type": "application/json"}
 
 log = structlog.get_logger(__name__)
@@ -35,16 +35,16 @@ log = structlog.get_logger(__name__)
 class AuditKeeper:
     """Places the records of the audit log in the chain; each process has one keeper.
 
-    `together_s`: delay after a record, so that records of this time are placed together. `failing`: records are not
+    `batch_delay_s`: delay after a record, so that records of this time are placed together. `failing`: records are not
     placed, because the database refuses or the signing key cannot be decrypted.
     """
 
-    def __init__(self, store: Store, current: Current, together_s: float = TOGETHER_S) -> None:
+    def __init__(self, store: Store, current: Current, batch_delay_s: float = BATCH_DELAY_S) -> None:
         self._store = store
         self._current = current
-        self._together_s = together_s
+        self._batch_delay_s = batch_delay_s
         self._owner = uuid.uuid4().hex
-        self._news = True  # there may be records without a signed checkpoint
+        self._may_need_checkpoint = True  # there may be records without a signed checkpoint
         self._unsent: Checkpoint | None = None
         self._send_at = 0.0
         self._prune_at = clock.monotonic() + PRUNE_EVERY_S / 60
@@ -54,24 +54,24 @@ class AuditKeeper:
         """Run until the gateway stops."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(CHECK_EVERY_S):
                     await self._store.trail.noted.wait()
-            await asyncio.sleep(self._together_s)
+            await asyncio.sleep(self._batch_delay_s)
             try:
                 await self.once()
                 self.failing = False
             except (GatewayError, VaultError) as fault:
-                self._failed(str(fault), None)
+                self._log_first_failure(str(fault), None)
             except Exception as fault:  # noqa: BLE001 (the next attempt may succeed)
-                self._failed(str(fault), fault)
+                self._log_first_failure(str(fault), fault)
 
     async def once(self) -> None:
         """Do the tasks that are due. Raises Unavailable, and VaultError if the signing key cannot be decrypted."""
         config = self._current.generation.config.audit
         self._store.trail.noted.clear()
         if await self._store.audit.seal():
-            self._news = True
-        if self._news:
+            self._may_need_checkpoint = True
+        if self._may_need_checkpoint:
             await self._checkpoint(config)
         if self._unsent is not None and clock.monotonic() >= self._send_at:
             await self._send(config)
@@ -79,7 +79,7 @@ class AuditKeeper:
             self._prune_at = clock.monotonic() + PRUNE_EVERY_S
             await self._prune(config)
 
-    def _failed(self, why: str, fault: Exception | None) -> None:
+    def _log_first_failure(self, why: str, fault: Exception | None) -> None:
         """Log the first of several failures in a row. The records stay in the store, without a place in the chain."""
         if not self.failing:
             log.error("audit_not_sealed", detail=why, effect="records wait without a checkpoint", exc_info=fault)
@@ -88,7 +88,7 @@ class AuditKeeper:
     async def _checkpoint(self, config: AuditConfig) -> None:
         end, now = await self._store.audit.end(), clock.now()
         if end.sequence <= end.signed:
-            self._news = False
+            self._may_need_checkpoint = False
             return
         is_due = end.signed_at is None or now - end.signed_at >= timedelta(minutes=config.checkpoint_minutes)
         if not is_due and end.sequence - end.signed < config.checkpoint_records:
@@ -96,10 +96,10 @@ class AuditKeeper:
         checkpoint = await self._store.audit.checkpoint(now=now, after=end.signed)
         if checkpoint is None:
             return
-        shown = checkpoint.as_json()
-        log.info("audit_checkpoint", **shown)
+        checkpoint_json = checkpoint.as_json()
+        log.info("audit_checkpoint", **checkpoint_json)
         if config.checkpoint_file is not None:
-            await asyncio.to_thread(_append, config.checkpoint_file, json.dumps(shown))
+            await asyncio.to_thread(_append, config.checkpoint_file, json.dumps(checkpoint_json))
         if config.checkpoint_url:
             self._unsent, self._send_at = checkpoint, 0.0
 
@@ -119,13 +119,15 @@ class AuditKeeper:
 
     async def _prune(self, config: AuditConfig) -> None:
         now = clock.now()
-        if not await self._store.tasks.hold(TASK, owner=self._owner, now=now, ttl=timedelta(seconds=PRUNE_EVERY_S)):
+        if not await self._store.tasks.hold(
+            PRUNE_TASK, owner=self._owner, now=now, ttl=timedelta(seconds=PRUNE_EVERY_S)
+        ):
             return
         await self._store.uses.prune(now - timedelta(days=config.uses_days))
         await self._store.audit.finish_pruning()
         if config.keep_days:
             before = now - timedelta(days=config.keep_days)
-            if await self._store.audit.oldest_before(before - PRUNED):
+            if await self._store.audit.oldest_before(before - MIN_OVERDUE):
                 await self._store.audit.prune(before, now=now)
         self._store.pruned_at["audit"] = now
 

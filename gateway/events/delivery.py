@@ -25,10 +25,10 @@ from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError
-from gateway.events.event_body import message, size_of
-from gateway.events.signatures import KnownKeys, signed
+from gateway.events.event_body import build_message, webhook_size
+from gateway.events.signatures import SigningKeyCache, signature_fields
 from gateway.generation import Current
-from gateway.http.origin import parse_address
+from gateway.http.origin import parse_url
 from gateway.http.retry import seconds_until
 from gateway.observe.metrics import DELIVERIES, Metrics
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -41,9 +41,9 @@ from gateway.vault import VaultError
 
 # ── When an event is retried, and when it is given up. Pure functions.
 
-FIRST_S: Final = 2.0
-FACTOR: Final = 2.0
-LONGEST_S: Final = 900.0  # 2 s, 4 s, 8 s … 8 min, then every 15 min
+FIRST_DELAY_S: Final = 2.0
+BACKOFF_FACTOR: Final = 2.0
+MAX_DELAY_S: Final = 900.0  # 2 s, 4 s, 8 s … 8 min, then every 15 min
 JITTER: Final = 0.2
 
 GONE: Final = 410
@@ -74,7 +74,7 @@ def outcome(
     """
     if response.is_success:
         return DeliveryOutcome(DeliveryState.DELIVERED, response.status)
-    why = response.fault or f"the receiver responded with {response.status}"
+    reason = response.fault or f"the receiver responded with {response.status}"
     if response.status == GONE:
         return DeliveryOutcome(
             DeliveryState.DEAD, response.status, "the receiver responded with 410: it wants no more events"
@@ -82,22 +82,22 @@ def outcome(
     wait_s = max(delay_s(delivery.attempts, chance), response.wait_s or 0.0)
     left_s = (delivery.give_up_at - now).total_seconds()
     if left_s <= 0:
-        return DeliveryOutcome(DeliveryState.DEAD, response.status, f"given up after a day: {why}")
-    return DeliveryOutcome(DeliveryState.PENDING, response.status, why, now + timedelta(seconds=min(wait_s, left_s)))
+        return DeliveryOutcome(DeliveryState.DEAD, response.status, f"given up after a day: {reason}")
+    return DeliveryOutcome(DeliveryState.PENDING, response.status, reason, now + timedelta(seconds=min(wait_s, left_s)))
 
 
 def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float:
     """Return the seconds until the next attempt after a failed one; `attempts`: number of attempts before that one."""
-    grown = min(FIRST_S * FACTOR ** min(attempts, 20), LONGEST_S)
-    return grown * (1 + JITTER * (2 * chance() - 1))
+    base_delay = min(FIRST_DELAY_S * BACKOFF_FACTOR ** min(attempts, 20), MAX_DELAY_S)
+    return base_delay * (1 + JITTER * (2 * chance() - 1))
 
 
 # ── The number of parallel requests per target: fewer for a failing target, so that it does not affect others.
 
-AT_ONCE: Final = 8  # maximum parallel requests of this process to one target
-DOWN_AFTER: Final = 3  # failures in a row, of any events
+MAX_PER_TARGET: Final = 8  # maximum parallel requests of this process to one target
+FAILURES_UNTIL_DOWN: Final = 3  # failures in a row, of any events
 PROBE_S: Final = 2.0
-LONGEST_PROBE_S: Final = 60.0
+MAX_PROBE_S: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -108,32 +108,32 @@ class TargetPace:
     failures: int = 0
     resting_until: float = 0.0
 
-    def free(self, now: float) -> int:
+    def free_slots(self, now: float) -> int:
         """Return how many more requests may start now."""
         if now < self.resting_until:
             return 0
-        return (1 if self.down else AT_ONCE) - self.running
+        return (1 if self.is_down else MAX_PER_TARGET) - self.running
 
     @property
-    def down(self) -> bool:
-        return self.failures >= DOWN_AFTER
+    def is_down(self) -> bool:
+        return self.failures >= FAILURES_UNTIL_DOWN
 
     def record(self, response: ReceiverResponse, now: float) -> bool:
         """Count the result of one delivery. Return True if the target was down and has recovered."""
-        was_down = self.down
+        was_down = self.is_down
         if response.is_success:
             self.failures, self.resting_until = 0, 0.0
             return was_down
         self.failures += 1
         if response.wait_s:  # a wait of 0, such as a date in the past, does not replace the pause
             self.resting_until = max(self.resting_until, now + min(response.wait_s, 3600.0))
-        elif self.down:
-            self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - DOWN_AFTER, 10), LONGEST_PROBE_S)
+        elif self.is_down:
+            self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - FAILURES_UNTIL_DOWN, 10), MAX_PROBE_S)
         return False
 
     def idle(self, now: float) -> bool:
         """Return whether this object can be dropped: nothing is running and no recent failure counts."""
-        return not self.running and (not self.failures or now > self.resting_until + LONGEST_PROBE_S)
+        return not self.running and (not self.failures or now > self.resting_until + MAX_PROBE_S)
 
 
 # ── One attempt: a signed POST through the egress guard; redirects are not followed.
@@ -162,11 +162,11 @@ async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str],
 
 
 async def _post(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]) -> ProviderExchange:
-    address = parse_address(url)
+    url_parts = parse_url(url)
     path = url[url.index("//") + 2 :].partition("?")[0].partition("/")
-    target = (path[1] + path[2] or "/") + address.query
+    target = (path[1] + path[2] or "/") + url_parts.query
     headers = CIMultiDict({hdrs.USER_AGENT: USER_AGENT, **fields})
-    request = UpstreamRequest("POST", address.scheme, address.host, address.port, target, headers)
+    request = UpstreamRequest("POST", url_parts.scheme, url_parts.host, url_parts.port, target, headers)
     try:
         return await egress.send(request, Body(_once(body), len(body), whole=body))
     except EgressError as fault:
@@ -193,10 +193,10 @@ async def _drain(exchange: ProviderExchange) -> None:
 
 
 LEASE: Final = timedelta(seconds=60)  # well above the longest attempt
-MOST: Final = 64  # maximum parallel requests of a process, to all targets together
+MAX_PARALLEL: Final = 64  # maximum parallel requests of a process, to all targets together
 POLL_S: Final = 30.0
-SHORTEST_S: Final = 0.05
-AGAIN_S: Final = 5.0  # pause after an error of the store
+MIN_PAUSE_S: Final = 0.05
+ERROR_PAUSE_S: Final = 5.0  # pause after an error of the store
 
 log = structlog.get_logger(__name__)
 
@@ -215,10 +215,10 @@ class Deliverer:
         self._record = record
         self._current = current
         self._metrics = metrics
-        self._keys = KnownKeys(store, current)
+        self._keys = SigningKeyCache(store, current)
         store.outbox.targets_of = self._targets_of
         self._owner = uuid.uuid4().hex
-        self._bell = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._paces: dict[tuple[str, str], TargetPace] = {}
         self._claiming: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
@@ -230,7 +230,7 @@ class Deliverer:
 
     def wake(self) -> None:
         """Check for events to send soon."""
-        self._bell.set()
+        self._wake_event.set()
 
     async def run(self) -> None:
         """Deliver events for as long as the gateway runs."""
@@ -239,33 +239,35 @@ class Deliverer:
                 pause_s = await self.once()
             except Exception as fault:
                 known = isinstance(fault, GatewayError)
-                log.warning("events_not_sent", detail=str(fault), again_in_s=AGAIN_S, exc_info=None if known else fault)
-                pause_s = AGAIN_S
+                log.warning(
+                    "events_not_sent", detail=str(fault), again_in_s=ERROR_PAUSE_S, exc_info=None if known else fault
+                )
+                pause_s = ERROR_PAUSE_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
-                    await self._bell.wait()
+                    await self._wake_event.wait()
 
     async def once(self) -> float:
         """Start all deliveries that are possible now. Return the seconds until the next check."""
-        self._bell.clear()
+        self._wake_event.clear()
         work = await self._store.deliveries.work(clock.now())
-        ticks = clock.monotonic()
+        monotonic_now = clock.monotonic()
         soonest = POLL_S
         for queue in work.queues:
             pace = self._paces.setdefault(queue, TargetPace())
-            limit = min(pace.free(ticks), MOST - len(self._sending))
+            limit = min(pace.free_slots(monotonic_now), MAX_PARALLEL - len(self._sending))
             if limit > 0 and not self._closed:
-                claiming = asyncio.create_task(self._begin(queue, pace, limit), name="claim_events")
+                claiming = asyncio.create_task(self._claim_and_start(queue, pace, limit), name="claim_events")
                 self._claiming.add(claiming)
                 claiming.add_done_callback(self._claiming.discard)
                 await asyncio.shield(claiming)  # the write continues after a cancellation; `close` waits for it
-            elif pace.resting_until > ticks:
-                soonest = min(soonest, pace.resting_until - ticks)
-        for queue in [queue for queue, pace in self._paces.items() if pace.idle(ticks)]:
+            elif pace.resting_until > monotonic_now:
+                soonest = min(soonest, pace.resting_until - monotonic_now)
+        for queue in [queue for queue, pace in self._paces.items() if pace.idle(monotonic_now)]:
             del self._paces[queue]
         if work.next_at is not None:
             soonest = min(soonest, (work.next_at - clock.now()).total_seconds())
-        return max(soonest, SHORTEST_S)
+        return max(soonest, MIN_PAUSE_S)
 
     async def idle(self) -> None:
         """Wait until all started deliveries have ended."""
@@ -286,7 +288,7 @@ class Deliverer:
             except GatewayError as fault:
                 log.warning("deliveries_not_released", detail=fault.message)
 
-    async def _begin(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
+    async def _claim_and_start(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
         now = clock.now()
         claimed = await self._store.deliveries.claim(queue, owner=self._owner, now=now, ttl=LEASE, limit=limit)
         if self._closed:  # `close` releases them
@@ -295,13 +297,13 @@ class Deliverer:
             pace.running += 1
             task = asyncio.create_task(self._deliver(delivery, pace), name="deliver_event")
             self._sending.add(task)
-            task.add_done_callback(lambda done, pace=pace: self._ended(done, pace))  # type: ignore[misc]
+            task.add_done_callback(lambda done, pace=pace: self._on_delivery_done(done, pace))  # type: ignore[misc]
 
-    def _ended(self, task: "asyncio.Task[None]", pace: TargetPace) -> None:
+    def _on_delivery_done(self, task: "asyncio.Task[None]", pace: TargetPace) -> None:
         self._sending.discard(task)
         pace.running -= 1
-        if pace.running <= AT_ONCE // 2:  # not after every delivery, so that one claim takes several events
-            self._bell.set()
+        if pace.running <= MAX_PER_TARGET // 2:  # not after every delivery, so that one claim takes several events
+            self._wake_event.set()
         if not task.cancelled() and (fault := task.exception()) is not None:
             detail = fault.message if isinstance(fault, GatewayError) else str(fault)
             log.error("event_not_settled", detail=detail, exc_info=None if isinstance(fault, GatewayError) else fault)
@@ -309,33 +311,33 @@ class Deliverer:
     async def _deliver(self, delivery: Delivery, pace: TargetPace) -> None:
         url = self._url(delivery)
         if url is None:
-            why = f"environment '{delivery.environment}' has no {delivery.target} webhook_url any more"
-            await self._settle(delivery, DeliveryOutcome(DeliveryState.DEAD, None, why))
+            reason = f"environment '{delivery.environment}' has no {delivery.target} webhook_url any more"
+            await self._settle(delivery, DeliveryOutcome(DeliveryState.DEAD, None, reason))
             return
         try:
             body, fields, cause = await self._message(delivery)
         except Exception as fault:  # noqa: BLE001 (it is a failed attempt; the target's pace does not change)
-            await self._record_response(delivery, ReceiverResponse(None, _unbuilt(delivery, fault)), TargetPace())
+            await self._record_response(delivery, ReceiverResponse(None, _build_fault(delivery, fault)), TargetPace())
             return
         began = clock.monotonic()
         try:
             response = await send(self._current.generation.egress, url, body, fields, clock.now())
         except Exception as fault:  # noqa: BLE001 (any failure to send is a failed attempt)
-            response = ReceiverResponse(None, _unsent(delivery, fault))
+            response = ReceiverResponse(None, _send_fault(delivery, fault))
         await self._record_response(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
         """Return body and header fields of this attempt, and the event's cause. Raises VaultError, GatewayError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
-        given = delivery, content, entry.auth_mode if entry is not None else None
+        arguments = delivery, content, entry.auth_mode if entry is not None else None
         body, fields = (
-            message(*given)
-            if size_of(content) <= INLINE_BYTES
-            else await off_loop(delivery.environment, message, *given)
+            build_message(*arguments)
+            if webhook_size(content) <= INLINE_BYTES
+            else await off_loop(delivery.environment, build_message, *arguments)
         )
         keys = await self._keys.of(delivery.environment)
-        signatures = signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
+        signatures = signature_fields(body, delivery.message_id, int(clock.now().timestamp()), keys)
         return body, fields | signatures, content.facts.get(CAUSE)
 
     async def _record_response(
@@ -343,16 +345,16 @@ class Deliverer:
         delivery: Delivery,
         response: ReceiverResponse,
         pace: TargetPace,
-        took_ms: float = 0.0,
+        duration_ms: float = 0.0,
         cause: str | None = None,
     ) -> None:
         if pace.record(response, clock.monotonic()):
-            log.info("webhook_target_recovered", environment=delivery.environment, target=_kind(delivery.target))
+            log.info("webhook_target_recovered", environment=delivery.environment, target=_target_kind(delivery.target))
             await self._store.deliveries.make_due_now((delivery.environment, delivery.target), clock.now())
-        await self._settle(delivery, outcome(delivery, response, clock.now()), took_ms, cause)
+        await self._settle(delivery, outcome(delivery, response, clock.now()), duration_ms, cause)
 
     async def _settle(
-        self, delivery: Delivery, result: DeliveryOutcome, took_ms: float = 0.0, cause: str | None = None
+        self, delivery: Delivery, result: DeliveryOutcome, duration_ms: float = 0.0, cause: str | None = None
     ) -> None:
         if not await self._store.deliveries.settle(delivery, result, owner=self._owner, now=clock.now()):
             return
@@ -368,12 +370,12 @@ class Deliverer:
                 delivery.connection_id or "",
                 status=result.status or 0,
                 error_code=None if result.state is DeliveryState.DELIVERED else "event_not_delivered",
-                duration_ms=took_ms,
+                duration_ms=duration_ms,
                 attempts=delivery.attempts + 1,
                 detail={
                     "what": delivery.event,
                     "webhook_id": delivery.message_id,
-                    "target": _kind(delivery.target),
+                    "target": _target_kind(delivery.target),
                     "state": result.state.value,
                     "message": result.detail,
                 },
@@ -388,7 +390,7 @@ class Deliverer:
             environment=delivery.environment,
             message=delivery.message_id,
             event_type=delivery.event,
-            target=_kind(delivery.target),
+            target=_target_kind(delivery.target),
             attempts=delivery.attempts + 1,
             detail=result.detail,
             dead=result.state is DeliveryState.DEAD,
@@ -408,7 +410,7 @@ class Deliverer:
             yield SECONDARY, declared.webhook_url_secondary
 
 
-def _unbuilt(delivery: Delivery, fault: Exception) -> str:
+def _build_fault(delivery: Delivery, fault: Exception) -> str:
     """Return why the message could not be built, and log faults that are not expected."""
     if isinstance(fault, VaultError):  # a later attempt may have the key, but not soon
         return f"the stored event cannot be decrypted: {fault}"
@@ -418,7 +420,7 @@ def _unbuilt(delivery: Delivery, fault: Exception) -> str:
     return f"the message could not be built: {type(fault).__name__}; see event_not_built in the log"
 
 
-def _unsent(delivery: Delivery, fault: Exception) -> str:
+def _send_fault(delivery: Delivery, fault: Exception) -> str:
     """Return why the message could not be sent, and log the fault: `send` raises none that is expected."""
     _log_unexpected("event_not_sent", delivery, fault)
     return f"the message could not be sent: {type(fault).__name__}; see event_not_sent in the log"
@@ -434,6 +436,6 @@ def _log_unexpected(event: str, delivery: Delivery, fault: Exception) -> None:
     )
 
 
-def _kind(target: str) -> str:
+def _target_kind(target: str) -> str:
     """Return the kind of the target for the log, since a URL may be confidential."""
     return target if target in {PRIMARY, SECONDARY} else "override"

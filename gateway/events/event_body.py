@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # the type stubs do not have it
 from typing import Any, Final
 
-from gateway.events.signatures import OWN
-from gateway.http.headers import plain
+from gateway.events.signatures import SIGNATURE_HEADERS
+from gateway.http.headers import normalized_name
 from gateway.records.event import FORWARD, Delivery, EventContent
 
-FROM: Final = "nango"  # published clients check for this value
+SENDER: Final = "nango"  # published clients check for this value
 JSON: Final = "application/json"
 
 # Header fields on each forwarded webhook: the integration that received it.
@@ -19,7 +19,7 @@ ENVIRONMENT: Final = "gateway-environment"
 INTEGRATION: Final = "gateway-integration"
 PROVIDER: Final = "gateway-provider"
 
-_KEPT_BACK: Final = (
+_DROPPED_PREFIXES: Final = (
     *(
         "host",
         "authorization",
@@ -57,55 +57,55 @@ class _PurePythonDecoder(json.JSONDecoder):
         self.scan_once = py_make_scanner(self)
 
 
-MOST_FIELDS: Final = 10_000
-PATIENT_BYTES: Final = 1 << 20
-PATIENT: Final = _PurePythonDecoder()
+MAX_FIELDS: Final = 10_000
+MAX_C_PARSE_BYTES: Final = 1 << 20
+PYTHON_DECODER: Final = _PurePythonDecoder()
 WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def size_of(content: EventContent) -> int:
+def webhook_size(content: EventContent) -> int:
     """Return the rough size of a forwarded webhook; 0 for the gateway's own events."""
     return len(content.received["body"]) if content.event == FORWARD else 0
 
 
-def message(delivery: Delivery, content: EventContent, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
+def build_message(delivery: Delivery, content: EventContent, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
     """Return body and header fields, without signatures. `auth_mode`: auth mode of the provider's entry, if any."""
     if content.event != FORWARD:
-        return _dumped(_change(delivery, content, auth_mode)), {"content-type": JSON}
+        return _dump_json(_connection_event(delivery, content, auth_mode)), {"content-type": JSON}
     raw = base64.b64decode(content.received["body"])
     fields = {name.lower(): value for name, value in content.received["headers"]}
-    passed = {name: value for name, value in fields.items() if passes(name)} | {
+    passed = {name: value for name, value in fields.items() if is_forwarded(name)} | {
         ENVIRONMENT: content.environment,
         INTEGRATION: content.integration_id,
         PROVIDER: content.provider,
     }
-    kind = fields.get("content-type", "")
+    content_type = fields.get("content-type", "")
     if delivery.connection_id is None:
-        return raw, {**passed, "content-type": kind or JSON}
+        return raw, {**passed, "content-type": content_type or JSON}
     wrapped = {
         "from": content.provider,
         "type": FORWARD,
         "connectionId": delivery.connection_id,
         "providerConfigKey": content.integration_id,
-        "payload": _payload(raw, kind),
+        "payload": _payload(raw, content_type),
     }
     try:
-        body = _dumped(wrapped, patient=len(raw) > PATIENT_BYTES)
+        body = _dump_json(wrapped, in_python=len(raw) > MAX_C_PARSE_BYTES)
     except (ValueError, RecursionError):  # NaN or an infinite number, which JSON does not have; or nested too deep
-        body = _dumped(wrapped | {"payload": raw.decode("utf-8", "replace")})
+        body = _dump_json(wrapped | {"payload": raw.decode("utf-8", "replace")})
     return body, {**passed, "content-type": JSON}
 
 
-def passes(name: str) -> bool:
-    """Return whether a header field of a provider's webhook is forwarded, in any spelling (`plain`)."""
-    name = plain(name)
-    return name not in OWN and name not in _HOP_BY_HOP and not name.startswith(_KEPT_BACK)
+def is_forwarded(name: str) -> bool:
+    """Return whether a header field of a provider's webhook is forwarded, in any spelling (`normalized_name`)."""
+    name = normalized_name(name)
+    return name not in SIGNATURE_HEADERS and name not in _HOP_BY_HOP and not name.startswith(_DROPPED_PREFIXES)
 
 
-def _change(delivery: Delivery, content: EventContent, auth_mode: str | None) -> dict[str, Any]:
+def _connection_event(delivery: Delivery, content: EventContent, auth_mode: str | None) -> dict[str, Any]:
     facts = content.facts
     body = {
-        "from": FROM,
+        "from": SENDER,
         "type": "auth",
         "event": content.event,
         "timestamp": content.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -137,27 +137,27 @@ def _end_user(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _payload(raw: bytes, kind: str) -> Any:
+def _payload(raw: bytes, content_type: str) -> Any:
     """Return JSON as a value, a form as an object, anything else as text."""
     text = raw.decode("utf-8", "replace")
-    if kind.startswith("application/x-www-form-urlencoded"):
+    if content_type.startswith("application/x-www-form-urlencoded"):
         from urllib.parse import parse_qsl
 
         try:
-            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
         except ValueError:
             return text
     try:
-        return json.loads(text) if len(raw) <= PATIENT_BYTES else PATIENT.decode(text)
+        return json.loads(text) if len(raw) <= MAX_C_PARSE_BYTES else PYTHON_DECODER.decode(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _dumped(value: Any, *, patient: bool = False) -> bytes:
+def _dump_json(value: Any, *, in_python: bool = False) -> bytes:
     """Serialize like JavaScript's JSON.stringify,
     so that a client that parses and serializes again gets the same text."""
     try:
         # `iterencode` is written in Python, so other threads can run.
-        return "".join(WRITER.iterencode(value)).encode() if patient else WRITER.encode(value).encode()
+        return "".join(WRITER.iterencode(value)).encode() if in_python else WRITER.encode(value).encode()
     except UnicodeEncodeError:  # a lone surrogate, which needs an escape
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

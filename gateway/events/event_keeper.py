@@ -15,17 +15,17 @@ from gateway.store import Store
 from gateway.store.deliveries import Backlog
 from gateway.store.due_connections import ConnectionCount
 
-TASK: Final = "events"
-EVERY_S: Final = 30.0
-HELD: Final = timedelta(seconds=90)
+EVENTS_TASK: Final = "events"
+RUN_EVERY_S: Final = 30.0
+LEASE: Final = timedelta(seconds=90)
 DAYS_AHEAD: Final = (14, 3)  # `connection.expiring` is sent this many days before the end
-AT_ONCE: Final = 100
-RARER: Final = 100  # counting takes at most 1/100 of the time
+BATCH_SIZE: Final = 100
+COUNT_COST_RATIO: Final = 100  # counting takes at most 1/100 of the time
 
 log = structlog.get_logger(__name__)
 
 
-class Keeper:
+class EventKeeper:
     """Runs the tasks; each process has one keeper. `environments` returns the declared environments; `wake` is called
     when there is an event to send.
 
@@ -51,16 +51,16 @@ class Keeper:
                 except Exception as fault:
                     known = isinstance(fault, GatewayError)
                     log.warning("event_tasks_failed", detail=str(fault), exc_info=None if known else fault)
-                await asyncio.sleep(EVERY_S)
+                await asyncio.sleep(RUN_EVERY_S)
         finally:
             try:
-                await self._store.tasks.release(TASK, owner=self._owner)
+                await self._store.tasks.release(EVENTS_TASK, owner=self._owner)
             except GatewayError as fault:
                 log.warning("deliveries_not_released", detail=fault.message)
 
     async def once(self) -> None:
         """Do the tasks, if this process holds the lease for them."""
-        if not await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD):
+        if not await self._store.tasks.hold(EVENTS_TASK, owner=self._owner, now=clock.now(), ttl=LEASE):
             self.backlog = self.connections = ()
             return
         for environment in sorted(self._environments()):
@@ -70,12 +70,14 @@ class Keeper:
         started = clock.monotonic()
         if started >= self._count_at:
             self.connections = await self._store.expiring.counts(clock.now())
-            self._count_at = clock.monotonic() + RARER * (clock.monotonic() - started)  # a million rows take a second
+            self._count_at = clock.monotonic() + COUNT_COST_RATIO * (
+                clock.monotonic() - started
+            )  # a million rows take a second
 
     async def _report_expiring(self, environment: str, days: int) -> None:
         report = self._store.expiring.report
-        while reported := await report(environment, days, now=clock.now(), limit=AT_ONCE):
+        while reported := await report(environment, days, now=clock.now(), limit=BATCH_SIZE):
             log.info("expiring_reported", environment=environment, within_days=days, connections=reported)
             self._wake()
-            if reported < AT_ONCE:
+            if reported < BATCH_SIZE:
                 return

@@ -10,8 +10,8 @@ import structlog
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import WebhookSignature
 from gateway.config import WebhooksConfig
-from gateway.events.event_body import passes
-from gateway.http.origin import parse_address
+from gateway.events.event_body import is_forwarded
+from gateway.http.origin import parse_url
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.integration import Integration
 from gateway.scripts import WEBHOOK_ROUTING
@@ -42,10 +42,10 @@ class WebhookResult:
     queued: bool = False
 
 
-def takes_webhooks(provider: Provider) -> bool:
+def accepts_webhooks(provider: Provider) -> bool:
     """Return whether the provider's entry says how its webhooks are routed, or how they are signed."""
-    how = provider.webhook_signature
-    return provider.webhook_routing_script is not None or (how is not None and is_checkable(how))
+    signature = provider.webhook_signature
+    return provider.webhook_routing_script is not None or (signature is not None and is_checkable(signature))
 
 
 def verification_secrets(
@@ -53,14 +53,16 @@ def verification_secrets(
 ) -> Sequence[Secret]:
     """Return the secrets that verify this provider's webhooks; empty: forged webhooks cannot be recognized."""
     return (
-        signing_secrets(provider.webhook_signature, webhook_secrets, client_secret) if takes_webhooks(provider) else ()
+        signing_secrets(provider.webhook_signature, webhook_secrets, client_secret)
+        if accepts_webhooks(provider)
+        else ()
     )
 
 
 def handling_of(integration: Integration, provider: Provider) -> WebhookHandling | None:
     """Return how the integration's webhooks are handled; None if it does not accept webhooks. Raises SignatureRefused
     if they cannot be verified and the integration does not set `allow_unsigned_webhooks`."""
-    if not takes_webhooks(provider) and not integration.allow_unsigned_webhooks:
+    if not accepts_webhooks(provider) and not integration.allow_unsigned_webhooks:
         return None
     script = provider.webhook_routing_script
     secrets = verification_secrets(provider, integration.webhook_secrets, integration.client_secret)
@@ -74,20 +76,20 @@ async def receive(
     integration: Integration,
     provider: Provider,
     message: IncomingWebhook,
-    how: WebhookHandling,
+    handling: WebhookHandling,
     limits: WebhooksConfig,
 ) -> WebhookResult:
     """Verify `message` and queue it once, even if it is sent again. Nothing is queued if the script replies itself, or
     if the integration does not forward webhooks. Raises SignatureRefused, Unavailable."""
-    given = message, provider.webhook_signature, how.secrets
+    arguments = message, provider.webhook_signature, handling.secrets
     sender = f"{integration.environment}/{integration.integration_id}"
     small = len(message.body) <= INLINE_BYTES
-    routing = how.script(*given) if small else await off_loop(sender, how.script, *given)
-    done = {"status": "success"}
+    routing = handling.script(*arguments) if small else await off_loop(sender, handling.script, *arguments)
+    success = {"status": "success"}
     if routing.reply is not None:
         return WebhookResult(routing.reply)
     if not integration.forward_webhooks:
-        return WebhookResult(done)
+        return WebhookResult(success)
     connections = await store.webhooks.queue_webhook(
         integration,
         _stored_parts(message, provider.webhook_signature),
@@ -97,34 +99,38 @@ async def receive(
         waiting=limits.waiting,
         waiting_bytes=limits.waiting_bytes,
     )
-    whose = {"environment": integration.environment, "integration": integration.integration_id}
-    log.info("webhook_taken", **whose, connections=connections, again=connections is None, signed=bool(how.secrets))
-    return WebhookResult(done, queued=connections is not None)
+    log_where = {"environment": integration.environment, "integration": integration.integration_id}
+    log.info(
+        "webhook_taken", **log_where, connections=connections, again=connections is None, signed=bool(handling.secrets)
+    )
+    return WebhookResult(success, queued=connections is not None)
 
 
 def _origins(routing: Routing) -> Sequence[str]:
     """Return the routing's origins in the format of the column `site_origin` of `connections`; skips invalid ones."""
-    found = []
+    origins = []
     for origin in routing.origins:
         try:
-            found.append(parse_address(origin).origin)
+            origins.append(parse_url(origin).origin)
         except ValueError:
             continue
-    return found
+    return origins
 
 
-def _sendable(value: str) -> bool:
+def _is_utf8(value: str) -> bool:
     """Return whether a value can be forwarded: bytes that are not UTF-8 were decoded to lone surrogates and cannot."""
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def _stored_parts(message: IncomingWebhook, how: WebhookSignature | None) -> dict[str, Any]:
+def _stored_parts(message: IncomingWebhook, signature: WebhookSignature | None) -> dict[str, Any]:
     """Return the stored part of the webhook: its header fields and body, without a header that holds the secret
     itself."""
-    secret = how.header.lower() if how is not None and how.header is not None and how.scheme in TOKENS else None
+    secret = None  # the name of the header that holds it
+    if signature is not None and signature.header is not None and signature.scheme in TOKENS:
+        secret = signature.header.lower()
     fields = [
         (name, value)
         for name, value in message.headers.items()
-        if (passes(name) or name == "content-type") and name != secret and _sendable(value)
+        if (is_forwarded(name) or name == "content-type") and name != secret and _is_utf8(value)
     ]
     return {"headers": fields, "body": base64.b64encode(message.body).decode()}

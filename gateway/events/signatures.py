@@ -29,10 +29,10 @@ TIMESTAMP: Final = "webhook-timestamp"
 SIGNATURE: Final = "webhook-signature"
 HMAC: Final = "X-Nango-Hmac-Sha256"
 LEGACY: Final = "X-Nango-Signature"
-OWN: Final = frozenset(name.lower() for name in (ID, TIMESTAMP, SIGNATURE, HMAC, LEGACY))
+SIGNATURE_HEADERS: Final = frozenset(name.lower() for name in (ID, TIMESTAMP, SIGNATURE, HMAC, LEGACY))
 
 
-def mint() -> Secret:
+def new_signing_key() -> Secret:
     """Return a new key: ``whsec_`` and 32 random bytes in base64."""
     return Secret(PREFIX + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode())
 
@@ -53,7 +53,7 @@ def standard_form(key: Secret) -> Secret:
     return Secret(PREFIX + base64.b64encode(standard_key(key)).decode())
 
 
-def signed(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret]) -> dict[str, str]:
+def signature_fields(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret]) -> dict[str, str]:
     """Return the signature header fields for `body`. The first of `keys` is the current key; during a rotation, the
     former key signs too, but only in `SIGNATURE`: the Nango headers hold one signature.
 
@@ -74,7 +74,7 @@ def signed(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret])
 # ── The keys that sign an environment's events: from gateway.yaml, else generated.
 
 OVERLAP: Final = timedelta(days=1)
-KNOWN_S: Final = 5.0
+CACHE_S: Final = 5.0
 
 
 async def signing_keys(config: Config, store: Store, environment: str) -> Sequence[Secret]:
@@ -84,11 +84,11 @@ async def signing_keys(config: Config, store: Store, environment: str) -> Sequen
     if declared is not None and declared.webhook_signing_key is not None:
         former = declared.webhook_signing_key_previous
         return [declared.webhook_signing_key, *([former] if former is not None else [])]
-    found = await store.signing_keys.ensure(environment, mint, now=clock.now())
-    return [stored.key for stored in found]
+    stored_keys = await store.signing_keys.ensure(environment, new_signing_key, now=clock.now())
+    return [stored.key for stored in stored_keys]
 
 
-class KnownKeys:
+class SigningKeyCache:
     """A cache of signing keys for a few seconds. A short delay is harmless: after a rotation, the former key is valid
     for a day."""
 
@@ -96,21 +96,21 @@ class KnownKeys:
         self._store = store
         self._current = current
         current.follow(lambda *_: self.forget())
-        self._known: dict[str, tuple[float, Sequence[Secret]]] = {}
+        self._cached: dict[str, tuple[float, Sequence[Secret]]] = {}
 
     async def of(self, environment: str) -> Sequence[Secret]:
-        """Return what `signing_keys` returns, cached for `KNOWN_S` seconds."""
-        good_until, keys = self._known.get(environment, (0.0, ()))
-        if clock.monotonic() >= good_until:
+        """Return what `signing_keys` returns, cached for `CACHE_S` seconds."""
+        valid_until, keys = self._cached.get(environment, (0.0, ()))
+        if clock.monotonic() >= valid_until:
             generation = self._current.generation
             keys = await signing_keys(generation.config, self._store, environment)
             if generation is self._current.generation:
-                self._known[environment] = clock.monotonic() + KNOWN_S, keys
+                self._cached[environment] = clock.monotonic() + CACHE_S, keys
         return keys
 
     def forget(self) -> None:
         """Clear the cache, because a key or gateway.yaml has changed."""
-        self._known.clear()
+        self._cached.clear()
 
 
 async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret, datetime]:
@@ -124,7 +124,7 @@ async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret
             "the old one to webhook_signing_key_previous until all receivers use the new one.",
         )
     now = clock.now()
-    await store.signing_keys.ensure(environment, mint, now=now)
-    key, retires_at = mint(), now + OVERLAP
+    await store.signing_keys.ensure(environment, new_signing_key, now=now)
+    key, retires_at = new_signing_key(), now + OVERLAP
     await store.signing_keys.rotate(environment, key, now=now, retires_at=retires_at)
     return key, retires_at

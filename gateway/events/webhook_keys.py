@@ -24,17 +24,17 @@ from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
 from gateway.scripts.signed_token import JWT, MAX_KEYS, key_id_of, token_of
 from gateway.secret import Secret
 
-KEPT_S: Final = 3600.0
-AGAIN_S: Final = 60.0  # wait before a key set that lacks the key, or was refused, is fetched again
-MOST_KEPT: Final = 256
-MOST_A_MINUTE: Final = 10  # maximum requests for keys per integration
+CACHE_S: Final = 3600.0
+RETRY_S: Final = 60.0  # wait before a key set that lacks the key, or was refused, is fetched again
+MAX_CACHED: Final = 256
+MAX_REQUESTS_PER_MINUTE: Final = 10  # maximum requests for keys per integration
 RESPONSE_BYTES: Final = 64 * 1024
 RESPONSE_S: Final = 5.0
 RETRY_AFTER_S: Final = 30
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_PLACE: Final = re.compile(r"\$\{([a-z_]{1,40})\}")
+_HOST_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_PLACEHOLDER: Final = re.compile(r"\$\{([a-z_]{1,40})\}")
 
 log = structlog.get_logger(__name__)
 
@@ -71,8 +71,8 @@ class WebhookKeyCache:
     """The process's cache of providers' public keys, shared by all integrations."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, FetchedKeys] = OrderedDict()
-        self._under_way: dict[str, asyncio.Task[FetchedKeys]] = {}
+        self._cached: OrderedDict[str, FetchedKeys] = OrderedDict()
+        self._fetching: dict[str, asyncio.Task[FetchedKeys]] = {}
         self._requests: dict[tuple[str, bool], deque[float]] = {}
 
     async def keys_for(
@@ -93,52 +93,54 @@ class WebhookKeyCache:
         found: Sequence[str] = ()
         for secret in secrets if how.secret_fields else secrets[:1]:
             request = key_request(how.keys, message, kid, how.secret_fields, secret)
-            found = (await self._fetched(egress, integration, request, kid)).of(kid)
+            found = (await self._cached_or_fetched(egress, integration, request, kid)).of(kid)
             if found:
                 break
         if not found:
             raise SignatureRefused("the provider has no such key")
         return found[:MAX_KEYS]
 
-    async def _fetched(self, egress: Egress, integration: str, request: KeyRequest, kid: str) -> FetchedKeys:
+    async def _cached_or_fetched(self, egress: Egress, integration: str, request: KeyRequest, kid: str) -> FetchedKeys:
         digest = request.digest
-        kept = self._kept.get(digest)
-        if kept is not None and clock.monotonic() - kept.at < (KEPT_S if kept.of(kid) else AGAIN_S):
-            self._kept.move_to_end(digest)
-            return kept
-        task = self._under_way.get(digest)
+        cached = self._cached.get(digest)
+        if cached is not None and clock.monotonic() - cached.at < (CACHE_S if cached.of(kid) else RETRY_S):
+            self._cached.move_to_end(digest)
+            return cached
+        task = self._fetching.get(digest)
         if task is None:
-            self._spend(integration, known=kept is not None and bool(kept.of(kid)))
+            self._count_request(integration, is_known=cached is not None and bool(cached.of(kid)))
             task = asyncio.create_task(_fetch(egress, request))
-            self._under_way[digest] = task
-            task.add_done_callback(lambda done: self._keep(digest, done))
+            self._fetching[digest] = task
+            task.add_done_callback(lambda done: self._store_result(digest, done))
         try:
             return await asyncio.shield(task)
         except EgressError as fault:
             log.warning("webhook_keys_unavailable", integration=integration, reason=fault.message)
             raise _retry_later("The provider's keys that verify this webhook cannot be fetched") from fault
 
-    def _keep(self, digest: str, done: "asyncio.Task[FetchedKeys]") -> None:
-        self._under_way.pop(digest, None)
+    def _store_result(self, digest: str, done: "asyncio.Task[FetchedKeys]") -> None:
+        self._fetching.pop(digest, None)
         if done.cancelled() or done.exception() is not None:
             return
-        self._kept[digest] = done.result()
-        self._kept.move_to_end(digest)
-        while len(self._kept) > MOST_KEPT:
+        self._cached[digest] = done.result()
+        self._cached.move_to_end(digest)
+        while len(self._cached) > MAX_CACHED:
             # evict made-up key ids, for which no key was found, before real keys
-            del self._kept[next((key for key, found in self._kept.items() if not found.keys), next(iter(self._kept)))]
+            del self._cached[
+                next((key for key, found in self._cached.items() if not found.keys), next(iter(self._cached)))
+            ]
 
-    def _spend(self, integration: str, *, known: bool) -> None:
-        """Count a request against the limit. `known` keys have their own limit,
-        so that made-up ids cannot block their refetch.
+    def _count_request(self, integration: str, *, is_known: bool) -> None:
+        """Count a request against the limit. `is_known`: whether the key was found before. Known keys have their own
+        limit, so that made-up ids cannot block fetching them again.
 
         Raises Unavailable.
         """
         now = clock.monotonic()
-        times = self._requests.setdefault((integration, known), deque())
-        while times and now - times[0] >= AGAIN_S:
+        times = self._requests.setdefault((integration, is_known), deque())
+        while times and now - times[0] >= RETRY_S:
             times.popleft()
-        if len(times) >= MOST_A_MINUTE:
+        if len(times) >= MAX_REQUESTS_PER_MINUTE:
             raise _retry_later("Too many webhooks name keys that are not known yet")
         times.append(now)
 
@@ -148,40 +150,40 @@ def _retry_later(what: str) -> Unavailable:
 
 
 def key_request(
-    where: WebhookKeys, message: IncomingWebhook, kid: str, secret_fields: Sequence[str], secret: Secret
+    endpoint: WebhookKeys, message: IncomingWebhook, kid: str, secret_fields: Sequence[str], secret: Secret
 ) -> KeyRequest:
     """Build the request for the keys of `message`. Raises SignatureRefused for a URL that the entry does not allow."""
-    if where.url_header is not None:
-        return KeyRequest(where.method, _url_in_header(where, message), None)
+    if endpoint.url_header is not None:
+        return KeyRequest(endpoint.method, _url_in_header(endpoint, message), None)
     parts = secret.reveal().split(":", max(0, len(secret_fields) - 1)) if secret_fields else []
     if len(parts) != len(secret_fields):
         raise SignatureRefused("the webhook_secret lacks a part", no_secret=True)
-    known = {**dict(zip(secret_fields, parts, strict=True)), "kid": kid}
-    head, mark, path = (where.url or "").partition("://")
+    values = {**dict(zip(secret_fields, parts, strict=True)), "kid": kid}
+    head, mark, path = (endpoint.url or "").partition("://")
     host, slash, rest = path.partition("/")
-    for name in _PLACE.findall(host):
-        if not _LABEL.fullmatch(known.get(name, "")):
+    for name in _PLACEHOLDER.findall(host):
+        if not _HOST_LABEL.fullmatch(values.get(name, "")):
             raise SignatureRefused("the webhook_secret has a part that cannot be part of a host name", no_secret=True)
-    for name in _PLACE.findall(rest):
-        text = known.get(name, "")
+    for name in _PLACEHOLDER.findall(rest):
+        text = values.get(name, "")
         if not text.strip(".") or not _NAME.fullmatch(text.replace(".", "-")):
             raise SignatureRefused("the token's key id cannot be part of a URL")
-    url = head + mark + _filled(host, known) + slash + _filled(rest, known)
+    url = head + mark + _fill(host, values) + slash + _fill(rest, values)
     body = None
-    if where.body is not None:
-        body = json.dumps({name: _filled(text, known) for name, text in where.body.items()}).encode()
-    return KeyRequest(where.method, url, body)
+    if endpoint.body is not None:
+        body = json.dumps({name: _fill(text, values) for name, text in endpoint.body.items()}).encode()
+    return KeyRequest(endpoint.method, url, body)
 
 
-def _url_in_header(where: WebhookKeys, message: IncomingWebhook) -> str:
-    url = message.headers.get((where.url_header or "").lower(), "").strip()
-    if not any(url.startswith(prefix) and _NAME.fullmatch(url[len(prefix) :]) for prefix in where.url_prefixes):
+def _url_in_header(endpoint: WebhookKeys, message: IncomingWebhook) -> str:
+    url = message.headers.get((endpoint.url_header or "").lower(), "").strip()
+    if not any(url.startswith(prefix) and _NAME.fullmatch(url[len(prefix) :]) for prefix in endpoint.url_prefixes):
         raise SignatureRefused("the URL of its key is not one of the provider's")
     return url
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
-    return _PLACE.sub(lambda found: known.get(found[1], ""), text)
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
 
 
 async def _fetch(egress: Egress, request: KeyRequest) -> FetchedKeys:
@@ -207,13 +209,13 @@ def keys_in(body: bytes) -> Mapping[str, str]:
     if text.startswith("-----BEGIN"):
         return {"": text}
     try:
-        given = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    listed: Any = given.get("keys") if isinstance(given, Mapping) else None
-    single = given.get("key") if isinstance(given, Mapping) else None
+    listed: Any = document.get("keys") if isinstance(document, Mapping) else None
+    single = document.get("key") if isinstance(document, Mapping) else None
     jwks = listed if isinstance(listed, list) else [single]
-    return {str(jwk["kid"]): json.dumps(jwk) for jwk in jwks[:MOST_KEPT] if _is_usable(jwk)}
+    return {str(jwk["kid"]): json.dumps(jwk) for jwk in jwks[:MAX_CACHED] if _is_usable(jwk)}
 
 
 def _is_usable(jwk: Any) -> TypeGuard[Mapping[str, Any]]:

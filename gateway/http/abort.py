@@ -9,22 +9,22 @@ import termios
 from contextlib import suppress
 from typing import Final
 
-RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
+LINGER_RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 
 
 def abort_connection(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
     """Reset the connection and drop the bytes that are not sent yet.
 
-    A plain close sends FIN, which is the proper end of an HTTP/1.0 response without a length (RFC 9112 §6.3). If the
-    response's framing shows that it is incomplete, `reset` may be False: the bytes in the socket buffer then still
-    arrive.
+    An ordinary close sends FIN, which ends an HTTP/1.0 response without a length correctly (RFC 9112 §6.3), so the
+    client would take the response for complete. `reset` may be False if the framing shows that the response is
+    incomplete; then the bytes in the socket buffer still arrive.
     """
     if transport is None:
         return
     peer: socket.socket | None = transport.get_extra_info("socket")
     if reset and peer is not None:
         with suppress(OSError):  # the peer may be gone already
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
     transport.abort()
 
 
@@ -33,8 +33,8 @@ def unread_bytes(transport: asyncio.WriteTransport) -> int:
 
     The socket buffer may hold megabytes, so our own buffer shrinks only now and then while a slow client reads.
     """
-    held, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
+    buffered, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
     queued = bytearray(4)
     with suppress(OSError):  # not every system supports it
         fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
-    return held + int.from_bytes(queued, sys.byteorder)
+    return buffered + int.from_bytes(queued, sys.byteorder)

@@ -8,10 +8,10 @@ from typing import Any, Final
 from urllib.parse import unquote_plus, urlencode
 
 from gateway.http.headers import media_type
-from gateway.http.json_scan import NotJson, members_at, skip_space, string_of
+from gateway.http.json_scan import NotJson, members_at, skip_space, string_value
 
 FORM: Final = "application/x-www-form-urlencoded"
-WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _PAIR: Final = re.compile(rb"(?P<name>[^=&]++)(?:=[^&]*+)?+&?+")
 
 
@@ -27,48 +27,49 @@ class BodyMembers:
     def can_add_to(self, method: str, content_type: str, content_encoding: str) -> bool:
         """Return whether members can be added to such a body: a JSON or form body without content coding."""
         media = media_type(content_type)
-        return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
+        return method in METHODS_WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
     def add_to_body(self, content_type: str, body: bytes) -> bytes:
         """Return `body` with the members added, or unchanged if it is not a JSON object or form. All other members keep
-        their bytes and are not parsed into objects: time is linear in the length of the body, and memory little more
-        than that.
+        their bytes and are not parsed into objects, so time and memory are linear in the length of the body.
         """
         if media_type(content_type) == FORM:
-            return self._into_form(body)
+            return self._add_to_form(body)
         try:
             encoding = json.detect_encoding(body)
             if encoding != "utf-8":
                 body = body.decode(encoding).encode()
             body.decode()
             text = body.decode("latin-1")
-            pieces, end = _spliced(text, skip_space(text, 0), self.slots, self.defaults)
+            pieces, end = _object_with_members(text, skip_space(text, 0), self.slots, self.defaults)
             if skip_space(text, end) < len(text):
                 raise NotJson(end)
         except (NotJson, UnicodeError):
             return body
         return "".join(pieces).encode("latin-1")
 
-    def _into_form(self, body: bytes) -> bytes:
-        slots, defaults = dict(_flat(self.slots)), dict(_flat(self.defaults))
+    def _add_to_form(self, body: bytes) -> bytes:
+        slots, defaults = dict(_form_pairs(self.slots)), dict(_form_pairs(self.defaults))
         kept: list[bytes] = []
-        named: set[str] = set()
-        at = 0
+        sent_names: set[str] = set()
+        end = 0
         for pair in _PAIR.finditer(body):
             name = unquote_plus(pair["name"].decode("utf-8", "surrogateescape"), errors="surrogateescape")
             if name in defaults:
-                named.add(name)
+                sent_names.add(name)
             if name in slots:
-                kept.append(body[at : pair.start()])
-                at = pair.end()
-        kept.append(body[at:])
-        added = [(name, value) for name, value in defaults.items() if name not in named and name not in slots]
-        written = urlencode([*added, *slots.items()], errors="surrogateescape").encode("ascii")
+                kept.append(body[end : pair.start()])
+                end = pair.end()
+        kept.append(body[end:])
+        added = [(name, value) for name, value in defaults.items() if name not in sent_names and name not in slots]
+        added_pairs = urlencode([*added, *slots.items()], errors="surrogateescape").encode("ascii")
         before = b"".join(kept).strip(b"&")
-        return before + b"&" + written if before and written else before or written
+        return before + b"&" + added_pairs if before and added_pairs else before or added_pairs
 
 
-def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[list[str], int]:
+def _object_with_members(
+    text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[list[str], int]:
     """Return the object at `pos` with the members added, as pieces of text, and its end.
     Raises NotJson if it is no object.
 
@@ -76,11 +77,11 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
     """
     if text[pos : pos + 1] != "{":
         raise NotJson(pos)
-    spans: list[tuple[int, int]] = []  # positions of members that stay as they are
-    sent: dict[str, tuple[int, int]] = {}  # the other members: where the value begins and ends
+    spans: list[tuple[int, int]] = []  # start and end of runs of members that are copied unchanged
+    sent: dict[str, tuple[int, int]] = {}  # the other members: start and end of the value
     last, end = pos, skip_space(text, pos + 1) + 1
     for member in members_at(text, pos):
-        name = string_of(text[member.start : member.colon])
+        name = string_value(text[member.start : member.colon])
         if name in slots or name in defaults:
             sent[name] = member.value, member.end
         else:
@@ -89,13 +90,14 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
         last, end = member.end, member.after
     parts = [[text[start:stop]] for start, stop in spans]
     parts += [
-        [_written(name), ":", *_value(text, sent.get(name), name, slots, defaults)] for name in {**defaults, **slots}
+        [_json_text(name), ":", *_member_value(text, sent.get(name), name, slots, defaults)]
+        for name in {**defaults, **slots}
     ]
     pieces = (piece for number, part in enumerate(parts) for piece in ((",", *part) if number else part))
     return ["{", *pieces, "}"], end
 
 
-def _value(
+def _member_value(
     text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
     """Return the value's text for `name`, a key of `slots` or `defaults`;
@@ -103,34 +105,36 @@ def _value(
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):
-            return [_written(_merged(default, slot))]
-        return [_written(slot if name in slots else default)]
+            return [_json_text(_merge(default, slot))]
+        return [_json_text(slot if name in slots else default)]
     inner = default if isinstance(default, Mapping) else {}
     if text[sent[0]] == "{" and (isinstance(slot, Mapping) or (name not in slots and inner)):
-        return _spliced(text, sent[0], slot if isinstance(slot, Mapping) else {}, inner)[0]
-    return [_written(slot)] if name in slots else [text[sent[0] : sent[1]]]
+        return _object_with_members(text, sent[0], slot if isinstance(slot, Mapping) else {}, inner)[0]
+    return [_json_text(slot)] if name in slots else [text[sent[0] : sent[1]]]
 
 
-def _written(value: Any) -> str:
-    """Return the value as JSON: UTF-8 decoded as Latin-1, like `text` in `_spliced`."""
+def _json_text(value: Any) -> str:
+    """Return the value as JSON: UTF-8 decoded as Latin-1, like `text` in `_object_with_members`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict).encode().decode("latin-1")
 
 
-def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `under` updated with `over`; objects in both are merged recursively."""
-    found = dict(under)
-    for name, value in over.items():
-        below = found.get(name)
-        found[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return found
+def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` updated with `override`; objects in both are merged recursively."""
+    merged = dict(base)
+    for name, value in override.items():
+        existing = merged.get(name)
+        merged[name] = (
+            _merge(existing, value) if isinstance(existing, Mapping) and isinstance(value, Mapping) else value
+        )
+    return merged
 
 
-def _flat(members: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _form_pairs(members: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the form pairs of nested members: ``{"a": {"b": 1}}`` becomes ``a[b]=1``."""
     for name, value in members.items():
         place = f"{prefix}[{name}]" if prefix else name
         if isinstance(value, Mapping):
-            yield from _flat(value, place)
+            yield from _form_pairs(value, place)
         else:
             yield place, value if isinstance(value, str) else json.dumps(value)
 

@@ -1,10 +1,11 @@
 """Decodes content codings piece by piece (RFC 9110 §8.4), within limits,
 so that a small response cannot fill the memory.
 
-Each decoded piece has a maximum size. The decoder counts input and output bytes, and treats a ratio that no ordinary
-text reaches as a decompression bomb. Members without content, which take time and count as no output, are limited by
-their number; so are members inside another coding, since a few bytes may hold very many of them. Input that stops
-before the coding's end is an error: a cut response must not pass as a complete one.
+Each decoded piece has a maximum size. The decoder counts input and output bytes; a ratio above `MAX_RATIO`, which no
+ordinary text reaches, is treated as a decompression bomb. Members without content cost time but add no output, so their
+number is limited. The number of members inside another coding is limited too, since a few bytes may hold very many of
+them. Input that stops before the coding's end is an error, because a truncated response must not pass as a complete
+one.
 """
 
 import re
@@ -16,8 +17,9 @@ PIECE_BYTES: Final = 256 * 1024
 MAX_RATIO: Final = 100
 GRACE_BYTES: Final = 1024 * 1024  # the ratio is not checked for less output than this
 MAX_CODINGS: Final = 2
-MAX_EMPTY: Final = 1000  # members or frames in a row without content: a heartbeat every 15 s may last for four hours
-MAX_INNER: Final = 1000  # members inside another coding; more are allowed where the input has `MEMBER_BYTES` for each
+MAX_EMPTY_MEMBERS: Final = 1000  # in a row, members or frames: a heartbeat every 15 s may last for four hours
+# Members inside another coding; more are allowed where the input has `MEMBER_BYTES` for each.
+MAX_INNER_MEMBERS: Final = 1000
 MEMBER_BYTES: Final = 16  # fewer than the shortest gzip member has
 _FIRST_SLICE_BYTES: Final = 1024
 _PADDING: Final = re.compile(rb"\0*")
@@ -29,7 +31,7 @@ class CodingError(Exception):
     """The body does not match its Content-Encoding, ends too early, or exceeds the allowed compression ratio."""
 
 
-class Coding(Protocol):
+class CodingDecoder(Protocol):
     """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError
     if the coding has not ended. `members`: number of members or frames begun after the first."""
 
@@ -47,9 +49,9 @@ class Gzip:
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(self.wbits)
-        self._touched = False
+        self._has_input = False
         self.members = 0
-        self._empty = 0  # members begun since the last output
+        self._empty_members = 0  # members begun since the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         at, size = 0, len(data)
@@ -58,9 +60,9 @@ class Gzip:
                 at = self._next_member(data, at)
                 if at == len(data):
                     return
-                # zlib copies what follows a member: with small slices, many small members take linear time
+                # zlib copies the input after a member, so small slices keep the time linear for many small members
                 size = _FIRST_SLICE_BYTES
-            self._touched = True
+            self._has_input = True
             part = data[at : at + size]
             try:
                 piece = self._inflate.decompress(part, PIECE_BYTES)
@@ -70,22 +72,22 @@ class Gzip:
             at += len(part) - len(rest)
             size *= 2
             if piece:
-                self._empty = 0
+                self._empty_members = 0
                 yield piece
         while not self._inflate.eof and (piece := self._inflate.decompress(b"", PIECE_BYTES)):
             yield piece
 
     def _next_member(self, data: bytes, at: int) -> int:
-        """Begin a member after the padding at `at`; return where it begins, the end of `data` if none does."""
+        """Begin the member after the padding at `at`. Return its position, or the end of `data` if there is none."""
         begins = _end_of_padding(data, at)
         if begins < len(data):
             self._inflate = zlib.decompressobj(self.wbits)
             self.members += 1
-            self._empty = _more(self._empty)
+            self._empty_members = _count_empty_member(self._empty_members)
         return begins
 
     def finish(self) -> None:
-        if self._touched and not self._inflate.eof:
+        if self._has_input and not self._inflate.eof:
             raise CodingError("the compressed body ends too early")
 
 
@@ -95,11 +97,11 @@ def _end_of_padding(data: bytes, at: int) -> int:
     return padding.end()
 
 
-def _more(empty: int) -> int:
-    """Return `empty` plus one. Raises CodingError above `MAX_EMPTY`."""
-    if empty >= MAX_EMPTY:
+def _count_empty_member(count: int) -> int:
+    """Return `count` plus one. Raises CodingError above `MAX_EMPTY_MEMBERS`."""
+    if count >= MAX_EMPTY_MEMBERS:
         raise CodingError("the compressed body has too many members without content")
-    return empty + 1
+    return count + 1
 
 
 class Deflate(Gzip):
@@ -140,10 +142,10 @@ class Brotli:
         self._inflate = brotli.Decompressor()
         self._error = brotli.error
         self.members = 0
-        self._touched = False
+        self._has_input = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        self._touched = self._touched or bool(data)
+        self._has_input = self._has_input or bool(data)
         while True:
             if data and self._inflate.is_finished():
                 raise CodingError("bytes follow the compressed body")
@@ -158,7 +160,7 @@ class Brotli:
                 return
 
     def finish(self) -> None:
-        if self._touched and not self._inflate.is_finished():
+        if self._has_input and not self._inflate.is_finished():
             raise CodingError("the compressed body ends too early")
 
 
@@ -171,9 +173,9 @@ class Zstd:
         self._error = zstandard.ZstdError
         self._library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         self._inflate = self._library.decompressobj()
-        self._touched = False
+        self._has_input = False
         self.members = 0
-        self._empty = 0  # frames begun since the last output
+        self._empty_members = 0  # frames begun since the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_SLICE_BYTES):
@@ -182,23 +184,23 @@ class Zstd:
                 if self._inflate.eof:
                     self._inflate = self._library.decompressobj()
                     self.members += 1
-                    self._empty = _more(self._empty)
-                self._touched = True
+                    self._empty_members = _count_empty_member(self._empty_members)
+                self._has_input = True
                 try:
                     piece = self._inflate.decompress(part)
                 except self._error as fault:
                     raise CodingError("the body is not compressed as its Content-Encoding says") from fault
                 part = self._inflate.unused_data if self._inflate.eof else b""
                 if piece:
-                    self._empty = 0
+                    self._empty_members = 0
                     yield piece
 
     def finish(self) -> None:
-        if self._touched and not self._inflate.eof:
+        if self._has_input and not self._inflate.eof:
             raise CodingError("the compressed body ends too early")
 
 
-CODINGS: Final[dict[str, Callable[[], Coding]]] = {
+CODINGS: Final[dict[str, Callable[[], CodingDecoder]]] = {
     "gzip": Gzip,
     "x-gzip": Gzip,
     "deflate": Deflate,
@@ -218,12 +220,12 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
 
 
 class Decoder:
-    """Decodes all codings of one body, for a caller that asks for it. `start` takes the response's Content-Encoding."""
+    """Decodes all codings of one response body. `start` takes the response's Content-Encoding."""
 
     def __init__(self) -> None:
-        self._codings: list[Coding] = []
+        self._codings: list[CodingDecoder] = []
         self._in_bytes = 0
-        self._out_bytes: list[int] = []  # by coding, since the outer one's output may be large and the last one's small
+        self._out_bytes: list[int] = []  # of each coding: the first may produce much output and the last little
 
     def start(self, content_encoding: str) -> bool:
         """Set the codings; return whether the body will be decoded. False: it has no coding or an unsupported one."""
@@ -235,9 +237,9 @@ class Decoder:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded bytes in bounded pieces; read all of them before the next `feed`. Raises CodingError."""
         self._in_bytes += len(data)
-        yield from self._through(0, data)
+        yield from self._decode_from(0, data)
 
-    def _through(self, stage: int, data: bytes) -> Iterator[bytes]:
+    def _decode_from(self, stage: int, data: bytes) -> Iterator[bytes]:
         if stage == len(self._codings):
             yield data
             return
@@ -246,9 +248,9 @@ class Decoder:
             self._out_bytes[stage] += len(piece)
             if self._out_bytes[stage] > max(GRACE_BYTES, MAX_RATIO * self._in_bytes):
                 raise CodingError(f"the body grows more than {MAX_RATIO} times")
-            if stage and coding.members > max(MAX_INNER, self._in_bytes // MEMBER_BYTES):
+            if stage and coding.members > max(MAX_INNER_MEMBERS, self._in_bytes // MEMBER_BYTES):
                 raise CodingError("the compressed body has too many members inside another coding")
-            yield from self._through(stage + 1, piece)
+            yield from self._decode_from(stage + 1, piece)
 
     def finish(self) -> None:
         """Call at the end of the body. Raises CodingError if a coding has not ended."""

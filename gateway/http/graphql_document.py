@@ -1,10 +1,9 @@
-"""Reads what a GraphQL document asks for: the kind of its one operation and its root fields. No I/O.
+"""Reads the operation of a GraphQL document: its kind and its root fields. No I/O.
 
-The result feeds access rules; nothing is executed. A document must be exactly one operation with its fragments. Syntax
-that versions of GraphQL read differently is refused (https://spec.graphql.org/draft/#sec-Language): block strings,
-control characters, variables of fragments, type definitions. Directives such as ``@include`` are not evaluated: an
-optional field counts.
-"""
+Access rules use the result; nothing is executed. A document must have exactly one operation, and may have fragments.
+Syntax that versions of GraphQL read differently is refused (https://spec.graphql.org/draft/#sec-Language): block
+strings, control characters, variables of fragments, type definitions. Directives such as ``@include`` are not
+evaluated: a field counts even if a directive would skip it."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOST_CHARS: Final = 64 * 1024
-MOST_TOKENS: Final = 20_000
-DEEPEST: Final = 64
+MAX_TOKENS: Final = 20_000
+MAX_DEPTH: Final = 64
 KINDS: Final = frozenset({"query", "mutation", "subscription"})
-_OPENS: Final = {"{": "}", "(": ")", "[": "]"}
-_CLOSES: Final = frozenset(_OPENS.values())
+_CLOSING_BRACKETS: Final = {"{": "}", "(": ")", "[": "]"}
+_ALL_CLOSING: Final = frozenset(_CLOSING_BRACKETS.values())
 _NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
 _TOKEN: Final = re.compile(
     r"""
@@ -30,10 +29,10 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-_UNPLAIN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+_FORBIDDEN_CHARS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 
 
-class UnplainDocument(ValueError):
+class AmbiguousDocument(ValueError):
     """The document is malformed or ambiguous. The message continues a sentence that begins with "the document"."""
 
 
@@ -55,7 +54,7 @@ class _Selection:
 
 
 def operation_of(text: str) -> GraphqlOperation:
-    """Return the document's operation. Raises UnplainDocument."""
+    """Return the document's operation. Raises AmbiguousDocument."""
     tokens = _Tokens(_tokens(text))
     operations: list[tuple[str, str, _Selection]] = []
     fragments: dict[str, _Selection] = {}
@@ -65,7 +64,7 @@ def operation_of(text: str) -> GraphqlOperation:
         elif first == "fragment":
             name = tokens.name("a fragment")
             if name == "on" or name in fragments:
-                raise UnplainDocument(f"has a fragment '{name[:64]}' that is named 'on' or defined twice")
+                raise AmbiguousDocument(f"has a fragment '{name[:64]}' that is named 'on' or defined twice")
             tokens.expect("on")
             tokens.name("a type")
             tokens.directives()
@@ -79,55 +78,57 @@ def operation_of(text: str) -> GraphqlOperation:
             tokens.expect("{")
             operations.append((first, name, tokens.selection()))
         else:
-            raise UnplainDocument(f"holds '{first[:64]}' where an operation or a fragment begins")
+            raise AmbiguousDocument(f"holds '{first[:64]}' where an operation or a fragment begins")
     if len(operations) != 1:
-        raise UnplainDocument(f"has {len(operations)} operations; send one")
+        raise AmbiguousDocument(f"has {len(operations)} operations; send one")
     kind, name, selection = operations[0]
     return GraphqlOperation(kind, name, tuple(_all_fields(selection, fragments)))
 
 
 def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> list[str]:
-    found = dict.fromkeys(selection.fields)
-    waiting, seen = list(selection.spreads), set[str]()
-    while waiting:
-        name = waiting.pop()
+    names = dict.fromkeys(selection.fields)
+    pending, seen = list(selection.spreads), set[str]()
+    while pending:
+        name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
         if name not in fragments:
-            raise UnplainDocument(f"spreads the fragment '{name[:64]}', which it does not define")
-        found |= dict.fromkeys(fragments[name].fields)
-        waiting += fragments[name].spreads
-    if not found:
-        raise UnplainDocument("selects no field")
-    return list(found)
+            raise AmbiguousDocument(f"spreads the fragment '{name[:64]}', which it does not define")
+        names |= dict.fromkeys(fragments[name].fields)
+        pending += fragments[name].spreads
+    if not names:
+        raise AmbiguousDocument("selects no field")
+    return list(names)
 
 
 def _tokens(text: str) -> list[str]:
     """Return the document's names, signs and values; ``""`` stands for any string and ``0`` for any number."""
     if len(text) > MOST_CHARS:
-        raise UnplainDocument(f"has more than {MOST_CHARS} characters; pass values as variables")
-    if (odd := _UNPLAIN.search(text)) is not None:
-        raise UnplainDocument(f"holds the character U+{ord(odd[0]):04X}, which some readers take for the end of a line")
-    return list(_lexed(text))
+        raise AmbiguousDocument(f"has more than {MOST_CHARS} characters; pass values as variables")
+    if (forbidden := _FORBIDDEN_CHARS.search(text)) is not None:
+        raise AmbiguousDocument(
+            f"holds the character U+{ord(forbidden[0]):04X}, which some readers take for the end of a line"
+        )
+    return list(_lex(text))
 
 
-def _lexed(text: str) -> Iterator[str]:
+def _lex(text: str) -> Iterator[str]:
     at = count = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise UnplainDocument(f"cannot be read at character {at + 1}")
-        at = found.end()
-        kind = found.lastgroup
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise AmbiguousDocument(f"cannot be read at character {at + 1}")
+        at = match.end()
+        kind = match.lastgroup
         if kind is None:
             continue
         if kind == "block":
-            raise UnplainDocument("holds a block string; pass the text as a variable")
+            raise AmbiguousDocument("holds a block string; pass the text as a variable")
         count += 1
-        if count > MOST_TOKENS:
-            raise UnplainDocument(f"has more than {MOST_TOKENS} tokens")
-        yield {"text": '""', "number": "0"}.get(kind) or found[0]
+        if count > MAX_TOKENS:
+            raise AmbiguousDocument(f"has more than {MAX_TOKENS} tokens")
+        yield {"text": '""', "number": "0"}.get(kind) or match[0]
 
 
 class _Tokens:
@@ -144,31 +145,31 @@ class _Tokens:
         self._at += 1
         return token or None
 
-    def expect(self, wanted: str) -> None:
-        if self.next() != wanted:
-            raise UnplainDocument(f"lacks a required '{wanted}'")
+    def expect(self, expected: str) -> None:
+        if self.next() != expected:
+            raise AmbiguousDocument(f"lacks a required '{expected}'")
 
     def name(self, what: str) -> str:
         token = self.next() or ""
         if not _NAME.fullmatch(token):
-            raise UnplainDocument(f"lacks the name of {what}")
+            raise AmbiguousDocument(f"lacks the name of {what}")
         return token
 
     def skip_group(self) -> None:
         """Skip a group in brackets, nested groups included; checks that the brackets match."""
-        open_ones: list[str] = []
+        expected_closings: list[str] = []
         while True:
             token = self.next()
             if token is None:
-                raise UnplainDocument("ends within brackets")
-            if token in _OPENS:
-                open_ones.append(_OPENS[token])
-                if len(open_ones) > DEEPEST:
-                    raise UnplainDocument(f"nests deeper than {DEEPEST} levels")
-            elif token in _CLOSES:
-                if not open_ones or open_ones.pop() != token:
-                    raise UnplainDocument(f"has a '{token}' that closes nothing")
-                if not open_ones:
+                raise AmbiguousDocument("ends within brackets")
+            if token in _CLOSING_BRACKETS:
+                expected_closings.append(_CLOSING_BRACKETS[token])
+                if len(expected_closings) > MAX_DEPTH:
+                    raise AmbiguousDocument(f"nests deeper than {MAX_DEPTH} levels")
+            elif token in _ALL_CLOSING:
+                if not expected_closings or expected_closings.pop() != token:
+                    raise AmbiguousDocument(f"has a '{token}' that closes nothing")
+                if not expected_closings:
                     return
 
     def directives(self) -> None:
@@ -180,24 +181,24 @@ class _Tokens:
 
     def selection(self, depth: int = 1) -> _Selection:
         """Read a selection set, from after its ``{`` to its ``}``."""
-        if depth > DEEPEST:
-            raise UnplainDocument(f"nests deeper than {DEEPEST} levels")
-        found = _Selection()
+        if depth > MAX_DEPTH:
+            raise AmbiguousDocument(f"nests deeper than {MAX_DEPTH} levels")
+        selection = _Selection()
         while True:
             word = self.next()
             if word == "}":
-                return found
+                return selection
             if word == "...":
-                self._spread(found, depth)
+                self._spread(selection, depth)
             elif word is not None and _NAME.fullmatch(word):
-                found.fields.append(self._field(word))
+                selection.fields.append(self._field(word))
             else:
-                raise UnplainDocument("has something other than a field at its root")
+                raise AmbiguousDocument("has something other than a field at its root")
 
-    def _spread(self, found: _Selection, depth: int) -> None:
+    def _spread(self, selection: _Selection, depth: int) -> None:
         """Read what follows ``...``: a fragment's name or an inline fragment. Their fields count as root fields."""
         if _NAME.fullmatch(self.peek()) and self.peek() != "on":
-            found.spreads.append(self.name("a fragment"))
+            selection.spreads.append(self.name("a fragment"))
             self.directives()
             return
         if self.peek() == "on":
@@ -206,8 +207,8 @@ class _Tokens:
         self.directives()
         self.expect("{")
         inner = self.selection(depth + 1)
-        found.fields += inner.fields
-        found.spreads += inner.spreads
+        selection.fields += inner.fields
+        selection.spreads += inner.spreads
 
     def _field(self, name: str) -> str:
         if self.peek() == ":":  # `name` is an alias

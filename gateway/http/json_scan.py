@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-DEEPEST: Final = 512
-RUN: Final = 1000  # scalars per match of the regular expression: no other thread runs during a match
+MAX_DEPTH: Final = 512
+RUN_LENGTH: Final = 1000  # scalars per match of the regular expression: no other thread runs during a match
 
 _SPACE: Final = r"[ \t\n\r]*+"
 _STRING: Final = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -18,9 +18,9 @@ _NUMBER: Final = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _SCALAR: Final = f"(?:{_STRING}|{_NUMBER}|true|false|null)"
 _TO_ITEM: Final = rf"(?:,{_SPACE}(?=[^\]])|(?=\]))"
 _TO_MEMBER: Final = rf'(?:,{_SPACE}(?=")|(?=\}}))'
-_ITEMS: Final = rf"{_SPACE}(?:{_SCALAR}{_SPACE}{_TO_ITEM}){{0,{RUN}}}+"
+_ITEMS: Final = rf"{_SPACE}(?:{_SCALAR}{_SPACE}{_TO_ITEM}){{0,{RUN_LENGTH}}}+"
 _MEMBERS: Final = (
-    rf"{_SPACE}(?:{_STRING}{_SPACE}:{_SPACE}{_SCALAR}{_SPACE}{_TO_MEMBER}){{0,{RUN}}}+"
+    rf"{_SPACE}(?:{_STRING}{_SPACE}:{_SPACE}{_SCALAR}{_SPACE}{_TO_MEMBER}){{0,{RUN_LENGTH}}}+"
     rf"(?P<key>{_STRING}{_SPACE}:{_SPACE}(?=[\[{{]))?+"
 )
 
@@ -57,8 +57,9 @@ def skip_space(text: str, pos: int) -> int:
     return found.end()
 
 
-def end_of(text: str, pos: int) -> int:
-    """Return the position after the value that begins at `pos`. Raises NotJson, also for more than `DEEPEST` levels."""
+def end_of_value(text: str, pos: int) -> int:
+    """Return the position after the value that begins at `pos`. Raises NotJson, also for more than `MAX_DEPTH`
+    levels."""
     scalar = SCALAR.match(text, pos)
     return scalar.end() if scalar is not None else _end_of_container(text, pos)
 
@@ -76,23 +77,23 @@ def members_at(text: str, pos: int) -> Iterator[JsonMember]:
         if text[colon : colon + 1] != ":":
             raise NotJson(colon)
         value = skip_space(text, colon + 1)
-        end = end_of(text, value)
+        end = end_of_value(text, value)
         after = skip_space(text, end)
-        here = text[after : after + 1]
-        if here not in (",", "}"):
+        char = text[after : after + 1]
+        if char not in (",", "}"):
             raise NotJson(after)
         yield JsonMember(pos, name.end(), value, end, after + 1)
-        if here == "}":
+        if char == "}":
             return
         pos = skip_space(text, after + 1)
 
 
-def string_of(text: str) -> str:
+def string_value(text: str) -> str:
     """Return the value of a JSON string; `text` includes its quotes."""
     if text.isascii() and "\\" not in text:
         return text[1:-1]
-    spelled: str = json.loads(text.encode("latin-1"))
-    return spelled
+    value: str = json.loads(text.encode("latin-1"))
+    return value
 
 
 def _end_of_container(text: str, pos: int) -> int:
@@ -100,11 +101,11 @@ def _end_of_container(text: str, pos: int) -> int:
     scalars between two brackets."""
     closers: list[str] = []
     while True:
-        here = text[pos : pos + 1]
-        if here in ("[", "{"):
-            closers.append("]" if here == "[" else "}")
-            run = (ITEMS if here == "[" else MEMBERS).match(text, pos + 1)
-        elif closers and here == closers[-1]:
+        char = text[pos : pos + 1]
+        if char in ("[", "{"):
+            closers.append("]" if char == "[" else "}")
+            run = (ITEMS if char == "[" else MEMBERS).match(text, pos + 1)
+        elif closers and char == closers[-1]:
             closers.pop()
             pos += 1
             if not closers:
@@ -113,7 +114,7 @@ def _end_of_container(text: str, pos: int) -> int:
         else:  # a run reached its maximum length and continues, or this is not JSON
             run = (ITEMS if closers[-1] == "]" else MEMBERS).match(text, pos) if closers else None
             run = run if run is not None and run.end() > pos else None
-        if run is None or len(closers) > DEEPEST:
+        if run is None or len(closers) > MAX_DEPTH:
             raise NotJson(pos)
         pos = run.end()
         if closers[-1] == "}" and run["key"] is None and text[pos : pos + 1] in ("[", "{"):

@@ -1,6 +1,6 @@
-"""One strict parser for the scheme, host and port of a request, so that two parsers cannot differ on its destination.
+"""One strict parser for the scheme, host and port of a URL, so that two parsers cannot disagree about its destination.
 
-The gateway connects to the host and port in these parts; the original text is never parsed again.
+The gateway connects to the host and port that this parser returns; nothing else parses the URL's text.
 """
 
 import ipaddress
@@ -14,12 +14,12 @@ from gateway.authority import DEFAULT_PORTS, origin_of
 ABSOLUTE: Final = re.compile(r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://(?P<authority>[^/?#]*)")
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"  # `_` is common in names of containers
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}")
-_LOOKS_LIKE_A_NUMBER: Final = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
+_NUMERIC_HOST: Final = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ParsedUrl:
     """A parsed http or https URL. `host` is lower case, IPv6 without brackets; `path` has no trailing slash."""
 
     scheme: str
@@ -57,7 +57,7 @@ def parse_host(text: str) -> str | None:
         except ValueError:
             return None
     host = text.lower()
-    if _LOOKS_LIKE_A_NUMBER.fullmatch(host):
+    if _NUMERIC_HOST.fullmatch(host):
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError:
@@ -74,7 +74,7 @@ def parse_authority(scheme: str, text: str) -> tuple[str, int] | None:
     return (host, port) if 0 < port < 65536 else None
 
 
-def parse_address(text: str) -> Address:
+def parse_url(text: str) -> ParsedUrl:
     """Parse an absolute http or https URL. Raises ValueError with the reason."""
     found = ABSOLUTE.match(text)
     if found is None:
@@ -86,4 +86,4 @@ def parse_address(text: str) -> Address:
     if re.search(r"[^!-~]|[\\#]", text):
         raise ValueError("it must not hold a fragment, a backslash, or characters that are to be percent-encoded")
     path, mark, query = text[found.end() :].partition("?")
-    return Address(scheme, *authority, path.rstrip("/"), mark + query)
+    return ParsedUrl(scheme, *authority, path.rstrip("/"), mark + query)

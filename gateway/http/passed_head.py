@@ -2,9 +2,9 @@
 
 A plain head is converted line by line, without parsing it into fields. Most lines are the same in every response
 (Server, Content-Type …), and for most others the name alone decides whether they pass. `response_head` and `headers`
-classify each line once, and the result is cached. A head with a line that cannot be judged alone (references, cookies,
-unusual framing or white space) is not plain; `response_head` and `headers` parse it in full.
-"""
+classify each line once, and the result is cached. A head is not plain if the handling of a line depends on more than
+the line's name (references, cookies, unusual framing or white space); `response_head` and `headers` parse such a head
+in full."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from multidict import istr
 
 from gateway.http import headers
-from gateway.http.headers import TEXT, Fields, MalformedResponse
-from gateway.http.response_head import HEADER_LINES, LENGTH_DIGITS, Malformed, ResponseHead, parse_head
+from gateway.http.headers import FIELD_BYTES, Fields, MalformedResponse
+from gateway.http.response_head import HEADER_LINES, LENGTH_DIGITS, MalformedMessage, ResponseHead, parse_head
 
 # ── Framing and bytes of the head that the caller gets.
 
@@ -72,22 +72,22 @@ def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Field
     lines = [f"HTTP/{version[0]}.{version[1]} {status} {reason}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}\r\n".encode("utf-8", "surrogateescape")
-    if head.translate(None, TEXT) != b"\r\n" * (len(lines) + 1):
+    if head.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) + 1):
         raise ValueError("a control character in the head of a response")
     return head
 
 
-_MOST_LINES: Final = 1024
+_MAX_LINES: Final = 1024
 _LINE_BYTES: Final = 128
-_PASSES, _STAYS, _TYPE, _DATE, _VARY, _LENGTH, _PLAIN_CHUNKED, _PLAIN_CLOSE, _KEEP, _ODD = range(10)
-_CHOSEN: Final = {
+_PASSES, _DROPPED, _TYPE, _DATE, _VARY, _LENGTH, _PLAIN_CHUNKED, _PLAIN_CLOSE, _KEEP_ALIVE, _NOT_PLAIN = range(10)
+_KIND_BY_NAME: Final = {
     "content-type": _TYPE,
     "date": _DATE,
     "vary": _VARY,
     "content-length": _LENGTH,
     "transfer-encoding": _PLAIN_CHUNKED,
     "connection": _PLAIN_CLOSE,
-    "keep-alive": _KEEP,
+    "keep-alive": _KEEP_ALIVE,
 }
 _TIMEOUT: Final = re.compile(rb"timeout=[0-9]{1,6}(?:, ?max=[0-9]+)?")
 _PROBE: Final = "probe"
@@ -96,13 +96,14 @@ _lines: Final[dict[bytes, int]] = {}
 
 
 class PlainHead(ResponseHead):
-    """A head of plain lines. `lines`: lines for the caller, without line ends; `whole` parses the head into fields.
+    """A head of plain lines. `lines`: lines for the caller, without line ends; `with_fields` parses the head into
+    fields.
 
-    `start`: the status line for the caller. `media_type`: the Content-Type line. `dated`: whether the provider sent
+    `start`: the status line for the caller. `media_type`: the Content-Type line. `has_date`: whether the provider sent
     Date. `vary`: the Vary line, which is not among `lines`.
     """
 
-    __slots__ = ("_raw", "dated", "lines", "media_type", "start", "vary")
+    __slots__ = ("_raw", "has_date", "lines", "media_type", "start", "vary")
 
     def __init__(self, status: int, start: bytes, raw: bytes) -> None:
         self.status = status
@@ -110,18 +111,18 @@ class PlainHead(ResponseHead):
         self.length = None
         self.chunked = False
         self.keep_s = None
-        self.dated = False
+        self.has_date = False
         self.media_type = b""
         self.vary = b""
         self.lines: list[bytes] = []
         self._raw = raw
 
-    def learn(self, kind: int, line: bytes) -> bool:
+    def apply_line(self, kind: int, line: bytes) -> bool:
         """Store a line that has a value to read; return False if the line makes the head not plain."""
         if kind == _LENGTH and self.length is None:
             self.length = int(line[16:])
         elif kind == _DATE:
-            self.dated = True
+            self.has_date = True
             self.lines.append(line)
         elif kind == _TYPE and not self.media_type:
             self.media_type = line
@@ -132,14 +133,14 @@ class PlainHead(ResponseHead):
             self.chunked = True
         elif kind == _PLAIN_CLOSE:
             self.keep_s = 0.0
-        elif kind == _KEEP:
+        elif kind == _KEEP_ALIVE:
             if self.keep_s is None:
                 self.keep_s = float(line[20:].partition(b",")[0])
         else:
             return False
         return True
 
-    def whole(self) -> ResponseHead:
+    def with_fields(self) -> ResponseHead:
         """Return the head parsed into fields."""
         return parse_head(self._raw)
 
@@ -149,45 +150,45 @@ def plain_head(raw: bytes) -> PlainHead | None:
     lines = raw.split(b"\r\n")
     if len(lines) > HEADER_LINES:
         return None
-    start = _starts.get(lines[0]) or _start(lines[0])
+    start = _starts.get(lines[0]) or _status_line(lines[0])
     if start is None:
         return None
     head = PlainHead(start[0], start[1], raw)
-    passing = head.lines
+    kept_lines = head.lines
     del lines[0]
     for line in lines:
         kind = _lines.get(line)
         if kind is None:
             kind = _kind(line)
         if kind == _PASSES:
-            passing.append(line)
-        elif kind != _STAYS and not head.learn(kind, line):
+            kept_lines.append(line)
+        elif kind != _DROPPED and not head.apply_line(kind, line):
             return None
     if head.chunked and head.length is not None:
         return None
     return head
 
 
-def remembered() -> int:
+def cached_line_count() -> int:
     """Return how many header lines are cached."""
     return len(_lines)
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Clear the cache of header lines. Call it regularly: header lines may contain personal data."""
     _lines.clear()
 
 
-def _start(line: bytes) -> tuple[int, bytes] | None:
+def _status_line(line: bytes) -> tuple[int, bytes] | None:
     """Return status and status line for the caller; None unless it is a final response in HTTP/1.1."""
     try:
         head = parse_head(line)
-    except Malformed:
+    except MalformedMessage:
         return None
     if head.status < 200 or not line.startswith(b"HTTP/1.1 "):
         return None
     start = f"HTTP/1.1 {head.status} {printable(head.reason)}".encode("utf-8", "surrogateescape")
-    if len(_starts) < _MOST_LINES and len(line) <= _LINE_BYTES:
+    if len(_starts) < _MAX_LINES and len(line) <= _LINE_BYTES:
         _starts[line] = head.status, start
     return head.status, start
 
@@ -196,26 +197,26 @@ def _kind(line: bytes) -> int:
     """Return the kind of a single line; caches short lines."""
     name, colon, value = line.partition(b": ")
     text = name.decode("utf-8", "surrogateescape")
-    if not colon or value.strip(b" \t") != value or line.translate(None, TEXT):
-        return _ODD
-    kind = _CHOSEN.get(text.lower())
+    if not colon or value.strip(b" \t") != value or line.translate(None, FIELD_BYTES):
+        return _NOT_PLAIN
+    kind = _KIND_BY_NAME.get(text.lower())
     try:
         if kind is None:
-            kind = _PASSES if headers.response_fields([(text, _PROBE)]) else _STAYS
+            kind = _PASSES if headers.response_fields([(text, _PROBE)]) else _DROPPED
             if headers.depends_on_value(text):
-                return _ODD
+                return _NOT_PLAIN
     except MalformedResponse:
-        return _ODD
+        return _NOT_PLAIN
     if kind == _PLAIN_CLOSE:
-        kind = {b"close": _PLAIN_CLOSE, b"keep-alive": _STAYS}.get(value.lower(), _ODD)
+        kind = {b"close": _PLAIN_CLOSE, b"keep-alive": _DROPPED}.get(value.lower(), _NOT_PLAIN)
     elif (
-        (kind == _KEEP and not _TIMEOUT.fullmatch(value))
+        (kind == _KEEP_ALIVE and not _TIMEOUT.fullmatch(value))
         or (kind == _PLAIN_CHUNKED and value != b"chunked")
         or (kind == _LENGTH and not (value.isdigit() and len(value) <= LENGTH_DIGITS))
     ):
-        return _ODD
+        return _NOT_PLAIN
     if len(line) <= _LINE_BYTES:
-        if len(_lines) >= _MOST_LINES:
+        if len(_lines) >= _MAX_LINES:
             _lines.clear()
         _lines[line] = kind
     return kind
@@ -224,8 +225,8 @@ def _kind(line: bytes) -> int:
 # ── Fields that we add to a provider's response: protection in browsers and caches, and Server-Timing.
 #
 # The CSP directive ``sandbox`` gives the document an opaque origin and runs no script; ``nosniff`` keeps browsers from
-# guessing a type. The provider's own policies stay: browsers apply all of them. Clients other than browsers ignore both
-# fields.
+# guessing a type. The provider's own policies are passed on too, and browsers apply all of them. Other clients ignore
+# both fields.
 
 VARY: Final = "Vary"
 NOT_RENDERED: Final[Fields] = [("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "sandbox")]
@@ -233,33 +234,40 @@ CALLED_BY: Final = ("Authorization", "Connection-Id", "Provider-Config-Key", "Ba
 """The request headers that select the credential and the provider, so responses vary by them (RFC 9110 §12.5.5)."""
 
 
-_OURS_ALONE: Final = ", ".join(CALLED_BY)
+_GATEWAY_VARY: Final = ", ".join(CALLED_BY)
 
 
-def guarded(fields: Fields, *, by_headers: bool) -> Fields:
-    """Return `fields` of a response, with the gateway's added.
+def with_protection_fields(fields: Fields, *, by_headers: bool) -> Fields:
+    """Return `fields` of a response, with `NOT_RENDERED` and Vary added.
     `by_headers`: headers, not the URL, name the connection."""
-    theirs = [field for field in fields if len(field[0]) == 4 and field[0].lower() == "vary"]
-    if theirs:
-        fields = [field for field in fields if field not in theirs]
+    provider_values = [field for field in fields if len(field[0]) == 4 and field[0].lower() == "vary"]
+    if provider_values:
+        fields = [field for field in fields if field not in provider_values]
     if not by_headers:
-        return [*fields, *theirs, *NOT_RENDERED]
-    return [*fields, *NOT_RENDERED, (VARY, vary([value for _, value in theirs]) if theirs else _OURS_ALONE)]
+        return [*fields, *provider_values, *NOT_RENDERED]
+    return [
+        *fields,
+        *NOT_RENDERED,
+        (VARY, vary([value for _, value in provider_values]) if provider_values else _GATEWAY_VARY),
+    ]
 
 
-def vary(theirs: Sequence[str]) -> str:
-    """Return the provider's `Vary` and ours as one value, since some caches read only one line; ``*`` stays alone."""
-    names = {name.lower(): name for name in (part.strip() for value in theirs for part in value.split(",")) if name}
+def vary(provider_values: Sequence[str]) -> str:
+    """Return the provider's and the gateway's `Vary` as one value, since some caches read only one line. If the
+    provider sent ``*``, return only that."""
+    names = {
+        name.lower(): name for name in (part.strip() for value in provider_values for part in value.split(",")) if name
+    }
     if "*" in names:
         return "*"
     return ", ".join((*names.values(), *(name for name in CALLED_BY if name.lower() not in names)))
 
 
 ATTEMPTS: Final = istr("Gateway-Attempts")
-"""How many times the call was sent to the provider."""
+"""The number of times that the call was sent to the provider."""
 
 CONNECT_URL_FIELD: Final = istr("Gateway-Connect-Url")
-"""On a 403 that asks for scopes: the link where the end user grants them."""
+"""On a 403 for missing scopes: the link where the end user grants them."""
 
 # ── ``Server-Timing``: where the time of a proxied call went (W3C Server Timing, §4).
 

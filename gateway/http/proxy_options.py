@@ -10,17 +10,19 @@ from multidict import CIMultiDictProxy
 
 from gateway.errors import InvalidRequest, Issue
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
-from gateway.http.origin import Address, parse_address
+from gateway.http.origin import ParsedUrl, parse_url
 from gateway.http.retry import MAX_RETRIES
 from gateway.http.url import has_dot_segment
 
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _STATUSES: Final = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
 _SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
-_SHOWN: Final = re.compile(r"[A-Za-z0-9 .,+-]{1,16}")  # values that a message repeats; longer ones may be a secret
+_SHOWN: Final = re.compile(
+    r"[A-Za-z0-9 .,+-]{1,16}"
+)  # values that an error message may repeat; a longer value may be a secret
 _MAX_CHARS: Final = 255
-NAMING: Final = ("Provider-Config-Key", "Connection-Id")
-LISTED_BY: Final = {
+CONNECTION_HEADERS: Final = ("Provider-Config-Key", "Connection-Id")
+LIST_HINTS: Final = {
     "Provider-Config-Key": " (GET /integrations lists them)",
     "Connection-Id": " (GET /connections lists them)",
 }
@@ -28,9 +30,10 @@ LISTED_BY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """The parsed headers. `decompress` None: not sent. `base_url` None: absent or empty (published SDKs send it empty).
+    """The parsed headers. `decompress` is None if the header was not sent, `base_url` if it is absent or empty
+    (published SDKs send it empty).
 
-    `timeout_s` None: the operator's setting applies. `retries` is capped at `MAX_RETRIES`.
+    `timeout_s` is None if the operator's setting applies. `retries` is capped at `MAX_RETRIES`.
     """
 
     integration_id: str
@@ -38,12 +41,12 @@ class ProxyOptions:
     retries: int = 0
     retry_on: tuple[int, ...] = ()
     decompress: bool | None = None
-    base_url: Address | None = None
+    base_url: ParsedUrl | None = None
     timeout_s: float | None = None
     dry_run: bool = False
 
 
-def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
+def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
     """Parse the headers. Raises InvalidRequest ``invalid_headers`` with one issue per header;
     its path is the lower-case name.
 
@@ -58,22 +61,24 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
             fault = Issue("invalid_value", f"Send {name} once, not {len(values)} times.", (name.lower(),))
         elif not values or not values[0]:
             if required:
-                fault = Issue("invalid_type", f"Send the header {name}{LISTED_BY[name]}.", (name.lower(),))
+                fault = Issue("invalid_type", f"Send the header {name}{LIST_HINTS[name]}.", (name.lower(),))
         elif len(values[0]) > _MAX_CHARS and required:
             fault = Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
-        elif (wrong := check(values[0])) is not None:
-            given = f", not '{values[0]}'" if wrong.startswith("must be ") and _SHOWN.fullmatch(values[0]) else ""
-            fault = Issue("invalid_format", f"{name} {wrong}{given}.", (name.lower(),))
+        elif (fault_text := check(values[0])) is not None:
+            shown_value = (
+                f", not '{values[0]}'" if fault_text.startswith("must be ") and _SHOWN.fullmatch(values[0]) else ""
+            )
+            fault = Issue("invalid_format", f"{name} {fault_text}{shown_value}.", (name.lower(),))
         if fault is not None:
             issues.append(fault)
             return ""
         return values[0] if values else ""
 
-    free = bound_to is None
-    integration_id = field("Provider-Config-Key", lambda text: id_fault(text, PROVIDER_CONFIG_KEY), required=free)
-    connection_id = field("Connection-Id", lambda text: id_fault(text, CONNECTION_ID), required=free)
+    required = bound_to is None
+    integration_id = field("Provider-Config-Key", lambda text: id_fault(text, PROVIDER_CONFIG_KEY), required=required)
+    connection_id = field("Connection-Id", lambda text: id_fault(text, CONNECTION_ID), required=required)
     if bound_to is not None:
-        for name, sent, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
+        for name, sent, bound in zip(CONNECTION_HEADERS, (integration_id, connection_id), bound_to, strict=True):
             if sent and sent != bound:
                 issues.append(
                     Issue(
@@ -81,12 +86,12 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
                     )
                 )
         integration_id, connection_id = bound_to
-    retries = field("Retries", _like(_COUNT, "must be a whole number"))
-    retry_on = field("Retry-On", _like(_STATUSES, "must be statuses joined by commas, as in 429,503"))
+    retries = field("Retries", _pattern_check(_COUNT, "must be a whole number"))
+    retry_on = field("Retry-On", _pattern_check(_STATUSES, "must be statuses joined by commas, as in 429,503"))
     decompress = field("Decompress", _true_or_false)
     field("Forward-Headers-On-Redirect", _true_or_false)
     base_url = field("Base-Url-Override", _base_url)
-    timeout = field("Gateway-Timeout", _like(_SECONDS, "must be seconds, more than 0, such as 2.5"))
+    timeout = field("Gateway-Timeout", _pattern_check(_SECONDS, "must be seconds, more than 0, such as 2.5"))
     dry_run = field("Gateway-Dry-Run", _true_or_false)
     if issues:
         raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
@@ -96,7 +101,7 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
         min(int(retries or 0), MAX_RETRIES),
         tuple(int(status) for status in retry_on.split(",")) if retry_on else (),
         decompress.lower() == "true" if decompress else None,
-        parse_address(base_url) if base_url else None,
+        parse_url(base_url) if base_url else None,
         float(timeout) if timeout else None,
         dry_run.lower() == "true",
     )
@@ -116,8 +121,8 @@ def wrong_header(name: str, *faults: str) -> InvalidRequest:
     return InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
 
 
-def _like(pattern: re.Pattern[str], wrong: str) -> Callable[[str], str | None]:
-    return lambda value: None if pattern.fullmatch(value) else wrong
+def _pattern_check(pattern: re.Pattern[str], fault_text: str) -> Callable[[str], str | None]:
+    return lambda value: None if pattern.fullmatch(value) else fault_text
 
 
 def _true_or_false(value: str) -> str | None:
@@ -126,7 +131,7 @@ def _true_or_false(value: str) -> str | None:
 
 def _base_url(value: str) -> str | None:
     try:
-        address = parse_address(value)
+        address = parse_url(value)
     except ValueError as fault:
         return f"is not a base URL: {fault}"
     if address.query or has_dot_segment(address.path):

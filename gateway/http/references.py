@@ -1,6 +1,7 @@
 """Parses Link fields (RFC 8288), and rewrites links into the provider's API so that they go through the gateway.
 
-Otherwise, clients that follow absolute links to the next page would send the gateway's secret key to the provider.
+Without the rewriting, clients that follow an absolute link to the next page would send the gateway's secret key to the
+provider.
 """
 
 import re
@@ -8,20 +9,20 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.http.origin import ABSOLUTE, Address, parse_authority
-from gateway.http.url import name_of
+from gateway.http.origin import ABSOLUTE, ParsedUrl, parse_authority
+from gateway.http.url import parameter_name
 
 # ── Parses a Link field (RFC 8288 §3) in one pass, for any input.
 
-# If a closing character is missing, its alternative matches to the end of the field, so the search is over. Otherwise
-# each `<` or `"` would start a search to the end, in quadratic time.
+# If a closing character is missing, the pattern matches to the end of the field, which ends the search. Otherwise each
+# `<` or `"` would start its own search to the end, which takes quadratic time.
 _PIECE: Final = re.compile(
     r'<(?P<target>[^>]++)(?:>(?P<params>(?:[^,"<]++|"(?:[^"\\]++|\\.)*+")*+)|\Z)'
     r'|"(?:[^"\\]++|\\.)*+(?:"|(?P<open>\\?+\Z))',
     re.DOTALL,
 )
-# After a quote that is never closed, quotes have no meaning.
-_PIECE_BEHIND: Final = re.compile(r'<(?P<target>[^>]++)(?:>(?P<params>[^,"<]*+)|\Z)')
+# Used after a quote that is never closed: there, quotes have no meaning.
+_PIECE_IGNORING_QUOTES: Final = re.compile(r'<(?P<target>[^>]++)(?:>(?P<params>[^,"<]*+)|\Z)')
 
 
 class LinkValue(NamedTuple):
@@ -34,30 +35,29 @@ class LinkValue(NamedTuple):
 
 def links_in(value: str) -> Iterator[LinkValue]:
     """Yield all links of a Link field. A `<` inside quotes does not begin a link."""
-    behind: int | None = None
+    unclosed_quote: int | None = None
     for found in _PIECE.finditer(value):
         if found["params"] is not None:
             yield LinkValue(*found.span("target"), found["params"])
         elif found["open"] is not None:
-            behind = found.start() + 1
-    if behind is not None:
-        for found in _PIECE_BEHIND.finditer(value, behind):
+            unclosed_quote = found.start() + 1
+    if unclosed_quote is not None:
+        for found in _PIECE_IGNORING_QUOTES.finditer(value, unclosed_quote):
             if found["params"] is not None:
                 yield LinkValue(*found.span("target"), found["params"])
 
 
 @dataclass(frozen=True, slots=True)
-class Rewriter:
-    """Rewrites references below `base`, the provider's base URL, to `shown_at`, the gateway's URL for it.
+class LinkRewriter:
+    """Rewrites references below `base`, the provider's base URL, to `gateway_url`, the gateway's URL for it.
 
-    `shown_at` is absolute, without a trailing slash: ``https://gw.example.com/proxy``. `injected`: decoded names of the
-    query parameters in which the gateway adds the credential; a provider that builds links from the requested URL
-    repeats them.
-    """
+    `gateway_url` is absolute, without a trailing slash: ``https://gw.example.com/proxy``. `credential_parameters`:
+    decoded names of the query parameters in which the gateway adds the credential; a provider that builds links from
+    the requested URL repeats them."""
 
-    base: Address
-    shown_at: str
-    injected: frozenset[str] = frozenset()
+    base: ParsedUrl
+    gateway_url: str
+    credential_parameters: frozenset[str] = frozenset()
 
     def __call__(self, name: str, value: str) -> str:
         """Return the value to send for ``link``, ``location`` or ``content-location``; ``refresh`` stays as it is."""
@@ -89,24 +89,24 @@ class Rewriter:
                 self.base.port,
             ):
                 return reference
-            rest = absolute.string[absolute.end() :]
+            path_and_query = absolute.string[absolute.end() :]
         elif text.startswith("/"):
-            rest = text
+            path_and_query = text
         else:
             return self._without_credential(reference)
-        below = rest.removeprefix(self.base.path)
-        if not rest.startswith(self.base.path) or below[:1] not in ("", "/", "?", "#"):
+        below_base = path_and_query.removeprefix(self.base.path)
+        if not path_and_query.startswith(self.base.path) or below_base[:1] not in ("", "/", "?", "#"):
             return self._without_credential(reference)
-        return self.shown_at + self._without_credential(below)
+        return self.gateway_url + self._without_credential(below_base)
 
     def _without_credential(self, reference: str) -> str:
         """Return the reference without the query pairs that the gateway added; all else stays byte for byte."""
-        if not self.injected or "?" not in reference:
+        if not self.credential_parameters or "?" not in reference:
             return reference
         url, hash_sign, fragment = reference.partition("#")
         path, _, query = url.partition("?")
         pairs = query.split("&")
-        kept = [pair for pair in pairs if name_of(pair) not in self.injected]
+        kept = [pair for pair in pairs if parameter_name(pair) not in self.credential_parameters]
         if len(kept) == len(pairs):
             return reference
         return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"
@@ -121,40 +121,44 @@ _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that
 
 def mask_secrets(reference: str, secrets: Collection[str]) -> str:
     """Return `reference` with `secrets` masked in any percent-encoding, also in a URL encoded inside the URL."""
-    seen, starts = _read(reference)
-    wanted = {form for text in secrets for form in (_read(text)[0], _alike(text.encode(errors="surrogateescape")))}
-    spans = sorted((starts[at], starts[at + len(form)]) for form in wanted for at in _places(seen, form))
+    decoded, starts = _decoded(reference)
+    normalized_secrets = {
+        form for text in secrets for form in (_decoded(text)[0], _normalized(text.encode(errors="surrogateescape")))
+    }
+    spans = sorted(
+        (starts[at], starts[at + len(form)]) for form in normalized_secrets for at in _positions(decoded, form)
+    )
     if not spans:
         return reference
-    raw, masked, done = reference.encode(errors="surrogateescape"), bytearray(), 0
+    raw, masked, written_to = reference.encode(errors="surrogateescape"), bytearray(), 0
     for start, end in spans:
-        if start >= done:
-            masked += raw[done:start] + MASK.encode()
-        done = max(done, end)
-    return bytes(masked + raw[done:]).decode(errors="surrogateescape")
+        if start >= written_to:
+            masked += raw[written_to:start] + MASK.encode()
+        written_to = max(written_to, end)
+    return bytes(masked + raw[written_to:]).decode(errors="surrogateescape")
 
 
-def _read(text: str) -> tuple[bytes, list[int]]:
+def _decoded(text: str) -> tuple[bytes, list[int]]:
     """Return `text` decoded for comparison, and the position in `text` of each decoded byte and of the end."""
     raw = text.encode(errors="surrogateescape")
-    seen = bytearray()
+    decoded = bytearray()
     starts: list[int] = []
     at = 0
     for found in _ESCAPED.finditer(raw):
-        seen += raw[at : found.start()]
+        decoded += raw[at : found.start()]
         starts += range(at, found.start() + 1)
-        seen.append(int(found[1], 16))
+        decoded.append(int(found[1], 16))
         at = found.end()
     starts += range(at, len(raw) + 1)
-    return _alike(bytes(seen + raw[at:])), starts
+    return _normalized(bytes(decoded + raw[at:])), starts
 
 
-def _alike(raw: bytes) -> bytes:
+def _normalized(raw: bytes) -> bytes:
     """Return the text normalized for comparison: lower case, like hosts, and a space for each plus, like forms."""
     return raw.lower().replace(b"+", b" ")
 
 
-def _places(text: bytes, part: bytes) -> Iterator[int]:
+def _positions(text: bytes, part: bytes) -> Iterator[int]:
     at = text.find(part) if part else -1
     while at >= 0:
         yield at

@@ -1,9 +1,8 @@
 """Checks the head of a request before the gateway acts on it, and writes heads as bytes.
 
-aiohttp's parser accepts more than these checks do. Our own server checks each request before it handles it; under
-another server, `strict` in `gateway.middleware.request_message` does. The fast path, which has no parser, calls
-`check_fields` with the lines that it has read (`server/request_lines.py`).
-"""
+aiohttp's parser accepts more than these checks do. The gateway's own server checks each request before it handles it;
+if the gateway runs under another server, `strict` in `gateway.middleware.request_message` checks it. The fast path,
+which has no parser, calls `check_fields` with the lines that it has read (`server/request_lines.py`)."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,31 +12,33 @@ from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, hdrs
 from multidict import CIMultiDictProxy, istr
 
 from gateway.errors import ExpectationFailed, InvalidRequest, MethodNotAllowed, NotImplementedHere, VersionNotSupported
-from gateway.http.headers import TEXT
+from gateway.http.headers import FIELD_BYTES
 from gateway.http.url import origin_form
 
 if TYPE_CHECKING:  # the parent process reads heads without the web framework
     from aiohttp import web
 
 # If one of these is sent twice, two parsers may use different values.
-ONCE: Final = (
+SINGLE_FIELDS: Final = (
     hdrs.HOST,
     hdrs.AUTHORIZATION,
     istr("Provider-Config-Key"),
     istr("Connection-Id"),
     hdrs.CONTENT_LENGTH,
 )
-CHECKED: Final[Mapping[str, istr]] = {name.lower(): name for name in (*ONCE, hdrs.TRANSFER_ENCODING, hdrs.EXPECT)}
+CHECKED: Final[Mapping[str, istr]] = {
+    name.lower(): name for name in (*SINGLE_FIELDS, hdrs.TRANSFER_ENCODING, hdrs.EXPECT)
+}
 """The fields that `check_fields` checks, by their names in lower case."""
 
-# CONNECT asks for a tunnel; TRACE would show the caller the credential that the gateway adds.
-NEVER: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
+# CONNECT opens a tunnel; the response to TRACE would show the caller the credential that the gateway adds.
+FORBIDDEN_METHODS: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ALLOW: Final[Mapping[str, str]] = {hdrs.ALLOW: ", ".join(METHODS)}
 
 TARGET_CHARS: Final = r"!-\"$-\[\]-~"
 """The characters of a target, as a regular expression class: visible ASCII without `#` and `\\`."""
-UNFIT: Final = re.compile(f"[^{TARGET_CHARS}]")
+FORBIDDEN_TARGET_CHAR: Final = re.compile(f"[^{TARGET_CHARS}]")
 HOST: Final = re.compile(
     r"(?:[A-Za-z0-9._~%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?"
 )  # RFC 3986 §3.2.2, less sub-delims
@@ -49,12 +50,12 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
     Raises InvalidRequest, MethodNotAllowed, ExpectationFailed, NotImplementedHere or VersionNotSupported.
     """
     if version not in (HttpVersion11, HttpVersion10):
-        raise unknown_version()
-    if method in NEVER:
+        raise unknown_version_error()
+    if method in FORBIDDEN_METHODS:
         raise MethodNotAllowed("method_not_allowed", f"{method} is not possible here.", headers=ALLOW, close=True)
     values = {lower: headers.getall(name) for lower, name in CHECKED.items() if name in headers}
     check_fields(values, version)
-    if UNFIT.search(target):
+    if FORBIDDEN_TARGET_CHAR.search(target):
         raise InvalidRequest(
             "bad_path", "The target holds a byte that must be percent-encoded, such as '\\' or '#'.", close=True
         )
@@ -66,9 +67,9 @@ def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = Htt
 
     Raises InvalidRequest, ExpectationFailed or NotImplementedHere.
     """
-    for name, given in values.items():
-        if len(given) > 1 and CHECKED[name] in ONCE:
-            raise sent_twice(CHECKED[name])
+    for name, field_values in values.items():
+        if len(field_values) > 1 and CHECKED[name] in SINGLE_FIELDS:
+            raise repeated_field_error(CHECKED[name])
     if "transfer-encoding" in values:
         _check_coding(values, version)
     if "expect" in values and any(value.strip().lower() != "100-continue" for value in values["expect"]):
@@ -80,28 +81,28 @@ def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = Htt
 def _check_coding(values: Mapping[str, Sequence[str]], version: HttpVersion) -> None:
     """Refuse any Transfer-Encoding except ``chunked``, and one beside Content-Length or in HTTP/1.0 (RFC 9112 §6.1)."""
     if "content-length" in values:
-        raise two_framings()
+        raise two_framings_error()
     if version == HttpVersion10:
         raise InvalidRequest("bad_framing", "HTTP/1.0 has no Transfer-Encoding. Send Content-Length.", close=True)
     codings = values["transfer-encoding"]
     if len(codings) > 1 or codings[0].lower() != "chunked":
-        raise unknown_coding()
+        raise unknown_coding_error()
 
 
-def unknown_version() -> VersionNotSupported:
+def unknown_version_error() -> VersionNotSupported:
     return VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
 
 
-def sent_twice(name: str) -> InvalidRequest:
+def repeated_field_error(name: str) -> InvalidRequest:
     return InvalidRequest("bad_framing", f"{name} was sent more than once. Send it once.", close=True)
 
 
-def two_framings() -> InvalidRequest:
+def two_framings_error() -> InvalidRequest:
     message = "Content-Length and Transfer-Encoding exclude each other. Send one of them."
     return InvalidRequest("bad_framing", message, close=True)
 
 
-def unknown_coding() -> NotImplementedHere:
+def unknown_coding_error() -> NotImplementedHere:
     return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
 
 
@@ -117,7 +118,7 @@ def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}{framing}\r\n".encode("utf-8", "surrogateescape")
     breaks = len(lines) + 2 + framing.count("\n")
-    if head.translate(None, TEXT) != b"\r\n" * breaks or " " in target or " " in method:
+    if head.translate(None, FIELD_BYTES) != b"\r\n" * breaks or " " in target or " " in method:
         raise ValueError("a control character in the head of a request")
     return head
 
@@ -127,14 +128,18 @@ def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str
 WEBSOCKET: Final = "websocket"
 
 
-def upgrade_asked_for(request: "web.Request") -> str | None:
-    """Return ``websocket`` if the caller asks for it alone, else None;
-    other protocols, such as h2c, are never accepted."""
-    wanted = request.headers.getall(hdrs.UPGRADE, None)
-    if wanted is None:
+def requested_upgrade(request: "web.Request") -> str | None:
+    """Return ``websocket`` if the caller requests an upgrade to it and to nothing else; otherwise None. Other
+    protocols, such as h2c, are never accepted."""
+    upgrade_lines = request.headers.getall(hdrs.UPGRADE, None)
+    if upgrade_lines is None:
         return None
     tokens = {
         token.strip().lower() for line in request.headers.getall(hdrs.CONNECTION, ()) for token in line.split(",")
     }
-    fits = request.method == hdrs.METH_GET and request.version >= HttpVersion11 and not request.body_exists
-    return WEBSOCKET if fits and "upgrade" in tokens and [w.strip().lower() for w in wanted] == [WEBSOCKET] else None
+    can_upgrade = request.method == hdrs.METH_GET and request.version >= HttpVersion11 and not request.body_exists
+    return (
+        WEBSOCKET
+        if can_upgrade and "upgrade" in tokens and [line.strip().lower() for line in upgrade_lines] == [WEBSOCKET]
+        else None
+    )

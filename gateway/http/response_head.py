@@ -1,14 +1,13 @@
 """Parses the head of a response strictly: a head that two parsers could read differently is refused.
 
-Why not a C parser (ADR 11): the available ones either accept what request smuggling needs (obs-fold, bare LF, control
-bytes) in production, or have no option for a response to HEAD, which has no body. This parser also takes half their
-time.
-"""
+ADR 11 explains why it is not a C parser: in their production mode, the available C parsers accept input that makes
+request smuggling possible (obs-fold, bare LF, control bytes), or they have no option for a response to HEAD, which has
+no body. This parser also takes half their time."""
 
 import re
 from typing import Final
 
-from gateway.http.headers import TEXT, Fields
+from gateway.http.headers import FIELD_BYTES, Fields
 
 HEAD_BYTES: Final = 65_536
 HEADER_LINES: Final = 256
@@ -24,11 +23,11 @@ _MEANINGS: Final = {
     "connection": _CONNECTION,
     "keep-alive": _KEEP_ALIVE,
 }
-_known: Final[dict[str, int]] = {}
-_KNOWN_NAMES: Final = 512
+_meaning_by_name: Final[dict[str, int]] = {}
+_MAX_KNOWN_NAMES: Final = 512
 
 
-class Malformed(ValueError):
+class MalformedMessage(ValueError):
     """The bytes are not HTTP/1.1 with exactly one reading. The message names the fault without quoting the bytes."""
 
 
@@ -49,81 +48,82 @@ class ResponseHead:
         self.chunked = False
         self.keep_s: float | None = None
 
-    def whole(self) -> "ResponseHead":
+    def with_fields(self) -> "ResponseHead":
         """Return the head with its `fields`, also if it was not parsed yet (`passed_head.plain_head`)."""
         return self
 
 
 def parse_head(raw: bytes) -> ResponseHead:
-    """Parse the head in `raw`, which ends before the empty line (RFC 9112 §4, §5, §6.3). Raises Malformed."""
+    """Parse the head in `raw`, which ends before the empty line (RFC 9112 §4, §5, §6.3). Raises MalformedMessage."""
     lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
-    if raw.translate(None, TEXT) != b"\r\n" * (len(lines) - 1):
-        raise Malformed("it holds a control character, or a line that does not end in CR LF")
+    if raw.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) - 1):
+        raise MalformedMessage("it holds a control character, or a line that does not end in CR LF")
     if len(lines) > HEADER_LINES + 1:
-        raise Malformed(f"it has more than {HEADER_LINES} header lines")
-    start = _STATUS_LINE.fullmatch(lines[0])
-    if start is None:
-        raise Malformed("its first line is not a status line")
+        raise MalformedMessage(f"it has more than {HEADER_LINES} header lines")
+    status_line = _STATUS_LINE.fullmatch(lines[0])
+    if status_line is None:
+        raise MalformedMessage("its first line is not a status line")
     fields: Fields = []
-    special: list[tuple[int, str]] = []
+    framing_fields: list[tuple[int, str]] = []
     for line in lines[1:]:
         name, _, value = line.partition(":")
         field = (name, value.strip(" \t"))
         fields.append(field)
-        meaning = _known.get(name)
+        meaning = _meaning_by_name.get(name)
         if meaning is None:
             meaning = _meaning(name, line)
         if meaning:
-            special.append((meaning, field[1]))
-    head = ResponseHead(int(start[2]), start[3] or "", fields)
-    version_1_0 = start[1] == "0"
-    if special:
-        _frame(head, special, version_1_0=version_1_0)
+            framing_fields.append((meaning, field[1]))
+    head = ResponseHead(int(status_line[2]), status_line[3] or "", fields)
+    version_1_0 = status_line[1] == "0"
+    if framing_fields:
+        _set_framing(head, framing_fields, version_1_0=version_1_0)
     elif version_1_0:
         head.keep_s = 0.0
     return head
 
 
 def _meaning(name: str, line: str) -> int:
-    """Return the meaning of a header name for framing; caches up to `_KNOWN_NAMES` names. Raises Malformed."""
+    """Return the meaning of a header name for framing; caches up to `_MAX_KNOWN_NAMES` names. Raises
+    MalformedMessage."""
     if len(name) == len(line) or _TOKEN.fullmatch(name) is None:
-        raise Malformed("a header line has no proper name (RFC 9112 §5)")
+        raise MalformedMessage("a header line has no proper name (RFC 9112 §5)")
     meaning = _MEANINGS.get(name.lower(), _PLAIN)
-    if len(_known) < _KNOWN_NAMES and len(name) <= 64:
-        _known[name] = meaning
+    if len(_meaning_by_name) < _MAX_KNOWN_NAMES and len(name) <= 64:
+        _meaning_by_name[name] = meaning
     return meaning
 
 
-def _frame(head: ResponseHead, special: list[tuple[int, str]], *, version_1_0: bool) -> None:
-    """Set where the body ends and how long the connection stays open (RFC 9112 §6.3, §9.3). Raises Malformed."""
+def _set_framing(head: ResponseHead, framing_fields: list[tuple[int, str]], *, version_1_0: bool) -> None:
+    """Set where the body ends and how long the connection stays open (RFC 9112 §6.3, §9.3). Raises MalformedMessage."""
     lengths: set[str] = set()
     codings: list[str] = []
     options: set[str] = set()
-    for meaning, value in special:
+    for meaning, value in framing_fields:
         if meaning == _LENGTH:
             lengths.add(value)
         elif meaning == _CONNECTION:
             options.update([option.strip() for option in value.lower().split(",")])
         elif meaning == _CODING:
             codings.append(value.lower())
-    _end_of_body(head, lengths, codings, version_1_0=version_1_0)
+    _set_body_end(head, lengths, codings, version_1_0=version_1_0)
     if "close" in options or (version_1_0 and "keep-alive" not in options):
         head.keep_s = 0.0
         return
-    for meaning, value in special:
+    for meaning, value in framing_fields:
         if meaning == _KEEP_ALIVE and (found := _TIMEOUT.search(value.lower())):
             head.keep_s = float(found[1])
 
 
-def _end_of_body(head: ResponseHead, lengths: set[str], codings: list[str], *, version_1_0: bool) -> None:
+def _set_body_end(head: ResponseHead, lengths: set[str], codings: list[str], *, version_1_0: bool) -> None:
     if codings:
         if lengths or version_1_0:
-            raise Malformed("it is framed in two ways at once")
+            raise MalformedMessage("it is framed in two ways at once")
         if codings != ["chunked"]:
-            raise Malformed("its transfer coding is not exactly 'chunked'")
+            raise MalformedMessage("its transfer coding is not exactly 'chunked'")
         head.chunked = True
     elif lengths:
         length = lengths.pop()
         if lengths or not (length.isascii() and length.isdigit()) or len(length) > LENGTH_DIGITS:
-            raise Malformed("its Content-Length is not a valid number, or there are several")
+            raise MalformedMessage("its Content-Length is not a valid number, or there are several")
         head.length = int(length)

@@ -19,12 +19,12 @@ def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
     if status != 403:
         return None
     for name, value in fields:
-        if name.lower() == "www-authenticate" and (found := _named_in(value[:_FIELD_CHARS])) is not None:
+        if name.lower() == "www-authenticate" and (found := _scopes_in(value[:_FIELD_CHARS])) is not None:
             return found
     return None
 
 
-def _named_in(value: str) -> tuple[str, ...] | None:
+def _scopes_in(value: str) -> tuple[str, ...] | None:
     """Return the scopes in a `WWW-Authenticate` value, which has one challenge or several (RFC 9110 §11.6.1)."""
     scheme, challenges = "", list[tuple[str, dict[str, str]]]()
     for part in _PART.finditer(value):
@@ -33,18 +33,18 @@ def _named_in(value: str) -> tuple[str, ...] | None:
             scheme = name
             challenges.append((scheme, {}))
         elif challenges:
-            challenges[-1][1].setdefault(name, _unquoted(text))
+            challenges[-1][1].setdefault(name, _unquote(text))
     for scheme, params in challenges:
         if scheme in SCHEMES and params.get("error") == "insufficient_scope":
             return scopes_of(params.get("scope", "").split())
     return None
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
 
 
 def scopes_of(named: list[str]) -> tuple[str, ...]:
     """Return the names that are well-formed scopes, each once, at most `MOST_SCOPES` of them."""
-    fit = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
-    return tuple(dict.fromkeys(fit))[:MOST_SCOPES]
+    well_formed = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
+    return tuple(dict.fromkeys(well_formed))[:MOST_SCOPES]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jmespath.parser import ParsedResult
 
-from gateway.http.json_select import MOST_VALUES, UnfitExpression, is_quick, selected, values_in
+from gateway.http.json_select import MOST_VALUES, UnusableExpression, evaluate, is_quick, values_in
 from gateway.off_loop import INLINE_BYTES
 
 _NOT_TEXT: Final = (
@@ -32,9 +32,9 @@ def needs_thread(body: bytes, select: ParsedResult | None) -> bool:
 class ShapedBody:
     """The reduced response: its `text`, and for a JSON response (`of_json`) also its `value`.
 
-    `whole`: nothing was cut; else `cut_to` says how much is left. `is_text`: False for files and images, whose content
-    is left out. `unselected`: the expression was not applied, since the response is not JSON. `fault`: why the
-    expression does not fit.
+    `whole`: nothing was cut; otherwise `cut_to` describes the part that is left. `is_text`: False for files and images;
+    their content is left out. `unselected`: the expression was not applied, because the response is not JSON. `fault`:
+    why the expression could not be evaluated.
     """
 
     text: str
@@ -56,7 +56,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
         return ShapedBody("", whole=False, is_text=False)
     if ("json" in kind or body[:1] in (b"{", b"[")) and (len(body) < MOST_VALUES or values_in(body) <= MOST_VALUES):
         try:
-            return _json(_document(body), body, select, max_bytes)
+            return _shape_json(_parse(body), body, select, max_bytes)
         except (ValueError, RecursionError):
             pass  # not JSON, or with numbers that JSON does not allow: treated as text
     try:
@@ -70,7 +70,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
     return ShapedBody(part, whole=False, unselected=select is not None, cut_to=cut_to)
 
 
-def _document(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
     """Parse the body. A lone surrogate, which is not valid in our responses, becomes a question mark.
     Raises ValueError."""
     document = json.loads(body)
@@ -82,20 +82,20 @@ def _document(body: bytes) -> Any:
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
+def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
     """Select from a JSON response and cut the result. Raises ValueError for numbers that JSON does not allow."""
     if select is not None:
         try:
-            document = selected(select, document, values_in(body))
-        except UnfitExpression as fault:
+            document = evaluate(select, document, values_in(body))
+        except UnusableExpression as fault:
             return ShapedBody("", whole=False, fault=str(fault))
-    whole = _within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
+    whole = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
     if whole is not None:
         return ShapedBody(whole, document, of_json=True)
     return _first_part(document, max_bytes)
 
 
-def _within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
+def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
     """Return `value` as compact JSON; None if that exceeds `max_bytes`. Unless `small`, encoding stops at the limit,
     since a selection may be larger than the response."""
     pieces: list[str] = []
@@ -113,26 +113,26 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
     if isinstance(document, list):
         items = _items_within(document, max_bytes)
         if items:
-            return _cut(items, f"{len(items)} of {len(document)} items")
+            return _cut_result(items, f"{len(items)} of {len(document)} items")
     if isinstance(document, dict):
         lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
         name = max(lists, key=lambda member: len(lists[member]), default=None)
         if name is not None:
             rest = {other: [] if other == name else value for other, value in document.items()}
-            head = _within(rest, max_bytes)
-            items = _items_within(lists[name], max_bytes - len(head.encode())) if head is not None else []
+            rest_json = _json_within(rest, max_bytes)
+            items = _items_within(lists[name], max_bytes - len(rest_json.encode())) if rest_json is not None else []
             if items:
-                return _cut({**document, name: items}, f"{len(items)} of {len(lists[name])} of '{name[:64]}'")
+                return _cut_result({**document, name: items}, f"{len(items)} of {len(lists[name])} of '{name[:64]}'")
         names = _items_within(list(document), max_bytes // 2)
-        return _cut({"members": names}, "only the names of its members")
-    return _cut(None, "nothing")
+        return _cut_result({"members": names}, "only the names of its members")
+    return _cut_result(None, "nothing")
 
 
 def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
     fitting: list[Any] = []
     left = max_bytes - 2
     for item in items:
-        text = _within(item, max(left, 0))
+        text = _json_within(item, max(left, 0))
         if text is None:
             break
         left -= len(text.encode()) + 1
@@ -140,5 +140,5 @@ def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
     return fitting
 
 
-def _cut(value: Any, cut_to: str) -> ShapedBody:
+def _cut_result(value: Any, cut_to: str) -> ShapedBody:
     return ShapedBody(_ENCODER.encode(value), value, whole=False, of_json=True, cut_to=cut_to)

@@ -16,39 +16,41 @@ def parse(raw: bytes) -> Any:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
-        raise _refused(f"is not UTF-8 (byte {fault.start + 1})") from None
+        raise _json_error(f"is not UTF-8 (byte {fault.start + 1})") from None
     if not text.strip():
-        raise _refused("is empty")
+        raise _json_error("is empty")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_number)
+        value = json.loads(
+            text, object_pairs_hook=_object_from_pairs, parse_constant=_refuse_constant, parse_float=_finite_number
+        )
     except json.JSONDecodeError as fault:
-        raise _refused(f"is not JSON (line {fault.lineno}, column {fault.colno})") from None
+        raise _json_error(f"is not JSON (line {fault.lineno}, column {fault.colno})") from None
     except RecursionError:
-        raise _refused("is nested too deep") from None
+        raise _json_error("is nested too deep") from None
     except ValueError:
-        raise _refused("holds a whole number of too many digits") from None
+        raise _json_error("holds a whole number of too many digits") from None
     if "\\u" in text and not _is_unicode(value):
-        raise _refused(r"holds half a surrogate pair (\ud800 to \udfff), which is not a character")
+        raise _json_error(r"holds half a surrogate pair (\ud800 to \udfff), which is not a character")
     return value
 
 
-def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _object_from_pairs(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
-            raise _refused(f"has the duplicate key {name[:64]!r} in one object")
+            raise _json_error(f"has the duplicate key {name[:64]!r} in one object")
         members[name] = value
     return members
 
 
-def _constant(word: str) -> NoReturn:
-    raise _refused(f"holds {word}, which is not JSON")
+def _refuse_constant(word: str) -> NoReturn:
+    raise _json_error(f"holds {word}, which is not JSON")
 
 
-def _number(text: str) -> float:
+def _finite_number(text: str) -> float:
     number = float(text)
     if isinf(number):
-        raise _refused("holds a number that is too large")
+        raise _json_error("holds a number that is too large")
     return number
 
 
@@ -58,9 +60,9 @@ def _is_unicode(value: Any) -> bool:
     except UnicodeEncodeError:
         return False
     except RecursionError:
-        raise _refused("is nested too deep") from None
+        raise _json_error("is nested too deep") from None
     return True
 
 
-def _refused(why: str) -> InvalidRequest:
+def _json_error(why: str) -> InvalidRequest:
     return InvalidRequest("invalid_json", f"The body {why}.")

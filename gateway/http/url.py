@@ -1,7 +1,7 @@
 """Builds the target of the provider's request from the proxied call's target, byte for byte; finds dot segments.
 
-No URL library touches the path or the query: each library normalises something,
-and that may break a signature over the original bytes.
+No URL library touches the path or the query: every library normalizes something, which may break a signature over the
+original bytes.
 """
 
 import re
@@ -14,8 +14,7 @@ from gateway.http.origin import ABSOLUTE, parse_authority
 
 # ── Dot segments, as the most lenient server behind the gateway might read them.
 #
-# The same check covers paths from callers and values in templates: with two checks that differ, one would accept a path
-# that the other refuses.
+# Paths from callers and values in templates use the same check, so that neither accepts a path that the other refuses.
 
 _SEPARATOR: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 
@@ -23,7 +22,7 @@ _SEPARATOR: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 def has_dot_segment(path: str) -> bool:
     """Return whether a segment is ``.`` or ``..`` after one percent-decoding.
 
-    Encoded slashes and backslashes separate segments too. Text after ``;`` in a segment is ignored, since some servers
+    Encoded slashes and backslashes also separate segments. Text after ``;`` in a segment is ignored, since some servers
     drop it (RFC 3986 §3.3).
     """
     if "." not in path and "%2" not in path:
@@ -34,7 +33,7 @@ def has_dot_segment(path: str) -> bool:
 # ── Nested names in a query, as published clients write them (docs/compatibility.md#requests).
 
 
-def members(query: Mapping[str, str], name: str) -> dict[str, str]:
+def nested_parameters(query: Mapping[str, str], name: str) -> dict[str, str]:
     """Return nested query parameters: ``params[subdomain]=acme`` gives ``{"subdomain": "acme"}`` for ``params``."""
     start = name + "["
     return {key[len(start) : -1]: text for key, text in query.items() if key.startswith(start) and key.endswith("]")}
@@ -43,7 +42,7 @@ def members(query: Mapping[str, str], name: str) -> dict[str, str]:
 _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
 
 
-class Rest(NamedTuple):
+class ProxiedTarget(NamedTuple):
     """The target after the mount prefix and ``/proxy``. `path` is empty or begins with ``/``, `query` is empty or
     begins with ``?``."""
 
@@ -52,7 +51,7 @@ class Rest(NamedTuple):
 
 
 def origin_form(target: str, host: str) -> str:
-    """Return the target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
+    """Return the target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); return ``*`` unchanged.
 
     `host`: the value of Host, already checked by `request_head`. A host that `parse_authority` refuses, such as
     ``my~gw``, must be equal as text.
@@ -74,8 +73,8 @@ def origin_form(target: str, host: str) -> str:
     )
 
 
-def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
-    """Return the path and query to request from the provider. `mounted_at`: the literal start of the target, for
+def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = None) -> ProxiedTarget:
+    """Return the path and query to request from the provider. `mount_prefix`: the literal start of the target, for
     example ``/gateway/proxy``; `shown`: text for it in error messages, if it is secret.
 
     Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and characters
@@ -85,16 +84,16 @@ def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
         raise InvalidRequest(
             "bad_path", "Percent-encode control characters, spaces, '\\', '#' and all that is not ASCII in the URL."
         )
-    rest = target.removeprefix(mounted_at)
-    if not target.startswith(mounted_at) or rest[:1] not in ("", "/", "?"):
-        raise InvalidRequest("bad_path", f"The path must begin literally with {shown or mounted_at}/.")
+    rest = target.removeprefix(mount_prefix)
+    if not target.startswith(mount_prefix) or rest[:1] not in ("", "/", "?"):
+        raise InvalidRequest("bad_path", f"The path must begin literally with {shown or mount_prefix}/.")
     path, mark, query = rest.partition("?")
     if has_dot_segment(path):
         raise InvalidRequest("bad_path", "The path holds a '.' or '..' segment; send the path it resolves to.")
-    return Rest(path, mark + query)
+    return ProxiedTarget(path, mark + query)
 
 
-def join(base_path: str, rest: Rest) -> str:
+def join_target(base_path: str, rest: ProxiedTarget) -> str:
     """Return the target for the provider. `base_path` has no trailing slash;
     an empty `rest.path` means the base itself."""
     return (base_path + rest.path or "/") + rest.query
@@ -105,7 +104,7 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
     `defaults` apply only where the caller sent none. Both are percent-encoded; other pairs stay byte for byte."""
     path, _, query = target.partition("?")
     pairs = query.split("&") if query else []
-    sent = [name_of(pair) for pair in pairs]
+    sent = [parameter_name(pair) for pair in pairs]
     added: list[str] = []
     replaced: set[str] = set()
     for name, value in slots:
@@ -120,6 +119,6 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
     return f"{path}?{'&'.join(kept + added)}"
 
 
-def name_of(pair: str) -> str:
+def parameter_name(pair: str) -> str:
     """Return the name in ``name=value``, decoded."""
     return unquote_plus(pair.partition("=")[0])

@@ -16,42 +16,42 @@ class ManagedIntegrations:
     """The integrations created through the API, as this process knows them. They are kept over reloads of the
     configuration.
 
-    `changes` counts the writes, so that code that has read the store can see whether a newer state was put here since.
+    `changes` counts the writes, so that code that reads the store can see whether a newer state was put here meanwhile.
     """
 
-    def __init__(self, made: Iterable[Integration] = ()) -> None:
+    def __init__(self, integrations: Iterable[Integration] = ()) -> None:
         self.changes = 0
-        self._made = _by_key(made)
-        self.get = self._made.get
+        self._integrations = _by_key(integrations)
+        self.get = self._integrations.get
 
-    def learn(self, made: Iterable[Integration]) -> None:
-        """Replace all integrations created through the API by `made`."""
-        found = _by_key(made)
+    def learn(self, integrations: Iterable[Integration]) -> None:
+        """Replace all integrations created through the API by `integrations`."""
+        new = _by_key(integrations)
         self.changes += 1
-        self._made.clear()
-        self._made.update(found)
+        self._integrations.clear()
+        self._integrations.update(new)
 
-    def put(self, environment: str, integration_id: str, made: Integration | None) -> bool:
-        """Replace the API-managed integration with that key, or remove it (`made` None). Return whether anything
+    def put(self, environment: str, integration_id: str, integration: Integration | None) -> bool:
+        """Replace the API-managed integration with that key, or remove it (`integration` None). Return whether anything
         changed."""
         key = environment, integration_id
         self.changes += 1
-        before = self._made.get(key)
-        if made is None:
-            self._made.pop(key, None)
+        before = self._integrations.get(key)
+        if integration is None:
+            self._integrations.pop(key, None)
         else:
-            self._made[key] = made
-        return before != made
+            self._integrations[key] = integration
+        return before != integration
 
     def items(self) -> Iterable[tuple[Key, Integration]]:
-        return self._made.items()
+        return self._integrations.items()
 
 
 class Integrations:
     """All integrations, in dicts because every uncached proxied request looks one up. A declared one hides an
     API-managed one.
 
-    `managed`: shared by all generations. `declared`: integrations of one configuration. `former`: the registry of the
+    `managed`: shared by all generations. `declared`: integrations of one configuration. `previous`: the registry of the
     previous generation.
     """
 
@@ -59,24 +59,26 @@ class Integrations:
         self,
         declared: Iterable[Integration],
         managed: ManagedIntegrations,
-        former: "Integrations | None" = None,
+        previous: "Integrations | None" = None,
     ) -> None:
         self.declared = tuple(declared)
         self._declared = _by_key(self.declared)
         self._managed = managed
         self._client_since: dict[Key, datetime] = {}
-        if former is not None:
+        if previous is not None:
             for key, integration in self._declared.items():
-                if (before := former._declared.get(key)) is not None and _client(before) == _client(integration):
-                    self._client_since[key] = former._client_since[key]
+                if (before := previous._declared.get(key)) is not None and _client_of(before) == _client_of(
+                    integration
+                ):
+                    self._client_since[key] = previous._client_since[key]
         self._new_clients = self._declared.keys() - self._client_since.keys()
-        self.in_use_from_now()
+        self.start_client_times()
 
-    def in_use_from_now(self) -> None:
-        """Set the time since when new and changed clients are used.
+    def start_client_times(self) -> None:
+        """Set the time since which new and changed clients are used: now.
 
-        Called again if this registry is put into use some time after it was built: until then, a provider may refuse
-        the former client.
+        Called again if this registry is put into use some time after it was built, because until then a provider may
+        refuse the previous client.
         """
         # This machine's clock: the offset to the database's is measured after the start.
         now = clock.now() - clock.offset.value
@@ -88,8 +90,8 @@ class Integrations:
         key = environment, integration_id
         if (since := self._client_since.get(key)) is not None:
             return since + clock.offset.value
-        made = self._managed.get(key)
-        return made.made.updated_at if made is not None and made.made is not None else None
+        managed = self._managed.get(key)
+        return managed.made.updated_at if managed is not None and managed.made is not None else None
 
     @property
     def changes(self) -> int:
@@ -105,16 +107,16 @@ class Integrations:
 
     def get(self, environment: str, integration_id: str) -> Integration:
         """Return the integration. Raises NotFound, with the closest existing key as a hint."""
-        found = self.find(environment, integration_id)
-        if found is None:
-            near = nearest(integration_id, [one.integration_id for one in self.of(environment)])
-            hint = f" Did you mean '{near}'?" if near else " GET /integrations lists those it has."
+        integration = self.find(environment, integration_id)
+        if integration is None:
+            suggestion = nearest(integration_id, [one.integration_id for one in self.of(environment)])
+            hint = f" Did you mean '{suggestion}'?" if suggestion else " GET /integrations lists those it has."
             raise NotFound(
                 "unknown_provider_config",
                 f"Environment '{environment}' has no integration '{integration_id}'.{hint}",
                 payload={"provider_config_key": integration_id},
             )
-        return found
+        return integration
 
     def providers(self) -> Sequence[str]:
         """Return the names of the catalog entries in use, each once."""
@@ -129,9 +131,16 @@ class Integrations:
         return {**self._declared, **{key: one for key, one in self._managed.items() if key not in self._declared}}
 
 
-def _client(its: Integration) -> tuple[Any, ...]:
+def _client_of(integration: Integration) -> tuple[Any, ...]:
     """Return the values of an integration that a provider may refuse in a refresh."""
-    return its.provider, its.client_id, its.client_secret, its.app_id, its.private_key, its.scopes
+    return (
+        integration.provider,
+        integration.client_id,
+        integration.client_secret,
+        integration.app_id,
+        integration.private_key,
+        integration.scopes,
+    )
 
 
 def _by_key(integrations: Iterable[Integration]) -> dict[Key, Integration]:

@@ -16,7 +16,7 @@ empty journal.
 """
 
 from gateway.journal.marker import ProcessMarker
-from gateway.journal.segment import Entry, Recorded, new_attempt, new_key, open_reply
-from gateway.journal.writer import Writer
+from gateway.journal.segment import Entry, RecordedReply, new_attempt, new_key, open_reply
+from gateway.journal.writer import JournalWriter
 
-__all__ = ["Entry", "ProcessMarker", "Recorded", "Writer", "new_attempt", "new_key", "open_reply"]
+__all__ = ["Entry", "JournalWriter", "ProcessMarker", "RecordedReply", "new_attempt", "new_key", "open_reply"]

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.journal.place import EFFECT, slot_files_of
+from gateway.journal.place import UNWRITABLE_EFFECT, slot_files_of
 from gateway.journal.segment import create_locked, is_dead
 
 SUFFIX: Final = ".process"
@@ -28,20 +28,20 @@ class ProcessMarker:
         self._fd: int | None = None
         self._name = ""
         self._creating = asyncio.Lock()  # refreshes that start together share one marker
-        self._not_before = 0.0
+        self._retry_at = 0.0
 
     async def name(self) -> str:
         """Return the file's name without its suffix; empty if it cannot be created, which is logged."""
         async with self._creating:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
                 self.release()
-            if self._fd is None and clock.monotonic() >= self._not_before:
+            if self._fd is None and clock.monotonic() >= self._retry_at:
                 try:
                     self._name, self._fd = await asyncio.to_thread(_create_marker, self._folder)
                 except OSError as fault:
-                    self._not_before = clock.monotonic() + RETRY_S
+                    self._retry_at = clock.monotonic() + RETRY_S
                     detail = f"{self._folder}: {fault.strerror or fault}"
-                    log.error("refresh_journal_unwritable", detail=detail, effect=EFFECT)
+                    log.error("refresh_journal_unwritable", detail=detail, effect=UNWRITABLE_EFFECT)
             return self._name
 
     def close(self) -> None:

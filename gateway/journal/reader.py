@@ -17,11 +17,10 @@ UNFINISHED_S: Final = 600.0  # creating a file takes milliseconds
 
 @dataclass(frozen=True, slots=True)
 class OpenRecord:
-    """A record that is not released. `living`: its writer is alive. `about`: its head. `sealed`: the sealed reply;
-    empty while there is none.
-    """
+    """A record that is not released. `is_writer_alive`: its writer is alive. `about`: its head. `sealed`: the sealed
+    reply; empty while there is none."""
 
-    living: bool
+    is_writer_alive: bool
     about: dict[str, Any]
     sealed: bytes = field(repr=False)
 
@@ -30,8 +29,8 @@ def open_records(folder: Path) -> list[OpenRecord]:
     """Return the open records of all files, including slot files of earlier releases. Blocks."""
     found = []
     for path in all_files(folder):
-        living = not is_dead(path)  # checked before reading, so that the writer's last record is not missed
-        found += [OpenRecord(living, about, sealed) for about, sealed in read(path)]
+        is_writer_alive = not is_dead(path)  # checked before reading, so that the writer's last record is not missed
+        found += [OpenRecord(is_writer_alive, about, sealed) for about, sealed in read(path)]
     return found
 
 

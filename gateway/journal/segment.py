@@ -32,9 +32,9 @@ SEGMENT_BYTES: Final = 1 << 20
 SUFFIX: Final = ".journal"
 UNFINISHED: Final = ".new"
 MAGIC: Final = b"gwj1"
-HEAD: Final = struct.Struct(">4sBII")
+RECORD_HEAD: Final = struct.Struct(">4sBII")
 BEGUN, REPLY, RELEASED = 1, 2, 3
-SYNC: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
+sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
 class Segment:
@@ -69,7 +69,7 @@ class Segment:
 
     def fits(self, size: int) -> bool:
         """Return whether a payload of `size` bytes fits without using reserved space."""
-        return self.at + HEAD.size + size <= self.size - self.reserved
+        return self.at + RECORD_HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
         """Append a record. It then survives the end of this process, but not a crash of the machine: see `sync`. Raises
@@ -83,7 +83,7 @@ class Segment:
 
     def sync(self) -> None:
         """Wait until all appended records are on the disk. Blocks. Raises OSError."""
-        SYNC(self._fd)
+        sync_data(self._fd)
 
     def close(self, *, remove: bool) -> None:
         if remove:
@@ -92,14 +92,14 @@ class Segment:
 
 
 def frame(kind: int, payload: bytes) -> bytes:
-    return HEAD.pack(MAGIC, kind, len(payload), zlib.crc32(payload, kind)) + payload
+    return RECORD_HEAD.pack(MAGIC, kind, len(payload), zlib.crc32(payload, kind)) + payload
 
 
 def records(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield kind and payload of each record, up to the first incomplete one. Raises OSError."""
     with path.open("rb") as file:
-        while len(head := file.read(HEAD.size)) == HEAD.size:
-            magic, kind, length, checksum = HEAD.unpack(head)
+        while len(head := file.read(RECORD_HEAD.size)) == RECORD_HEAD.size:
+            magic, kind, length, checksum = RECORD_HEAD.unpack(head)
             if magic != MAGIC or length > 1 << 30:
                 return
             payload = file.read(length)
@@ -199,7 +199,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedReply:
     """A reply that was read from the journal. `call`: the request's method and URL (`call_name`)."""
 
     attempt: str
@@ -220,7 +220,7 @@ def call_name(call: ProviderCall) -> str:
     return f"{call.method} {call.url}"
 
 
-def open_reply(key: bytes, about: Mapping[str, Any], sealed: bytes) -> Recorded | None:
+def open_reply(key: bytes, about: Mapping[str, Any], sealed: bytes) -> RecordedReply | None:
     """Return the reply that `Entry.sealed` sealed; None if it is incomplete or was changed."""
     head = json.dumps(about).encode() + b"\n"
     try:
@@ -229,4 +229,4 @@ def open_reply(key: bytes, about: Mapping[str, Any], sealed: bytes) -> Recorded 
         return None
     asked_at = datetime.fromisoformat(value["asked_at"])
     reply = Reply(value["status"], CIMultiDict(value["headers"]), base64.b64decode(value["body"]), asked_at)
-    return Recorded(about["attempt"], about["step"], value["call"], reply)
+    return RecordedReply(about["attempt"], about["step"], value["call"], reply)

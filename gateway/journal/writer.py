@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.journal.place import EFFECT
+from gateway.journal.place import UNWRITABLE_EFFECT
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Entry, Segment
 from gateway.records.provider_call import ProviderCall, Reply
 
@@ -23,7 +23,7 @@ RETRY_S: Final = 10.0  # after no file could be created
 log = structlog.get_logger(__name__)
 
 
-class Writer:
+class JournalWriter:
     """Writes records to `folder`. `fault`: why nothing can be recorded now, None if all is well."""
 
     def __init__(self, folder: Path) -> None:
@@ -34,9 +34,9 @@ class Writer:
         self._active: Segment | None = None
         self._full = set[Segment]()
         # Attempt ▸ the segments and steps of its calls.
-        self._places: dict[str, list[tuple[Segment, int]]] = defaultdict(list)
+        self._segments_by_attempt: dict[str, list[tuple[Segment, int]]] = defaultdict(list)
         self._creating = asyncio.Lock()
-        self._not_before = 0.0
+        self._retry_at = 0.0
         self._syncs = set[asyncio.Future[None]]()
 
     async def ready(self) -> bool:
@@ -53,10 +53,10 @@ class Writer:
         try:
             segment.append(BEGUN, head)
         except OSError as fault:
-            self._failed(fault, segment)
+            self._log_failure(fault, segment)
             return None
         segment.reserved += RESERVED_BYTES
-        self._opened(entry.attempt, segment, step)
+        self._mark_open(entry.attempt, segment, step)
         return segment
 
     async def reply(self, entry: Entry, step: int, first: Segment, call: ProviderCall, reply: Reply) -> bool:
@@ -73,32 +73,32 @@ class Writer:
         try:
             segment.append(REPLY, payload)
         except OSError as fault:
-            self._failed(fault, segment)
+            self._log_failure(fault, segment)
             return False
         if segment is not first:
-            self._opened(entry.attempt, segment, step)
-            self._places[entry.attempt].remove((first, step))
-            self._released(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+            self._mark_open(entry.attempt, segment, step)
+            self._segments_by_attempt[entry.attempt].remove((first, step))
+            self._write_release(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
         asyncio.get_running_loop().call_later(SYNC_AFTER_S, self._sync_if_open, segment, entry.attempt, step)
         return True
 
-    def drop(self, entry: Entry, step: int, first: Segment) -> None:
+    def release_call(self, entry: Entry, step: int, first: Segment) -> None:
         """Release a call without a reply to record: it was refused, it failed, or it was not sent. `first`: what
         `begin` returned."""
         first.reserved -= RESERVED_BYTES
-        places = self._places[entry.attempt]
-        places.remove((first, step))
-        if not places:
-            del self._places[entry.attempt]
-        self._released(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+        segments = self._segments_by_attempt[entry.attempt]
+        segments.remove((first, step))
+        if not segments:
+            del self._segments_by_attempt[entry.attempt]
+        self._write_release(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
     def released(self, attempt: str) -> None:
         """Release the records of `attempt`: the database has their content, or nobody needs it.
 
         An unknown attempt is ignored.
         """
-        for segment, step in self._places.pop(attempt, []):
-            self._released(segment, attempt, step, {"attempt": attempt})
+        for segment, step in self._segments_by_attempt.pop(attempt, []):
+            self._write_release(segment, attempt, step, {"attempt": attempt})
 
     async def close(self) -> None:
         """Close all files and remove those without open records. The others stay for the next process, which finishes
@@ -118,10 +118,10 @@ class Writer:
         async with self._creating:
             if self._fits(size):
                 return self._active
-            former, self._active = self._active, None
-            if former is not None:
-                self._put_away(former)
-            if clock.monotonic() < self._not_before:
+            previous, self._active = self._active, None
+            if previous is not None:
+                self._retire_segment(previous)
+            if clock.monotonic() < self._retry_at:
                 return None
             self._number += 1
             try:
@@ -129,8 +129,8 @@ class Writer:
                     Segment, self.folder, f"{self._name}-{self._number}", max(SEGMENT_BYTES, 2 * size)
                 )
             except OSError as fault:
-                self._not_before = clock.monotonic() + RETRY_S
-                self._failed(fault)
+                self._retry_at = clock.monotonic() + RETRY_S
+                self._log_failure(fault)
                 return None
             if self.fault is not None:
                 log.info("refresh_journal_writable", folder=str(self.folder))
@@ -140,7 +140,7 @@ class Writer:
     def _fits(self, size: int) -> bool:
         return self._active is not None and self._active.fits(size) and not self._active.removed
 
-    def _put_away(self, segment: Segment) -> None:
+    def _retire_segment(self, segment: Segment) -> None:
         if segment.removed:
             effect = "the gateway now writes a new file; never remove journal files of a running gateway"
             log.warning("refresh_journal_file_removed", path=str(segment.path), effect=effect)
@@ -149,11 +149,11 @@ class Writer:
         else:
             segment.close(remove=True)
 
-    def _opened(self, attempt: str, segment: Segment, step: int) -> None:
+    def _mark_open(self, attempt: str, segment: Segment, step: int) -> None:
         segment.open.add((attempt, step))
-        self._places[attempt].append((segment, step))
+        self._segments_by_attempt[attempt].append((segment, step))
 
-    def _released(self, segment: Segment, attempt: str, step: int, what: dict[str, object]) -> None:
+    def _write_release(self, segment: Segment, attempt: str, step: int, what: dict[str, object]) -> None:
         segment.open.discard((attempt, step))
         if segment in self._full and not segment.open:
             self._full.remove(segment)
@@ -164,13 +164,13 @@ class Writer:
         except OSError:
             return  # readers ignore the record once the database has a newer credential
 
-    def _failed(self, fault: OSError, segment: Segment | None = None) -> None:
+    def _log_failure(self, fault: OSError, segment: Segment | None = None) -> None:
         """Remember and log the fault. `segment`: the file that could not be written; the next call gets a new file."""
         self.fault = f"{self.folder}: {fault.strerror or fault}"
-        log.error("refresh_journal_unwritable", detail=self.fault, effect=EFFECT)
+        log.error("refresh_journal_unwritable", detail=self.fault, effect=UNWRITABLE_EFFECT)
         if segment is not None and segment is self._active:
             self._active = None
-            self._put_away(segment)
+            self._retire_segment(segment)
 
     def _sync_if_open(self, segment: Segment, attempt: str, step: int) -> None:
         """Sync the segment if the record is still open; usually the database has stored the credential by now."""
@@ -184,4 +184,4 @@ class Writer:
         self._syncs.discard(syncing)
         fault = None if syncing.cancelled() else syncing.exception()
         if isinstance(fault, OSError) and segment.open:  # without open records the file may be closed already
-            self._failed(fault, segment)
+            self._log_failure(fault, segment)

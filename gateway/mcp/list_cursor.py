@@ -18,9 +18,9 @@ from gateway.catalog.provider_parts import Paginate
 from gateway.connections.opened import Opened
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.paging.next_page import Place, parse_page
-from gateway.http.paging.resume_position import OffLimits, point_at_page
-from gateway.http.url import name_of
+from gateway.http.paging.next_page import PageUrl, parse_page
+from gateway.http.paging.resume_position import ForbiddenPageOrigin, point_at_page
+from gateway.http.url import parameter_name
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import SealedTokens, VaultError
 
@@ -86,17 +86,17 @@ def page_behind(
     """
     path, _, query = target.partition("?")
     proxy, base = opened.provider.proxy, opened.base
-    names = {name_of(pair) for pair in query.split("&")} if query else set()
+    names = {parameter_name(pair) for pair in query.split("&")} if query else set()
     try:
         options = PaginationOptions(path, names, {})
         ways = paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
-        here = Place(base.scheme, base.host, base.port, base.path + target, None)
+        here = PageUrl(base.scheme, base.host, base.port, base.path + target, None)
         turn = parse_page(body, fields, ways, here)
     except (InvalidPagination, UpstreamFailed, ValueError):
         return None
     if not len(turn.records):
         return None
-    return turn.way.response_path or "", None if turn.next is None else _target(opened, target, turn.next, shown_at)
+    return turn.paging.response_path or "", None if turn.next is None else _target(opened, target, turn.next, shown_at)
 
 
 def _target(opened: Opened, target: str, following: Position, shown_at: str) -> str | None:
@@ -107,7 +107,7 @@ def _target(opened: Opened, target: str, following: Position, shown_at: str) -> 
         request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + target, base_path=base.path)
         try:
             point_at_page(request, following, {base.origin})
-        except (OffLimits, ValueError):
+        except (ForbiddenPageOrigin, ValueError):
             return None
         if request.origin != base.origin or not request.target.startswith(base.path):
             return None

@@ -20,7 +20,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NoReturn
 
-from gateway.http.json_depth import nested_deeper
+from gateway.http.json_depth import nests_deeper
 from gateway.off_loop import INLINE_BYTES
 
 MODERN: Final = "2026-07-28"
@@ -290,7 +290,7 @@ def _parsed(body: bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
         raise RpcError(PARSE_ERROR, f"The body is not valid, unambiguous JSON: {_brief(fault)}.") from fault
-    if text.count("[") + text.count("{") > DEEPEST and nested_deeper(value, DEEPEST):
+    if text.count("[") + text.count("{") > DEEPEST and nests_deeper(value, DEEPEST):
         raise RpcError(PARSE_ERROR, f"The body nests deeper than {DEEPEST} levels.")
     return value
 

@@ -14,7 +14,7 @@ from gateway.catalog.value import BadValue
 from gateway.connections.opened import Opened
 from gateway.egress.page_memory import NoPageMemory
 from gateway.errors import GatewayError
-from gateway.http.json_select import UnfitExpression, parsed
+from gateway.http.json_select import UnusableExpression, parse_expression
 from gateway.http.passed_head import CONNECT_URL_FIELD
 from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as rpc
@@ -69,7 +69,7 @@ class ToolRun:
             if self._request.trace is not None and self._request.trace.mcp is not None:
                 self._request.trace.mcp.tool = name
             call = await self._call(tool, arguments) if is_large else self._call_now(tool, arguments)
-            select = None if call.select is None else parsed(call.select)
+            select = None if call.select is None else parse_expression(call.select)
             candidates: Mapping[str, str] | None = known.candidates
             if call.connection is None and not candidates:
                 candidates = await self._tools.candidates()
@@ -79,7 +79,7 @@ class ToolRun:
             lists = None
             if tool is not None and tool.pages:
                 call, lists = self._at_page(call, name, connection)
-        except (UnfitArguments, UnfitExpression) as fault:
+        except (UnfitArguments, UnusableExpression) as fault:
             self._request.count()
             return failure(str(fault))
         return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)

@@ -1,8 +1,8 @@
 """The format of a bundle: a line of JSON for the head, for each integration and connection, and for the end.
 
-The end line has the number of the others; `checked` compares it before an import. The same lines in plain text, written
-by ``gateway connections export --plain``, are imported as JSON Lines; there, a wrong number is reported after the import.
-"""
+The end line has the number of the others; `check_bundle` compares it before an import. ``gateway connections export
+--plain`` writes the same lines in plain text; these are imported as JSON Lines, and a wrong number is reported after
+the import."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -13,9 +13,9 @@ from typing import IO, Any, Final, Protocol
 from gateway.api.integration_shapes import credentials_json
 from gateway.errors import GatewayError
 from gateway.http.strict_json import parse
-from gateway.moving.moved_connection import SourceRefused, body_of, moved_of
+from gateway.moving.moved_connection import SourceRefused, body_of, parse_connection
 from gateway.moving.peer import PeerIntegration
-from gateway.moving.sealed_stream import read
+from gateway.moving.sealed_stream import decrypt
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
@@ -73,7 +73,7 @@ async def write_lines(
     return counts
 
 
-def lines_of(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+def parse_lines(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     """Yield every line as a JSON object. Raises SourceRefused."""
     rest, number = b"", 0
     for chunk in chunks:
@@ -83,18 +83,18 @@ def lines_of(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
         for line in whole:
             number += 1
             if line.strip():
-                yield _parsed(line, number)
+                yield _parse_line(line, number)
     if rest.strip():
-        yield _parsed(rest, number + 1)
+        yield _parse_line(rest, number + 1)
 
 
-def checked(source: IO[bytes], passphrase: Secret) -> Counts:
+def check_bundle(source: IO[bytes], passphrase: Secret) -> Counts:
     """Read the whole bundle once and return its counts, so that no bundle is imported that is incomplete, or that this
     version cannot read to its end. Raises SourceRefused."""
     counts = Counts()
     end: Mapping[str, Any] | None = None
     unreadable: str | None = None
-    for line in lines_of(read(source, passphrase)):
+    for line in parse_lines(decrypt(source, passphrase)):
         end, kind = line, line.get(KIND)
         counts.add(kind)
         if kind == "bundle":
@@ -119,9 +119,9 @@ def _fault(line: dict[str, Any], kind: Any) -> str | None:
     """Return why a line cannot be imported; None if it can."""
     try:
         if kind == "integration":
-            integration_of(line)
+            peer_integration_of(line)
         elif kind == "connection":
-            moved_of({name: value for name, value in line.items() if name != KIND})
+            parse_connection({name: value for name, value in line.items() if name != KIND})
         elif kind != "end":
             return f"it has a line of kind '{kind}'."
     except SourceRefused as fault:
@@ -131,7 +131,7 @@ def _fault(line: dict[str, Any], kind: Any) -> str | None:
     return None
 
 
-def _parsed(line: bytes, number: int) -> dict[str, Any]:
+def _parse_line(line: bytes, number: int) -> dict[str, Any]:
     try:
         value = parse(line)
     except GatewayError as fault:
@@ -141,7 +141,7 @@ def _parsed(line: bytes, number: int) -> dict[str, Any]:
     return value
 
 
-def integration_of(line: dict[str, Any]) -> PeerIntegration:
+def peer_integration_of(line: dict[str, Any]) -> PeerIntegration:
     """Return the integration of a line of kind ``integration``. Raises SourceRefused."""
     if not isinstance(line.get("credentials", {}), dict | None):
         raise SourceRefused("The credentials of an integration are not a JSON object.")

@@ -10,16 +10,23 @@ from typing import IO, Any, Final, Literal
 
 from gateway.errors import GatewayError
 from gateway.http.strict_json import parse
-from gateway.moving.bundle import KIND, LINE_LIMIT_BYTES, Counts, check_version, integration_of, lines_of
-from gateway.moving.moved_connection import BESIDE, Moved, SourceRefused, UnusableConnection, moved_of
+from gateway.moving.bundle import KIND, LINE_LIMIT_BYTES, Counts, check_version, parse_lines, peer_integration_of
+from gateway.moving.moved_connection import (
+    CONNECTION_MEMBERS,
+    MovedConnection,
+    SourceRefused,
+    UnusableConnection,
+    parse_connection,
+)
 from gateway.moving.peer import PeerIntegration
-from gateway.moving.sealed_stream import MAGIC, read
+from gateway.moving.sealed_stream import MAGIC, decrypt
 from gateway.secret import Secret
 
-# ── Connections in JSON Lines and CSV. A row that cannot be read is reported with its line number; the import continues.
+# ── Connections in JSON Lines and CSV. A row that cannot be read is reported with its line number; the import
+# continues.
 
-SourceItem = Moved | PeerIntegration | UnusableConnection
-SHORT: Final[Mapping[str, str]] = {
+SourceItem = MovedConnection | PeerIntegration | UnusableConnection
+COLUMN_ALIASES: Final[Mapping[str, str]] = {
     "integration": "provider_config_key",
     "integration_id": "provider_config_key",
     "end_user_id": "end_user.id",
@@ -28,13 +35,13 @@ SHORT: Final[Mapping[str, str]] = {
     "api_key": "credentials.apiKey",
 }
 _KIND: Final = re.compile(rb'\s*\{"kind":\s*"(\w+)"')
-GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", "end_user")
+MEMBER_GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", "end_user")
 
 
 def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceItem]:
-    """Yield a connection for each line: the body of ``POST /connections``, or a flat object. Lines of ``export --plain``
-    work too; an export without its end, or with another number of lines, is reported when all its lines were read.
-    Raises SourceRefused for a line that is too long, and for an export of a later version."""
+    """Yield a connection for each line: the body of ``POST /connections``, or a flat object. Lines of ``export
+    --plain`` work too; an export without its end, or with another number of lines, is reported when all its lines were
+    read. Raises SourceRefused for a line that is too long, and for an export of a later version."""
     number = 0
     export = PlainExport()
     while line := source.readline(LINE_LIMIT_BYTES + 1):
@@ -51,7 +58,7 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceIte
             )
             continue
         kind = value.pop(KIND, "connection") if isinstance(value, dict) else "connection"
-        if export.breaks_off(kind, value):
+        if export.ends_incomplete(kind, value):
             yield _incomplete(number)
         if kind == "connection":
             yield _connection_of(value, number, integration)
@@ -75,7 +82,7 @@ class PlainExport:
         """Whether there was a head, and no end after it."""
         return self._counts is not None
 
-    def breaks_off(self, kind: Any, line: Mapping[str, Any]) -> bool:
+    def ends_incomplete(self, kind: Any, line: Mapping[str, Any]) -> bool:
         """Count the line; return whether an export ends with it that is not complete. Raises SourceRefused for the head
         of a later version."""
         counts = self._counts
@@ -102,12 +109,13 @@ def _incomplete(number: int) -> UnusableConnection:
     return UnusableConnection("", "", "incomplete", why)
 
 
-def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str]) -> Iterator[SourceItem]:
-    """Yield a connection for each row. `renamed`: their column name ▸ ours. Raises SourceRefused for faulty columns."""
+def csv_rows(source: IO[bytes], integration: str | None, column_names: Mapping[str, str]) -> Iterator[SourceItem]:
+    """Yield a connection for each row. `column_names`: their column name ▸ ours. Raises SourceRefused for faulty
+    columns."""
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
     reader = csv.reader(text)
     try:
-        columns = [_path_of(renamed.get(name.strip(), name.strip())) for name in next(reader, [])]
+        columns = [_path_of(column_names.get(name.strip(), name.strip())) for name in next(reader, [])]
         _check(columns, integration)
         for cells in reader:
             if not any(cell.strip() for cell in cells):
@@ -133,7 +141,7 @@ def count(source: IO[bytes], kind: str) -> int:
     try:
         return max(0, sum(any(cell.strip() for cell in cells) for cells in csv.reader(text)) - 1)
     except (csv.Error, UnicodeDecodeError):
-        return 0  # `rows` reports the line
+        return 0  # `csv_rows` reports the line
     finally:
         text.detach()
 
@@ -146,14 +154,14 @@ def _is_connection(line: bytes) -> bool:
 
 def _integration_of(value: dict[str, Any], number: int) -> SourceItem:
     try:
-        return integration_of(value)
+        return peer_integration_of(value)
     except SourceRefused as fault:
         return UnusableConnection("", "", "invalid_row", f"line {number}: {fault}")
 
 
 def _connection_of(value: Any, number: int, integration: str | None) -> SourceItem:
     try:
-        return replace(moved_of(value, default_integration=integration), line=number)
+        return replace(parse_connection(value, default_integration=integration), line=number)
     except GatewayError as fault:
         key = value.get("provider_config_key") if isinstance(value, dict) else None
         name = value.get("connection_id") if isinstance(value, dict) else None
@@ -166,11 +174,11 @@ def _text(value: Any) -> str:
 
 def _path_of(column: str) -> tuple[str, ...]:
     """Return the path of a column's cells in the connection, such as ``("credentials", "access_token")``."""
-    column = SHORT.get(column, column)
+    column = COLUMN_ALIASES.get(column, column)
     group, dot, name = column.partition(".")
-    if dot and group in GROUPS:
+    if dot and group in MEMBER_GROUPS:
         return (group, *name.split(".")) if (group, name) == ("end_user", "organization.id") else (group, name)
-    if column in BESIDE and column not in GROUPS:
+    if column in CONNECTION_MEMBERS and column not in MEMBER_GROUPS:
         return (column,)
     return ("credentials", column)
 
@@ -213,18 +221,18 @@ def kind_of(path: Path, source: IO[bytes]) -> Kind:
     return "csv" if path.suffix.lower() == ".csv" else "jsonl"
 
 
-def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[SourceItem]:
-    """Read a bundle that `bundle.checked` accepted."""
-    for line in lines_of(read(source, passphrase)):
+def read_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[SourceItem]:
+    """Read a bundle that `bundle.check_bundle` accepted."""
+    for line in parse_lines(decrypt(source, passphrase)):
         kind = line.pop(KIND, None)
         if kind == "integration":
-            yield integration_of(line)
+            yield peer_integration_of(line)
         elif kind == "connection":
-            yield moved_of(line)
+            yield parse_connection(line)
 
 
-def of_table(
-    source: IO[bytes], kind: Kind, integration: str | None, renamed: Mapping[str, str]
+def read_table(
+    source: IO[bytes], kind: Kind, integration: str | None, column_names: Mapping[str, str]
 ) -> Iterator[SourceItem]:
     """Read JSON Lines or CSV."""
-    return rows(source, integration, renamed) if kind == "csv" else json_lines(source, integration)
+    return csv_rows(source, integration, column_names) if kind == "csv" else json_lines(source, integration)

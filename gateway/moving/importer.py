@@ -11,8 +11,8 @@ from gateway.auth import modes
 from gateway.errors import GatewayError, InvalidRequest, joined_issues
 from gateway.moving.foreign_files import SourceItem
 from gateway.moving.import_one import ConnectionImporter, ImportOptions
-from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved, UnusableConnection
-from gateway.moving.parallel_work import Tally, WorkPace, bounded, refresh_now
+from gateway.moving.moved_connection import ImportOutcome, ImportResult, MovedConnection, UnusableConnection
+from gateway.moving.parallel_work import Tally, WorkPace, refresh_now, run_bounded
 from gateway.moving.peer import Peer, PeerConnection, PeerIntegration
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
@@ -24,35 +24,35 @@ from gateway.text import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class IntegrationImport:
-    """The result for one integration. `made`: it was created, or in a dry run would be, as `planned`. `fault`: why it
-    could not be created."""
+    """The result for one integration. `created`: it was created, or in a dry run would be, as `planned`. `fault`: why
+    it could not be created."""
 
     key: str
-    made: bool
+    created: bool
     fault: str = ""
     planned: Integration | None = None
 
 
-async def make_missing(
+async def create_missing(
     runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool
 ) -> IntegrationImport:
     """Create the integration under `key` in this gateway, unless the key is used; return the result."""
     if runtime.generation.integrations.has(environment, key):
-        return IntegrationImport(key, made=False)
+        return IntegrationImport(key, created=False)
     try:
         new = _integration(runtime, environment, key, one)
     except GatewayError as fault:
-        return IntegrationImport(key, made=False, fault=fault.message)
+        return IntegrationImport(key, created=False, fault=fault.message)
     if dry_run:
-        return IntegrationImport(key, made=True, planned=new)
-    if await runtime.made.add(new) is None:
+        return IntegrationImport(key, created=True, planned=new)
+    if await runtime.api_integrations.add(new) is None:
         return IntegrationImport(
-            key, made=False, fault="an integration with this key is being deleted here; import again later"
+            key, created=False, fault="an integration with this key is being deleted here; import again later"
         )
-    return IntegrationImport(key, made=True)
+    return IntegrationImport(key, created=True)
 
 
-def fault_of(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
+def creation_fault(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
     """Return why the integration cannot be created in this gateway; empty if it can."""
     try:
         _integration(runtime, environment, key, one)
@@ -99,24 +99,23 @@ def _no_progress(_done: int, _total: int) -> None: ...
 class Importer:
     """Imports one source and counts the outcomes.
 
-    `at_once`: connections imported in parallel. `create_integrations`: create missing integrations. `test_refresh`: refresh
-    each connection once after it is stored, at most `refresh_rate` per second. `step` is called with the number of imported
-    connections and the total, 0 if unknown.
-    """
+    `at_once`: connections imported in parallel. `create_integrations`: create missing integrations. `test_refresh`:
+    refresh each connection once after it is stored, at most `refresh_rate` per second. `step` is called with the number
+    of imported connections and the total, 0 if unknown."""
 
     runtime: Runtime
-    wish: ImportOptions
+    options: ImportOptions
     tally: Tally
     at_once: int = 8
     create_integrations: bool = False
     test_refresh: bool = False
     refresh_rate: float = 5.0
     step: Callable[[int, int], None] = _no_progress
-    made: list[IntegrationImport] = field(default_factory=list)
+    integrations: list[IntegrationImport] = field(default_factory=list)
     total: int = 0
 
     def __post_init__(self) -> None:
-        self._one_by_one = ConnectionImporter(self.runtime, self.wish)
+        self._one_by_one = ConnectionImporter(self.runtime, self.options)
         self._pace = WorkPace(self.refresh_rate)
 
     async def from_peer(self, peer: Peer, only: Sequence[str] = ()) -> None:
@@ -128,7 +127,9 @@ class Importer:
         self.total = len(listed)
 
         async def one(found: PeerConnection) -> None:
-            settled = await self._one_by_one.settled(self._one_by_one.ref(found.integration_id, found.connection_id))
+            settled = await self._one_by_one.existing_outcome(
+                self._one_by_one.ref(found.integration_id, found.connection_id)
+            )
             if settled is not None:
                 return self._record(settled)
             try:
@@ -138,13 +139,13 @@ class Importer:
             await self._import_one(moved)
             return None
 
-        await bounded(listed, one, at_once=self.at_once)
+        await run_bounded(listed, one, at_once=self.at_once)
 
     async def from_lines(self, found: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
         """Import the contents of a bundle or file, only the integrations in `only` if given. Raises SourceRefused."""
 
         async def one(item: SourceItem) -> None:
-            if isinstance(item, Moved):
+            if isinstance(item, MovedConnection):
                 await self._import_one(item)
             elif isinstance(item, PeerIntegration):
                 await self._integration(item)
@@ -154,7 +155,7 @@ class Importer:
         wanted = (
             item for item in found if isinstance(item, UnusableConnection) or not only or item.integration_id in only
         )
-        await bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
+        await run_bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
 
     async def _after_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
         """Create the leading integrations, which the connections need; return the remaining items."""
@@ -167,31 +168,31 @@ class Importer:
     async def _integration(self, one: PeerIntegration) -> None:
         if not self.create_integrations:
             return
-        key = self.wish.integration_keys.get(one.integration_id, one.integration_id)
-        made = await make_missing(self.runtime, self.wish.environment, key, one, dry_run=self.wish.dry_run)
-        if made.made or made.fault:
-            self.made.append(made)
-        if made.planned is not None:
-            self._one_by_one.planned[key] = made.planned
+        key = self.options.integration_keys.get(one.integration_id, one.integration_id)
+        result = await create_missing(self.runtime, self.options.environment, key, one, dry_run=self.options.dry_run)
+        if result.created or result.fault:
+            self.integrations.append(result)
+        if result.planned is not None:
+            self._one_by_one.planned[key] = result.planned
 
-    async def _import_one(self, moved: Moved) -> None:
+    async def _import_one(self, moved: MovedConnection) -> None:
         outcome = await self._one_by_one.import_one(moved)
         if (
             self.test_refresh
             and outcome.result in (ImportResult.IMPORTED, ImportResult.REPLACED)
-            and not self.wish.dry_run
+            and not self.options.dry_run
         ):
-            outcome = await self._tested(outcome)
+            outcome = await self._test_refresh(outcome)
         self._record(outcome)
 
-    async def _tested(self, outcome: ImportOutcome) -> ImportOutcome:
-        ref = ConnectionRef(self.wish.environment, outcome.integration_id, outcome.connection_id)
-        await self._pace.turn()
+    async def _test_refresh(self, outcome: ImportOutcome) -> ImportOutcome:
+        ref = ConnectionRef(self.options.environment, outcome.integration_id, outcome.connection_id)
+        await self._pace.wait_turn()
         result, why = await refresh_now(self.runtime, ref)
         return replace(outcome, renewed=f"{result}: {why}" if why else result)
 
     def _with_local_key(self, outcome: ImportOutcome) -> ImportOutcome:
-        key = self.wish.integration_keys.get(outcome.integration_id, outcome.integration_id)
+        key = self.options.integration_keys.get(outcome.integration_id, outcome.integration_id)
         return replace(outcome, integration_id=key)
 
     def _record(self, outcome: ImportOutcome) -> None:

@@ -19,7 +19,7 @@ from gateway.api.shapes import (
     end_user,
     replacing_tags,
 )
-from gateway.http.json_depth import MOST_STORED_LEVELS, pruned
+from gateway.http.json_depth import MOST_STORED_LEVELS, prune
 from gateway.records.connection import Connection, EndUser, ImportedHistory, Lifespan, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
@@ -29,8 +29,9 @@ from gateway.timestamps import iso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """A connection that is imported. `provider`: its catalog entry in the source, if known. `line`: its line in the file.
+class MovedConnection:
+    """A connection that is imported. `provider`: its catalog entry in the source, if known. `line`: its line in the
+    file.
 
     `own`: one of our gateways wrote it, so credential and settings are in stored form and need no conversion.
     `shown`: read from another gateway's API, which returns more members than an auth mode accepts.
@@ -91,16 +92,16 @@ class ImportOutcome:
 
 
 class UnusableConnection(Exception):
-    """A connection that the source does not provide in a usable form. `again`: a retry may help."""
+    """A connection that the source does not provide in a usable form. `can_retry`: a retry may help."""
 
     def __init__(
-        self, integration_id: str, connection_id: str, reason: str, detail: str, *, again: bool = False
+        self, integration_id: str, connection_id: str, reason: str, detail: str, *, can_retry: bool = False
     ) -> None:
         super().__init__(detail)
         self.outcome = ImportOutcome(
             integration_id=integration_id,
             connection_id=connection_id,
-            result=ImportResult.FAILED if again else ImportResult.REFUSED,
+            result=ImportResult.FAILED if can_retry else ImportResult.REFUSED,
             reason=reason,
             detail=detail,
         )
@@ -112,8 +113,8 @@ class SourceRefused(Exception):
 
 # ── A connection as JSON: the body of ``POST /connections`` and, in our own exports, its provider and history.
 
-FLAT: Final = {"api_key": "apiKey"}  # the credential member's name in old clients
-BESIDE: Final = frozenset(
+FLAT_NAMES: Final = {"api_key": "apiKey"}  # the credential member's name in old clients
+CONNECTION_MEMBERS: Final = frozenset(
     {
         "provider_config_key",
         "connection_id",
@@ -173,21 +174,21 @@ class MovedBody(Strict):
     past: PastBody | None = None
 
 
-def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
+def parse_connection(value: Any, *, default_integration: str | None = None) -> MovedConnection:
     """Return the connection of a JSON object. Raises InvalidRequest with every fault."""
-    if isinstance(given, dict):
+    if isinstance(value, dict):
         if default_integration is not None:
-            given = {"provider_config_key": default_integration, **given}
-        if "credentials" not in given:
-            given = _folded(given)
-        if "past" in given:
-            given = pruned(given, MOST_STORED_LEVELS)  # of a row as earlier versions stored it
+            value = {"provider_config_key": default_integration, **value}
+        if "credentials" not in value:
+            value = _nested_form(value)
+        if "past" in value:
+            value = prune(value, MOST_STORED_LEVELS)  # of a row as earlier versions stored it
         else:
-            check_levels(given)
-    body = validated(given, MovedBody, "invalid_body")
+            check_levels(value)
+    body = validated(value, MovedBody, "invalid_body")
     user = end_user(body.end_user, body.end_user.organization if body.end_user else None)
     tags = body.tags if body.past else replacing_tags(user, body.tags)
-    return Moved(
+    return MovedConnection(
         integration_id=body.provider_config_key,
         connection_id=body.connection_id,
         credentials=body.credentials,
@@ -203,7 +204,8 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
 
 
 def body_of(store: Store, connection: Connection) -> dict[str, Any]:
-    """Return a whole connection as JSON, with its credential in plain text. Raises VaultError if it cannot be decrypted."""
+    """Return a whole connection as JSON, with its credential in plain text. Raises VaultError if it cannot be
+    decrypted."""
     body = full_connection_json(store, connection, with_refresh_token=True, times_in_z=True)
     own = {
         "provider_config_key": connection.ref.integration_id,
@@ -252,7 +254,7 @@ def _past(body: PastBody) -> ImportedHistory:
     return ImportedHistory(**same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
 
 
-def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
+def _nested_form(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return a flat object in nested form: members that are not fields of a connection become its credential."""
-    held = {FLAT.get(name, name): value for name, value in given.items() if name not in BESIDE}
-    return {**{name: given[name] for name in given if name in BESIDE}, "credentials": held}
+    held = {FLAT_NAMES.get(name, name): value for name, value in flat.items() if name not in CONNECTION_MEMBERS}
+    return {**{name: flat[name] for name in flat if name in CONNECTION_MEMBERS}, "credentials": held}

@@ -1,4 +1,5 @@
-"""Run work in parallel with a limit, because each item needs memory and a connection to a provider; count the outcomes."""
+"""Run work in parallel with a limit, because each item needs memory and a connection to a provider; count the
+outcomes."""
 
 import asyncio
 import json
@@ -16,7 +17,7 @@ from gateway.text import sentence
 Item = TypeVar("Item")
 
 
-async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
+async def run_bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
     """Run `do` for each of `items`, at most `at_once` at a time; items are taken only when a task is free.
 
     The first exception cancels all tasks and is raised.
@@ -44,13 +45,13 @@ async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], 
 
 
 class WorkPace:
-    """A rate limiter: `turn` returns at most `per_s` times per second, evenly spread."""
+    """A rate limiter: `wait_turn` returns at most `per_s` times per second, evenly spread."""
 
     def __init__(self, per_s: float) -> None:
         self._every_s = 1 / per_s
         self._next = 0.0
 
-    async def turn(self) -> None:
+    async def wait_turn(self) -> None:
         at = max(self._next, clock.monotonic())
         self._next = at + self._every_s
         if (left := at - clock.monotonic()) > 0:
@@ -83,12 +84,12 @@ class Tally:
         return sum(self.counts.values())
 
     @property
-    def well(self) -> bool:
+    def is_ok(self) -> bool:
         """Whether no connection was refused or failed, and no test refresh failed."""
-        bad = sum(
+        failed_count = sum(
             count for (result, _), count in self.counts.items() if result in (ImportResult.REFUSED, ImportResult.FAILED)
         )
-        return not bad and not self.renewed["failed"]
+        return not failed_count and not self.renewed["failed"]
 
     def as_json(self) -> dict[str, Any]:
         by_result: Counter[str] = Counter()
@@ -108,10 +109,11 @@ class Tally:
 
 
 async def refresh_now(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
-    """Refresh the connection now; return ``renewed``, ``failed`` or ``nothing to renew``, and the reason of a failure."""
+    """Refresh the connection now; return ``renewed``, ``failed`` or ``nothing to renew``, and the reason of a
+    failure."""
     try:
         before = await runtime.store.connections.get(ref)
-        after, fault = await runtime.live.current(ref, force=True)
+        after, fault = await runtime.live.fresh_row(ref, force=True)
     except GatewayError as refused:
         return "failed", refused.message
     if fault is not None:

@@ -14,20 +14,20 @@ from gateway.config.values import is_loopback
 from gateway.errors import GatewayError
 from gateway.http.retry import seconds_until
 from gateway.http.strict_json import parse
-from gateway.moving.moved_connection import Moved, SourceRefused, UnusableConnection, moved_of
+from gateway.moving.moved_connection import MovedConnection, SourceRefused, UnusableConnection, parse_connection
 from gateway.records.connection import ImportedHistory
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
 # ── Requests to the other gateway's API: temporary errors are retried, other errors are raised.
 
-TRIES: Final = 6
+MAX_TRIES: Final = 6
 FIRST_WAIT_S: Final = 1.0
-LONGEST_WAIT_S: Final = 60.0
-MOST_ASKED_S: Final = 900.0  # maximum wait for a Retry-After
+MAX_WAIT_S: Final = 60.0
+MAX_RETRY_AFTER_S: Final = 900.0  # maximum wait for a Retry-After
 LIMIT_BYTES: Final = 64 << 20
 TIMEOUT: Final = aiohttp.ClientTimeout(total=120, sock_connect=15)
-TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
+TRANSIENT_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class PeerRespondedError(Exception):
@@ -39,14 +39,14 @@ class PeerRespondedError(Exception):
 
 
 class PeerUnreachable(Exception):
-    """The other gateway returned no usable response in `TRIES` tries."""
+    """The other gateway returned no usable response in `MAX_TRIES` tries."""
 
 
 class PeerCalls:
     """Calls another gateway's API.
 
-    The key is sent only to `base`: redirects are not followed. A Retry-After delays all calls, not only the one refused.
-    """
+    The key is sent only to `base`: redirects are not followed. A Retry-After delays all calls, not only the one
+    refused."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str, key: Secret, *, plain_http: bool = False) -> None:
         """Raise SourceRefused if the key must not be sent to `base`."""
@@ -58,10 +58,10 @@ class PeerCalls:
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """Return the JSON of a GET. `path` is percent-encoded.
 
-        Raises PeerRespondedError, PeerUnreachable, and SourceRefused for an error that all other requests would get too.
-        """
+        Raises PeerRespondedError, PeerUnreachable, and SourceRefused for an error that all other requests would get
+        too."""
         why = ""
-        for attempt in range(TRIES):
+        for attempt in range(MAX_TRIES):
             await self._wait()
             try:
                 status, headers, raw = await self._request(path, query or {})
@@ -70,15 +70,15 @@ class PeerCalls:
                 await self._pause(attempt, None)
                 continue
             if status == 200:
-                return self._read(raw)
+                return self._parse_body(raw)
             code, message = _error(raw)
             self._check_key(status, code, message, headers)
-            if status not in TRANSIENT or code == "invalid_credentials":
+            if status not in TRANSIENT_STATUSES or code == "invalid_credentials":
                 raise PeerRespondedError(status, code, message or f"it responded with status {status}")
             why = f"it responded with status {status} {code}".rstrip()
             await self._pause(attempt, headers.get("Retry-After"))
         where = path.partition("?")[0]
-        raise PeerUnreachable(f"{self._base} returned no usable response to GET {where} in {TRIES} tries: {why}")
+        raise PeerUnreachable(f"{self._base} returned no usable response to GET {where} in {MAX_TRIES} tries: {why}")
 
     async def _request(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         url = URL(self._base + path, encoded=True).update_query(query)
@@ -91,7 +91,7 @@ class PeerCalls:
                     raise SourceRefused(f"The response of {self._base}{path} is larger than {LIMIT_BYTES >> 20} MiB.")
             return response.status, response.headers, bytes(raw)
 
-    def _read(self, raw: bytes) -> Any:
+    def _parse_body(self, raw: bytes) -> Any:
         try:
             return parse(raw)
         except GatewayError:
@@ -113,20 +113,20 @@ class PeerCalls:
         while (left := self._not_before - clock.monotonic()) > 0:
             await clock.sleep(left)
 
-    async def _pause(self, attempt: int, asked: str | None) -> None:
-        if attempt == TRIES - 1:
+    async def _pause(self, attempt: int, retry_after: str | None) -> None:
+        if attempt == MAX_TRIES - 1:
             return
-        pause_s = seconds_until(asked, clock.now()) if asked else None
+        pause_s = seconds_until(retry_after, clock.now()) if retry_after else None
         if pause_s is not None:
-            self._not_before = max(self._not_before, clock.monotonic() + min(pause_s, MOST_ASKED_S))
+            self._not_before = max(self._not_before, clock.monotonic() + min(pause_s, MAX_RETRY_AFTER_S))
             return
-        longest = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+        longest = min(FIRST_WAIT_S * 2**attempt, MAX_WAIT_S)
         await clock.sleep(random.uniform(longest / 2, longest))  # noqa: S311 (spreads load, guards nothing)
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
-    """Return `base` without a final slash. Raises SourceRefused if `base` is not the URL of an API, or if the key would be
-    sent over plain HTTP."""
+    """Return `base` without a final slash. Raises SourceRefused if `base` is not the URL of an API, or if the key would
+    be sent over plain HTTP."""
     try:
         url = URL(base)
     except ValueError:
@@ -161,8 +161,8 @@ def session_for(at_once: int) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
-PAGE: Final = 1000
-DEAD: Final = "invalid_credentials"
+PAGE_SIZE: Final = 1000
+INVALID_CREDENTIALS: Final = "invalid_credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +188,15 @@ class PeerIntegration:
 
 
 class Peer:
-    """Another gateway. Its methods raise SourceRefused if the source cannot be read; `connection` raises UnusableConnection if
-    one connection cannot be read."""
+    """Another gateway. Its methods raise SourceRefused if the source cannot be read; `connection` raises
+    UnusableConnection if one connection cannot be read."""
 
     def __init__(self, calls: PeerCalls) -> None:
         self._calls = calls
 
     async def integrations(self, only: Collection[str] = ()) -> list[PeerIntegration]:
         """Return the other gateway's integrations, with their credentials if the key may read them."""
-        listed = _list(await self._get("/integrations"), "data")
+        listed = _list_member(await self._get("/integrations"), "data")
         keys = [str(one["unique_key"]) for one in listed if isinstance(one, dict) and one.get("unique_key")]
         return [await self._integration(key) for key in keys if not only or key in only]
 
@@ -233,11 +233,11 @@ class Peer:
         connection created or deleted meanwhile would shift them.
         """
         found: dict[tuple[str, str], PeerConnection] = {}
-        query = {"limit": str(PAGE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
+        query = {"limit": str(PAGE_SIZE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
         page = 0
         while True:
-            rows = _list(await self._get("/connections", {**query, "page": str(page)}), "connections")
-            new = [one for one in map(_row, rows) if (one.integration_id, one.connection_id) not in found]
+            rows = _list_member(await self._get("/connections", {**query, "page": str(page)}), "connections")
+            new = [one for one in map(_connection_row, rows) if (one.integration_id, one.connection_id) not in found]
             found |= {(one.integration_id, one.connection_id): one for one in new}
             if not new:
                 break
@@ -245,7 +245,7 @@ class Peer:
         wanted = [one for one in found.values() if not only or one.integration_id in only]
         return wanted[::-1]
 
-    async def connection(self, one: PeerConnection) -> Moved:
+    async def connection(self, one: PeerConnection) -> MovedConnection:
         """Return the connection with its credential. Raises UnusableConnection."""
         path = f"/connections/{quote(one.connection_id, safe='')}"
         query = {"provider_config_key": one.integration_id, "refresh_token": "true"}
@@ -255,7 +255,7 @@ class Peer:
         except PeerRespondedError as response:
             if response.status == 404:
                 raise UnusableConnection(*where, "gone", "it was deleted there in the meantime") from None
-            if response.code == DEAD or response.status == 424:
+            if response.code == INVALID_CREDENTIALS or response.status == 424:
                 detail = (
                     f"the credential no longer works there: {response.message}. Its end user must connect again here"
                 )
@@ -263,7 +263,7 @@ class Peer:
             detail = f"it was not returned ({response.status} {response.code}): {response.message}"
             raise UnusableConnection(*where, "peer_refused", detail) from None
         except PeerUnreachable as fault:
-            raise UnusableConnection(*where, "peer_unreachable", str(fault), again=True) from None
+            raise UnusableConnection(*where, "peer_unreachable", str(fault), can_retry=True) from None
         if not isinstance(body, dict):
             raise UnusableConnection(*where, "peer_refused", "the response is not a connection")
         try:
@@ -284,14 +284,14 @@ class Peer:
             ) from None
 
 
-def _list(body: Any, name: str) -> list[Any]:
+def _list_member(body: Any, name: str) -> list[Any]:
     found = body.get(name) if isinstance(body, dict) else None
     if not isinstance(found, list):
         raise SourceRefused(f"The response has no list '{name}'. Check that this is the URL of the API.")
     return found
 
 
-def _row(row: Any) -> PeerConnection:
+def _connection_row(row: Any) -> PeerConnection:
     if not isinstance(row, dict):
         raise SourceRefused(
             "The list of connections has an entry that is not a connection. Check that this is the URL of the API."
@@ -304,7 +304,7 @@ def _row(row: Any) -> PeerConnection:
     return PeerConnection(key, name, broken)
 
 
-def _moved(one: PeerConnection, row: Mapping[str, Any]) -> Moved:
+def _moved(one: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:
     """Return the connection of an API response. Raises InvalidRequest if a member has a form that we cannot store."""
     user = row.get("end_user")
     body = {
@@ -318,7 +318,7 @@ def _moved(one: PeerConnection, row: Mapping[str, Any]) -> Moved:
         "webhook_url_override": row.get("webhook_url_override") or None,
         "end_user": _end_user(user) if isinstance(user, dict) else None,
     }
-    found = moved_of(body)
+    found = parse_connection(body)
     past = ImportedHistory(created_at=moment(row.get("created_at")), last_fetched_at=moment(row.get("last_fetched_at")))
     return replace(found, past=past, shown=True)
 

@@ -9,27 +9,26 @@ from gateway.auth import modes
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
 from gateway.moving.import_one import ImportOptions
-from gateway.moving.importer import fault_of
+from gateway.moving.importer import creation_fault
 from gateway.moving.peer import Peer, PeerIntegration
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.text import counted, did_you_mean
 
 Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
-"""``register_callback``: existing connections work immediately; new ones only once our callback URL is registered at the
-provider."""
+"""``register_callback``: existing connections work immediately; new ones only once our callback URL is registered at
+the provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """The forecast for one integration of the other gateway.
 
-    `here`: its key in this gateway. `todo`: what to do, in order. `broken`: number of connections whose credential no
-    longer works.
-    """
+    `local_key`: its key in this gateway. `todo`: what to do, in order. `broken`: number of connections whose credential
+    no longer works."""
 
     key: str
-    here: str
+    local_key: str
     provider: str
     verdict: Verdict
     connections: int
@@ -40,7 +39,7 @@ class Forecast:
     def as_json(self) -> dict[str, Any]:
         return {
             "integration": self.key,
-            "here": self.here,
+            "here": self.local_key,
             "provider": self.provider,
             "verdict": self.verdict,
             "connections": self.connections,
@@ -71,7 +70,7 @@ class Preview:
         return {name: count for name, count in sorted(numbers.items()) if count}
 
 
-async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Sequence[str] = ()) -> Preview:
+async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Sequence[str] = ()) -> Preview:
     """Return the preview. Changes nothing and reads no end user's credential. Raises SourceRefused."""
     integrations = await peer.integrations(only)
     listed = await peer.listed(only)
@@ -79,39 +78,44 @@ async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Seque
     broken = Counter(one.integration_id for one in listed if one.broken)
     theirs = {name: await peer.auth_mode(name) for name in {one.provider for one in integrations}}
     forecasts = [
-        _forecast(runtime, wish, one, count[one.integration_id], broken[one.integration_id], theirs[one.provider])
+        _forecast(runtime, options, one, count[one.integration_id], broken[one.integration_id], theirs[one.provider])
         for one in integrations
     ]
     known = {one.integration_id for one in integrations}
     orphans = {key: n for key, n in count.items() if key not in known}
-    webhook_url = f"{runtime.generation.webhook_url(wish.environment, '')}<integration>"
-    seen = Preview(forecasts, orphans, runtime.generation.config.callback_url, webhook_url)
-    return Preview(forecasts, orphans, seen.callback_url, webhook_url, _steps(seen))
+    webhook_url = f"{runtime.generation.webhook_url(options.environment, '')}<integration>"
+    plan = Preview(forecasts, orphans, runtime.generation.config.callback_url, webhook_url)
+    return Preview(forecasts, orphans, plan.callback_url, webhook_url, _next_steps(plan))
 
 
 def _forecast(
-    runtime: Runtime, wish: ImportOptions, one: PeerIntegration, connections: int, broken: int, mode_there: str | None
+    runtime: Runtime,
+    options: ImportOptions,
+    one: PeerIntegration,
+    connections: int,
+    broken: int,
+    mode_there: str | None,
 ) -> Forecast:
-    key = wish.integration_keys.get(one.integration_id, one.integration_id)
-    here = runtime.generation.integrations.find(wish.environment, key)
-    provider = runtime.generation.catalog.get(here.provider if here else one.provider)
-    verdict, todo = _judged(runtime, wish, one, key, here, provider)
+    key = options.integration_keys.get(one.integration_id, one.integration_id)
+    local = runtime.generation.integrations.find(options.environment, key)
+    provider = runtime.generation.catalog.get(local.provider if local else one.provider)
+    verdict, todo = _with_verdict(runtime, options, one, key, local, provider)
     if provider is not None and (other := _other_mode(provider, mode_there)):
         verdict, todo = "not_possible", [other]
     if broken:
         todo.append(
             f"the credentials of {counted(broken, 'connection')} no longer work there: their end users must connect again here"
         )
-    return Forecast(key=one.integration_id, here=key, provider=one.provider, verdict=verdict, connections=connections,
-                    broken=broken, already_here=here is not None, todo=tuple(todo))  # fmt: skip
+    return Forecast(key=one.integration_id, local_key=key, provider=one.provider, verdict=verdict, connections=connections,
+                    broken=broken, already_here=local is not None, todo=tuple(todo))  # fmt: skip
 
 
-def _judged(
+def _with_verdict(
     runtime: Runtime,
-    wish: ImportOptions,
+    options: ImportOptions,
     one: PeerIntegration,
     key: str,
-    here: Integration | None,
+    local: Integration | None,
     provider: Provider | None,
 ) -> tuple[Verdict, list[str]]:
     if provider is None:
@@ -123,8 +127,8 @@ def _judged(
         return "not_possible", [f"'{provider.name}' uses {provider.auth_mode}, which is not installed here"]
     todo: list[str] = []
     needs = False
-    if here is None:
-        fault = fault_of(runtime, wish.environment, key, one)
+    if local is None:
+        fault = creation_fault(runtime, options.environment, key, one)
         if fault and one.credentials is None:
             needs = True
             todo.append(
@@ -136,7 +140,7 @@ def _judged(
             todo.append(f"it cannot be created in this gateway: {fault}")
         else:
             todo.append("`--create-integrations` creates it here with the same client")
-    elif other := _other_client(one, here):
+    elif other := _other_client(one, local):
         needs = True
         todo.append(other)
     mode = modes()[provider.auth_mode]
@@ -144,45 +148,45 @@ def _judged(
     if granting:
         todo.append(f"register the callback URL {runtime.generation.config.callback_url} at {provider.display_name}")
     if provider.webhook_routing_script:
-        url = runtime.generation.webhook_url(wish.environment, key)
+        url = runtime.generation.webhook_url(options.environment, key)
         todo.append(f"change the webhook URL at {provider.display_name} to {url}")
     if needs:
         return "needs_something", todo
     return ("register_callback" if granting else "works"), todo
 
 
-def _other_mode(provider: Provider, there: str | None) -> str:
+def _other_mode(provider: Provider, peer_mode: str | None) -> str:
     """Return what to do if the auth mode differs, since the import would then refuse each connection; else an empty
     text."""
     mode = modes().get(provider.auth_mode)
-    if there is None or mode is None or there in {provider.auth_mode, *mode.types()}:
+    if peer_mode is None or mode is None or peer_mode in {provider.auth_mode, *mode.types()}:
         return ""
     return (
-        f"its connections use auth mode {there} there, but '{provider.name}' uses {provider.auth_mode} here: write an entry "
-        f"with auth_mode {there} (docs/catalog.md), or let the end users connect again"
+        f"its connections use auth mode {peer_mode} there, but '{provider.name}' uses {provider.auth_mode} here: write an entry "
+        f"with auth_mode {peer_mode} (docs/catalog.md), or let the end users connect again"
     )
 
 
-def _other_client(one: PeerIntegration, here: Integration) -> str:
-    """Return what to do if the client ID differs, since a refresh token works only for its client (RFC 6749 §6); else an
-    empty text."""
-    there = (one.credentials or {}).get("client_id")
-    if there and here.client_id and there != here.client_id:
+def _other_client(one: PeerIntegration, local: Integration) -> str:
+    """Return what to do if the client ID differs, since a refresh token works only for its client (RFC 6749 §6); else
+    an empty text."""
+    peer_client_id = (one.credentials or {}).get("client_id")
+    if peer_client_id and local.client_id and peer_client_id != local.client_id:
         return (
-            f"'{here.integration_id}' has another client ID here than there, so the provider would refuse the refresh tokens: "
+            f"'{local.integration_id}' has another client ID here than there, so the provider would refuse the refresh tokens: "
             f"import under another key (--integration {one.integration_id}=…) or use the same client"
         )
     return ""
 
 
-def _steps(seen: Preview) -> list[str]:
+def _next_steps(plan: Preview) -> list[str]:
     """Return the steps, in an order in which nothing stops working."""
     steps = []
-    if any(one.verdict in ("needs_something", "not_possible") for one in seen.forecasts):
+    if any(one.verdict in ("needs_something", "not_possible") for one in plan.forecasts):
         steps.append("Do what is listed under needs_something and not_possible.")
-    if any(seen.callback_url in line for one in seen.forecasts for line in one.todo):
+    if any(plan.callback_url in line for one in plan.forecasts for line in one.todo):
         steps.append(
-            f"Register {seen.callback_url} at the providers, in addition to the present callback URL: both work meanwhile."
+            f"Register {plan.callback_url} at the providers, in addition to the present callback URL: both work meanwhile."
         )
     steps += [
         "Try the import: gateway connections import --from-peer … --create-integrations --dry-run",

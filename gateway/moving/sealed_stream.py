@@ -1,9 +1,8 @@
 """A stream of any length, encrypted with a passphrase, read and written in constant memory (ADR 30).
 
 Chunks are encrypted with AES-256-GCM; scrypt (RFC 7914) derives the key from the passphrase. The nonce contains the
-chunk's number and whether it is the last, and each chunk authenticates the header: truncated, reordered, mixed or changed
-streams do not decrypt.
-"""
+chunk's number and whether it is the last, and each chunk authenticates the header: truncated, reordered, mixed or
+changed streams do not decrypt."""
 
 import hashlib
 import json
@@ -54,8 +53,9 @@ class SealedWriter:
         self._waiting.clear()
 
 
-def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
-    """Yield the decrypted chunks. Raises SourceRefused for a wrong passphrase and for a changed or incomplete stream."""
+def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
+    """Yield the decrypted chunks. Raises SourceRefused for a wrong passphrase and for a changed or incomplete
+    stream."""
     if source.read(len(MAGIC)) != MAGIC:
         raise SourceRefused("This file is not a bundle. Create one with `gateway connections export`.")
     header, fields = _header(source)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from gateway.http.json_depth import pruned, pruned_text
+from gateway.http.json_depth import prune, prune_text
 
 # ── Reads the JSON of a token response. Invalid values next to the tokens must not make it unreadable: the tokens exist
 # nowhere else.
@@ -31,8 +31,8 @@ def parse(body: bytes) -> Any:
     try:
         value = _DECODER.decode(text)
     except RecursionError:
-        value = _DECODER.decode(pruned_text(text, DEEPEST))
-    return pruned(value, DEEPEST)
+        value = _DECODER.decode(prune_text(text, DEEPEST))
+    return prune(value, DEEPEST)
 
 
 def _integer(text: str) -> int | None:

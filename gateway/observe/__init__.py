@@ -1,6 +1,6 @@
 """Log lines, metrics, traces, and the log of proxied calls.
 
-    masking        hides secrets in log lines: values with a secret's name, and texts that look like a secret
+    masking        hides secrets in log lines: values that have the name of a secret, and texts that look like one
     logs           log lines on stderr: JSON, or readable text on a terminal
     metrics        every metric by name, kind and labels; numbers in shared memory of the workers (ADR 15)
     metrics_text   the numbers of all workers as Prometheus text
@@ -10,6 +10,6 @@
     spans          turns records into spans, by OpenTelemetry's conventions
     call_queue     the queues behind `access_log`: write records to stderr and to the call log
 
-Always true: no secret, query, header value or body is written; a request never waits for its own record; a new metric
-is one entry in `metrics`, and docs/operations.md is tested against it.
+Always true: no secret, query, header value or body is written; a request never waits until its record is written; a new
+metric is one entry in `metrics`, and a test compares docs/operations.md with it.
 """

@@ -1,7 +1,7 @@
 """The bounded queues behind `access_log`: a request never waits for its own record.
 
-Every exchange becomes a line on stderr; an exchange of a connection also becomes a row in the store. Both are written
-in batches, since separate writes would cost a busy gateway more than all its other logging work.
+Every exchange becomes a line on stderr; an exchange of a connection also becomes a row in the store. Lines and rows are
+written in batches, because single writes would cost a busy gateway more than all other work for the log.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 
-BOUND: Final = 30_000
-MORE_FAILURES: Final = 10_000  # further rows, such as failures and refreshes, that are accepted beyond the bound
+MAX_QUEUED: Final = 30_000
+MAX_EXTRA_FAILURES: Final = 10_000  # further rows, such as failures and refreshes, that are accepted beyond the bound
 BATCH: Final = 2000
-# rows are stored in multiples of this; the rest waits, because a small batch costs as much as a full one
-MULTIPLE: Final = 100
-LINES: Final = 100  # lines formatted before other tasks get a turn
-EVERY_S: Final = 0.5
+# rows are stored in multiples of this number; the rest waits, because a small batch costs as much as a full one
+BATCH_MULTIPLE: Final = 100
+LINES_PER_TURN: Final = 100  # lines formatted before other tasks get a turn
+WRITE_EVERY_S: Final = 0.5
 REFUSED_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 USES_EVERY_S: Final = 10.0
-USES_AT_ONCE: Final = 200
-MOST_USES: Final = 500_000  # connections and keys in use with counts that wait to be stored
+USES_PER_BATCH: Final = 200
+MAX_USES: Final = 500_000  # connections and keys in use with counts that wait to be stored
 HOUR_S: Final = 3600
 
 
@@ -55,14 +55,14 @@ class RecordSink(Protocol):
 class CallQueue:
     """Queues of records.
 
-    `observe` is called with every record, kept or not. `dropped`: number of records that found a queue full. `stored`:
-    whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written. `sample`: share of
-    successful calls that become rows; failed calls always do. `tracing`: makes spans of sampled calls, stored or not.
-    """
+    `observe` is called with every record, even if it is dropped. `dropped`: number of records for which a queue was
+    full. `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written.
+    `sample`: share of successful calls that become rows; failed calls always do. `tracing`: makes spans of sampled
+    calls, stored or not."""
 
     def __init__(
         self,
-        bound: int = BOUND,
+        bound: int = MAX_QUEUED,
         *,
         observe: Callable[[ExchangeRecord], None] = lambda _: None,
         stored: bool = True,
@@ -80,9 +80,9 @@ class CallQueue:
         self.sample = 1.0
         self._refused_at: dict[tuple[str, str, str], float] = {}
         self.unwritable: str | None = None
-        self._using: dict[tuple[str, str, str, int], list[int]] = {}
+        self._current_uses: dict[tuple[str, str, str, int], list[int]] = {}
         self._hour = self._this_hour()
-        self._uses = {self._hour: self._using}  # counts of past hours wait to be stored, too
+        self._uses = {self._hour: self._current_uses}  # counts of past hours wait to be stored, too
         self._use_sink: UseSink | None = None
 
     @property
@@ -91,7 +91,7 @@ class CallQueue:
         return len(self._rows)
 
     def record(self, exchange: ExchangeRecord) -> None:
-        """Queue a record, or drop it if the queue is full. Both are counted."""
+        """Queue a record, or drop it if the queue is full. Metrics count it in both cases."""
         self._observe(exchange)
         if exchange.attempts and exchange.gateway_ms is not None and exchange.connection_id:
             self._count_use(exchange)
@@ -101,18 +101,18 @@ class CallQueue:
             self._lines.append(exchange)
         else:
             self.dropped += 1
-        if self.stored and (exchange.connection_id or exchange.gateway_ms is not None) and self._wants(exchange):
+        if self.stored and (exchange.connection_id or exchange.gateway_ms is not None) and self._is_sampled(exchange):
             self._store(exchange)
 
     def _count_use(self, exchange: ExchangeRecord) -> None:
-        """Count that a credential was sent to its provider. Counted here because the queue may drop records."""
+        """Count that a credential was sent to its provider. Not counted from the queue, which may drop records."""
         key = (exchange.environment, exchange.integration_id, exchange.connection_id, exchange.key_id or 0)
-        counts = self._using.get(key)
+        counts = self._current_uses.get(key)
         if counts is None:
-            if len(self._using) >= MOST_USES:
+            if len(self._current_uses) >= MAX_USES:
                 self.dropped += 1
                 return
-            counts = self._using[key] = [0, 0]
+            counts = self._current_uses[key] = [0, 0]
         counts[0] += 1
         if exchange.status >= 400 or exchange.error_code is not None:
             counts[1] += 1
@@ -132,27 +132,27 @@ class CallQueue:
             self._refused_at[whose] = now
             self.record_operation(operation)
 
-    def _wants(self, exchange: ExchangeRecord) -> bool:
+    def _is_sampled(self, exchange: ExchangeRecord) -> bool:
         return not _is_success(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311
 
     def _store(self, record: ExchangeRecord | Operation) -> None:
         """Queue the record, or drop it. Successful calls are dropped first; other records may exceed the bound."""
         waiting = self.waiting
-        if waiting < self._bound or (waiting < self._bound + MORE_FAILURES and not _is_success(record)):
+        if waiting < self._bound or (waiting < self._bound + MAX_EXTRA_FAILURES and not _is_success(record)):
             self._rows.append(record)
         else:
             self.dropped += 1
 
-    async def write_to(self, sink: RecordSink, every_s: float = EVERY_S, *, uses: UseSink | None = None) -> None:
+    async def write_to(self, sink: RecordSink, every_s: float = WRITE_EVERY_S, *, uses: UseSink | None = None) -> None:
         """Write batches while the application runs. `uses`: sink for the counts of credential uses."""
         self._sink, self._use_sink = sink, uses
         uses_at = clock.monotonic() + USES_EVERY_S
         while True:
             await asyncio.sleep(every_s)
             await self._write_lines()
-            self._turn_hour()
+            self._start_new_hour()
             if clock.monotonic() >= uses_at:
-                await self._try_uses()
+                await self._write_uses_or_log()
                 uses_at = clock.monotonic() + USES_EVERY_S
             try:
                 await self._write_rows()
@@ -162,17 +162,17 @@ class CallQueue:
             except Exception as fault:  # noqa: BLE001 (the next attempt may succeed)
                 self._log_unwritable(str(fault), fault)
 
-    def _turn_hour(self) -> None:
+    def _start_new_hour(self) -> None:
         hour = self._this_hour()
         if hour != self._hour:
             self._hour = hour
-            self._using = self._uses.setdefault(hour, {})
+            self._current_uses = self._uses.setdefault(hour, {})
 
     @staticmethod
     def _this_hour() -> int:
         return int(clock.now().timestamp()) // HOUR_S
 
-    async def _try_uses(self) -> None:
+    async def _write_uses_or_log(self) -> None:
         """Store the counts; keep those that cannot be stored for the next time."""
         try:
             await self._write_uses()
@@ -185,37 +185,37 @@ class CallQueue:
         if self._use_sink is None:
             return
         for hour in sorted(self._uses):
-            counted, self._uses[hour] = self._uses[hour], {}
+            counts_by_key, self._uses[hour] = self._uses[hour], {}
             if hour == self._hour:
-                self._using = self._uses[hour]
+                self._current_uses = self._uses[hour]
             else:
                 del self._uses[hour]
-            waiting = list(counted.items())
-            begins = datetime.fromtimestamp(hour * HOUR_S, UTC)
+            waiting = list(counts_by_key.items())
+            hour_start = datetime.fromtimestamp(hour * HOUR_S, UTC)
             while waiting:
-                batch, waiting = waiting[:USES_AT_ONCE], waiting[USES_AT_ONCE:]
+                batch, waiting = waiting[:USES_PER_BATCH], waiting[USES_PER_BATCH:]
                 try:
                     await self._use_sink.add_many(
                         [
-                            CredentialUseCount(begins, CredentialUseRef(*key), calls, failed)
+                            CredentialUseCount(hour_start, CredentialUseRef(*key), calls, failed)
                             for key, (calls, failed) in batch
                         ]
                     )
                 except BaseException:
-                    self._put_back(hour, [*batch, *waiting])
+                    self._restore_uses(hour, [*batch, *waiting])
                     raise
 
-    def _put_back(self, hour: int, counted: Sequence[tuple[tuple[str, str, str, int], list[int]]]) -> None:
+    def _restore_uses(self, hour: int, counts_by_key: Sequence[tuple[tuple[str, str, str, int], list[int]]]) -> None:
         uses = self._uses.setdefault(hour, {})
-        for key, (calls, failed) in counted:
+        for key, (calls, failed) in counts_by_key:
             counts = uses.setdefault(key, [0, 0])
             counts[0] += calls
             counts[1] += failed
 
     async def flush(self) -> None:
         """Write the waiting counts and records. Raises the store's errors for records."""
-        self._turn_hour()
-        await self._try_uses()
+        self._start_new_hour()
+        await self._write_uses_or_log()
         while self._rows and self._sink is not None:
             await self._write_rows(multiple=1)
 
@@ -237,33 +237,33 @@ class CallQueue:
         self.unwritable = why
 
     async def _write_lines(self) -> None:
-        due = len(self._lines)
-        while due > 0:
-            batch = [self._lines.popleft() for _ in range(min(due, LINES))]
-            due -= len(batch)
-            if logs.wants_lines():
+        remaining = len(self._lines)
+        while remaining > 0:
+            batch = [self._lines.popleft() for _ in range(min(remaining, LINES_PER_TURN))]
+            remaining -= len(batch)
+            if logs.writes_json():
                 logs.write_lines([as_line(exchange) for exchange in batch])
             else:
-                logs.write_many([as_event(exchange) for exchange in batch])
-            if due:
+                logs.write_events([as_event(exchange) for exchange in batch])
+            if remaining:
                 await asyncio.sleep(0)
 
-    async def _write_rows(self, multiple: int = MULTIPLE) -> None:
+    async def _write_rows(self, multiple: int = BATCH_MULTIPLE) -> None:
         """Store the records queued now: if there are more than `multiple`, only a multiple of it.
 
         Records that arrive meanwhile wait for the next time: otherwise a loaded store would get endless small batches,
         each of which costs a commit.
         """
         async with self._writing:
-            due = self.waiting
-            if due > multiple:
-                due -= due % multiple
-            while due > 0 and self._sink is not None:
-                batch = list(islice(self._rows, min(due, BATCH)))
+            remaining = self.waiting
+            if remaining > multiple:
+                remaining -= remaining % multiple
+            while remaining > 0 and self._sink is not None:
+                batch = list(islice(self._rows, min(remaining, BATCH)))
                 await self._sink.add_many(batch)
                 for _ in batch:
                     self._rows.popleft()
-                due -= len(batch)
+                remaining -= len(batch)
 
 
 def _is_success(record: ExchangeRecord | Operation) -> bool:
@@ -280,7 +280,7 @@ def as_line(exchange: ExchangeRecord) -> str:
     token_ms, upstream_ms = exchange.token_ms, exchange.upstream_ms
     return (
         f'{{"event": "exchange", "level": "info", "timestamp": "{exchange.at.isoformat(timespec="milliseconds")}"'
-        f', "request_id": {_text(exchange.request_id)}{_whose(*exchange[2:7])}'
+        f', "request_id": {_text(exchange.request_id)}{_connection_members(*exchange[2:7])}'
         + (f', "path": {_text(exchange.path)}' if exchange.path else "")
         + f', "status": {exchange.status}, "duration_ms": {exchange.duration_ms}'
         + (f', "token_ms": {round(token_ms, 2)}' if token_ms else "")
@@ -303,7 +303,7 @@ _text: Final[Callable[[str], str]] = encode_basestring
 
 
 @lru_cache(maxsize=512)
-def _whose(environment: str, integration_id: str, connection_id: str, method: str, host: str) -> str:
+def _connection_members(environment: str, integration_id: str, connection_id: str, method: str, host: str) -> str:
     """Return the members that are the same in most lines of a connection."""
     members = {
         "environment": environment,

@@ -18,7 +18,7 @@ from gateway.observe.masking import Event, exception_as_text, mask, mask_text
 # ── Writes many lines at a time, and survives the loss of stderr.
 
 PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
-GONE: Final = frozenset({errno.EIO, errno.EPIPE})
+CLOSED_ERRORS: Final = frozenset({errno.EIO, errno.EPIPE})
 
 
 class SurvivingStream:
@@ -35,36 +35,38 @@ class SurvivingStream:
         try:
             self._out.write(text)
         except OSError as fault:
-            self._lost(fault)
+            self._handle_lost_output(fault)
 
     def flush(self) -> None:
         try:
             self._out.flush()
         except OSError as fault:
-            self._lost(fault)
+            self._handle_lost_output(fault)
 
-    def _lost(self, fault: OSError) -> None:
-        if fault.errno in GONE:  # otherwise the rest of its buffer would fail again when the process exits
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._out.fileno())
-            os.close(nowhere)
+    def _handle_lost_output(self, fault: OSError) -> None:
+        if (
+            fault.errno in CLOSED_ERRORS
+        ):  # write to /dev/null from now on: the buffer is flushed again when the process exits
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._out.fileno())
+            os.close(null)
 
 
-class Many:
-    """The target of `write_many`. `out` None: write nothing, because the level is above info."""
+class BatchOutput:
+    """The target of `write_events`. `out` None: write nothing, because the level is above info."""
 
     out: SurvivingStream | None = None
     readable = True
 
 
-def write_many(events: Sequence[Event]) -> None:
+def write_events(events: Sequence[Event]) -> None:
     """Write complete events without secrets at level info, many in one write.
 
     This costs a tenth of separate logger calls. Without `setup`, in a host's process, nothing is written.
     """
-    if Many.out is None or not events:
+    if BatchOutput.out is None or not events:
         return
-    if Many.readable:
+    if BatchOutput.readable:
         log = structlog.get_logger("access")
         for event in events:
             log.info(**{name: value for name, value in event.items() if name not in {"level", "timestamp"}})
@@ -72,28 +74,28 @@ def write_many(events: Sequence[Event]) -> None:
     write_lines([_encode(event) for event in events])
 
 
-def wants_lines() -> bool:
-    """Return whether `write_many` writes JSON; a caller with finished lines may then use `write_lines`."""
-    return Many.out is not None and not Many.readable
+def writes_json() -> bool:
+    """Return whether `write_events` writes JSON; a caller with finished lines may then use `write_lines`."""
+    return BatchOutput.out is not None and not BatchOutput.readable
 
 
 def write_lines(lines: Sequence[str]) -> None:
-    """Write lines of JSON, under the same conditions as `write_many`.
+    """Write lines of JSON, under the same conditions as `write_events`.
 
     Each write has whole lines of at most `PIPE_BUF` bytes: a pipe may mix longer writes with those of another worker.
     """
-    if Many.out is None:
+    if BatchOutput.out is None:
         return
     piece, size = list[str](), 0
     for line in lines:
         length = 1 + (len(line) if line.isascii() else len(line.encode("utf-8", "backslashreplace")))
         if size + length > PIPE_BUF and piece:
-            _write(Many.out, piece)
+            _write(BatchOutput.out, piece)
             piece, size = [], 0
         piece.append(line)
         size += length
     if piece:
-        _write(Many.out, piece)
+        _write(BatchOutput.out, piece)
 
 
 def _write(out: SurvivingStream, lines: Sequence[str]) -> None:
@@ -121,8 +123,8 @@ def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
 
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
-# Below level warning they log statements, rows and requests, which hold secrets.
-CHATTY: Final = (
+# Below the level warning, these loggers write statements, rows and requests, which contain secrets.
+VERBOSE_LOGGERS: Final = (
     "aiohttp.access",
     "aiohttp.client",
     "aiosqlite",
@@ -139,35 +141,36 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     out = SurvivingStream(sys.stderr)
     number = threshold(level or os.environ.get(LEVEL) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
-    last: Any = (
+    renderer: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback) if readable else as_json
     )
     steps: list[Any] = [structlog.processors.add_log_level, stamp, add_trace_id, mask, exception_as_text]
     structlog.configure(
-        processors=[*steps, last],
+        processors=[*steps, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", out)),
         cache_logger_on_first_use=True,
     )
-    foreign: list[Any] = [structlog.stdlib.add_logger_name, *steps, mask_text]
+    foreign_steps: list[Any] = [structlog.stdlib.add_logger_name, *steps, mask_text]
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
-            foreign_pre_chain=foreign,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            foreign_pre_chain=foreign_steps,
         )
     )
     logging.basicConfig(handlers=[handler], level=number, force=True)
-    for name in CHATTY:
+    for name in VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
-    Many.out, Many.readable = (out if number <= logging.INFO else None), readable
+    BatchOutput.out, BatchOutput.readable = (out if number <= logging.INFO else None), readable
 
 
-def for_host() -> None:
-    """Set up logging in a host's process: our lines go to the standard library's loggers, unless the host has
+def setup_in_host() -> None:
+    """Set up logging in a host's process: the gateway's lines go to the standard library's loggers, unless the host has
     configured structlog.
 
-    Otherwise structlog would print to stdout, and add the local variables of all frames to every traceback.
+    Without any configuration, structlog would print to stdout and add the local variables of all frames to every
+    traceback.
     """
     if structlog.is_configured():
         return

@@ -17,8 +17,8 @@ SECRET_NAME: Final = re.compile(
 )
 _BEFORE_VALUE: Final = r"(?:['\"]?\s*+[=:]\s*+|['\"]\s*+,\s*+)(?:b(?=['\"]))?+"
 _QUOTED: Final = r"'(?:[^'\\]++|\\.)*+|\"(?:[^\"\\]++|\\.)*+"
-# Words that may follow "token " in a sentence without being a token: a closed list, and an error code of RFC 6749 in
-# parentheses. Any other word is masked, since an end user's key may be a plain word, too.
+# What may follow "token " in a sentence without being a token: these words, and an error code of RFC 6749 in
+# parentheses. Any other word is masked, since an end user's key may be a plain word.
 _PLAIN_WORDS: Final = (
     "is|was|has|had|are|were|be|been|may|must|can|cannot|could|would|should|will|does|did|do|not|no|that|which|the|a|an|this"
     "|it|its|and|or|but|nor|of|in|on|at|to|by|for|from|with|without|within|before|after|until|when|where|while|if|as|than"
@@ -39,7 +39,7 @@ SECRET_TEXT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-LONGEST_NAME: Final = 256
+MAX_NAME_CHARS: Final = 256
 # structlog's EventDict; structlog is not imported for it, because gateway.yaml is read before anything heavy is
 # imported.
 Event = MutableMapping[str, Any]
@@ -49,7 +49,7 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 @lru_cache(maxsize=4096)
 def is_secret(name: str) -> bool:
     """Return whether a value with this name must be hidden."""
-    return len(name) > LONGEST_NAME or bool(SECRET_NAME.search(name))
+    return len(name) > MAX_NAME_CHARS or bool(SECRET_NAME.search(name))
 
 
 def mask(_logger: Any, _method: str, event: Event) -> Event:
@@ -82,10 +82,10 @@ def mask_text(_logger: Any, _method: str, event: Event) -> Event:
 
 def masked_text(text: str) -> str:
     """Return `text` without anything that looks like a credential, a cookie, or the query or the user part of a URL."""
-    return SECRET_TEXT.sub(_hidden, text)
+    return SECRET_TEXT.sub(_mask_match, text)
 
 
-def _hidden(found: re.Match[str]) -> str:
+def _mask_match(found: re.Match[str]) -> str:
     if found["url"] is not None:
         return f"://{_masked_url(found['url'])}"
     quoted = found["line_value"] or found["value"] or ""
@@ -95,32 +95,32 @@ def _hidden(found: re.Match[str]) -> str:
 def _masked_url(rest: str) -> str:
     """Mask user information and query in the part after ``://``; its path may hold another URL."""
     end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
-    shown = []
+    masked_parts = []
     for part in rest[:end].split("://"):
         authority, slash, path = part.partition("/")
         _, at, host = authority.rpartition("@")
-        shown.append(f"{MASK}@{host}{slash}{path}" if at else part)
+        masked_parts.append(f"{MASK}@{host}{slash}{path}" if at else part)
     query = f"{rest[end]}{MASK}" if rest[end + 1 :] else rest[end:]
-    return "://".join(shown) + query
+    return "://".join(masked_parts) + query
 
 
 def exception_as_text(_logger: Any, _method: str, event: Event) -> Event:
     """Replace ``exc_info`` by text under ``exception``."""
-    given = event.pop("exc_info", None)
-    if given:
-        known = _exc_info(given)
-        if known is not None:
-            event["exception"] = exception_text(known)
+    value = event.pop("exc_info", None)
+    if value:
+        exc_info = _exc_info(value)
+        if exc_info is not None:
+            event["exception"] = exception_text(exc_info)
     return event
 
 
-def exception_text(known: ExcInfo) -> str:
-    """Return a traceback with places and types, without local variables; the exceptions' own messages are masked."""
-    return masked_text("".join(traceback.format_exception(*known)).rstrip())
+def exception_text(exc_info: ExcInfo) -> str:
+    """Return the traceback as text, without local variables. The messages of the exceptions are masked."""
+    return masked_text("".join(traceback.format_exception(*exc_info)).rstrip())
 
 
-def _exc_info(given: Any) -> ExcInfo | None:
-    if isinstance(given, BaseException):
-        return type(given), given, given.__traceback__
-    kind, fault, trace = given if isinstance(given, tuple) else sys.exc_info()
+def _exc_info(value: Any) -> ExcInfo | None:
+    if isinstance(value, BaseException):
+        return type(value), value, value.__traceback__
+    kind, fault, trace = value if isinstance(value, tuple) else sys.exc_info()
     return None if kind is None or fault is None else (kind, fault, trace)

@@ -36,7 +36,7 @@ class Family:
     """A metric.
 
     `labels`: in the order of a sample's values.
-    `largest`: show the workers' number that is farthest from 0, not the sum.
+    `largest`: show the number of the worker that is farthest from 0, not the sum of all workers.
     """
 
     kind: Kind
@@ -45,10 +45,10 @@ class Family:
     largest: bool = False
 
 
-WHOSE: Final = ("environment", "integration")
+INTEGRATION_LABELS: Final = ("environment", "integration")
 REQUESTS: Final = "gateway_proxy_requests_total"
 DURATION: Final = "gateway_proxy_duration_seconds"
-OTHERS: Final = "gateway_api_requests_total"
+API_REQUESTS: Final = "gateway_api_requests_total"
 REFRESHES: Final = "gateway_token_refreshes_total"
 REFRESH_DURATION: Final = "gateway_token_refresh_seconds"
 REFRESH_FAILURES: Final = "gateway_token_refresh_failures_total"
@@ -57,18 +57,18 @@ REJECTED_CREDENTIALS: Final = "gateway_rejected_credentials_total"
 RELOADS: Final = "gateway_config_reloads_total"
 DELIVERIES: Final = "gateway_event_deliveries_total"
 INVALID_KEYS: Final = "gateway_invalid_keys_total"
-TURNED_AWAY: Final = "gateway_client_connections_refused_total"
+REFUSED_CONNECTIONS: Final = "gateway_client_connections_refused_total"
 CATALOG_RELOADS: Final = "gateway_catalog_reloads_total"
 
 FAMILIES: Final[dict[str, Family]] = {
     REQUESTS: Family(
         "counter",
-        (*WHOSE, "method", "status", "error"),
+        (*INTEGRATION_LABELS, "method", "status", "error"),
         "Proxied requests; error is the gateway's own code, empty if the provider's response was passed on completely.",
     ),
     DURATION: Family(
         "histogram",
-        (*WHOSE, "part"),
+        (*INTEGRATION_LABELS, "part"),
         "Time until the head of a response: in the gateway, waiting for a token (if there was a wait), for upstream.",
     ),
     "gateway_fast_path_requests_total": Family(
@@ -77,28 +77,32 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_fast_path_handed_over_total": Family(
         "counter", (), "Requests that the fast path began and the chain finished, for example after an error or a 401."
     ),
-    OTHERS: Family(
+    API_REQUESTS: Family(
         "counter",
         ("method", "status", "error"),
         "Requests to the gateway's own API and pages, and those to /proxy without a valid key.",
     ),
     REFRESHES: Family(
         "counter",
-        (*WHOSE, "outcome"),
+        (*INTEGRATION_LABELS, "outcome"),
         "Refreshes of tokens: renewed, refused (permanently), unavailable (retried), failed (in the gateway).",
     ),
     REFRESH_FAILURES: Family(
         "counter",
-        (*WHOSE, "reason"),
+        (*INTEGRATION_LABELS, "reason"),
         "Refreshes that returned no token, by the token endpoint's error code or the gateway's.",
     ),
-    REFRESH_DURATION: Family("histogram", WHOSE, "Time that the token endpoint and the database took for a refresh."),
+    REFRESH_DURATION: Family(
+        "histogram", INTEGRATION_LABELS, "Time that the token endpoint and the database took for a refresh."
+    ),
     REFRESH_WAITS: Family(
-        "counter", WHOSE, "Refreshes that waited for another process or node that held the lease of the connection."
+        "counter",
+        INTEGRATION_LABELS,
+        "Refreshes that waited for another process or node that held the lease of the connection.",
     ),
     REJECTED_CREDENTIALS: Family(
         "counter",
-        (*WHOSE, "state"),
+        (*INTEGRATION_LABELS, "state"),
         "Connections whose state changed because a provider's API rejects their credential, by the new state.",
     ),
     DELIVERIES: Family(
@@ -132,7 +136,7 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "gateway_tokens_written_back_total": Family(
         "counter",
-        WHOSE,
+        INTEGRATION_LABELS,
         "Newer tokens that were written back from memory after a failover of the database had lost them.",
     ),
     "gateway_clock_offset_seconds": Family(
@@ -191,7 +195,9 @@ FAMILIES: Final[dict[str, Family]] = {
         largest=True,
     ),
     "gateway_client_connections": Family("gauge", (), "Connections from clients that are open."),
-    TURNED_AWAY: Family("counter", (), "Client connections refused because server.limits.connections was reached."),
+    REFUSED_CONNECTIONS: Family(
+        "counter", (), "Client connections refused because server.limits.connections was reached."
+    ),
     "gateway_live_connections": Family("gauge", (), "End users' connections kept in memory, in each worker."),
     "gateway_request_log_dropped_total": Family(
         "counter", (), "Records of requests that were dropped because they could not be written fast enough."
@@ -233,9 +239,9 @@ FAMILIES: Final[dict[str, Family]] = {
 # ── The numbers of one worker, in memory that all workers of a gateway share.
 #
 # Only its owner writes a page; any process may read it at any time. A cell is eight aligned bytes, so a reader sees the
-# number either before or after an addition. Entries, lines of JSON after the cells, assign cells to keys. They are
-# only appended, and are valid once the first cell counts them. A page outlives its owner: the next process in its place
-# continues with the same numbers.
+# number either before or after an addition. The entries after the cells are lines of JSON that assign cells to keys.
+# Entries are only appended; the first cell holds the number of valid bytes. A page outlives its owner: the process that
+# replaces the owner continues with the same numbers.
 
 Key: TypeAlias = tuple[str, ...]
 
@@ -261,7 +267,7 @@ class MetricsPage:
         self._free = FIRST
 
     @classmethod
-    def alone(cls) -> "MetricsPage":
+    def for_one_process(cls) -> "MetricsPage":
         """Return a page that no other process reads; a fork gets a copy."""
         return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
 
@@ -270,7 +276,7 @@ class MetricsPage:
 
         Only the page's owner may call it. Raises PageFull.
         """
-        self._catch_up()
+        self._read_new_entries()
         known = self._places.get(key)
         if known is not None:
             return known[0]
@@ -280,16 +286,16 @@ class MetricsPage:
             raise PageFull
         self._entries[self._read : end] = line
         self.cells[USED] = end
-        self._catch_up()
+        self._read_new_entries()
         return self._places[key][0]
 
     def read(self) -> Iterator[tuple[Key, list[float]]]:
         """Yield every key with its numbers."""
-        self._catch_up()
+        self._read_new_entries()
         for key, (at, width) in self._places.items():
             yield key, list(self.cells[at : at + width])
 
-    def _catch_up(self) -> None:
+    def _read_new_entries(self) -> None:
         """Read the entries appended since the last call."""
         used = int(self.cells[USED])
         if used == self._read:
@@ -297,14 +303,16 @@ class MetricsPage:
         for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
             try:
                 width, *key = json.loads(line)
-            except ValueError:  # another process's writes may be visible out of order: the entry is readable next time
+            except (
+                ValueError
+            ):  # writes of another process may arrive out of order: the entry is complete at the next call
                 return
             self._places[tuple(key)] = (self._free, width)
             self._free += width
             self._read += len(line)
 
 
-class Board:
+class SharedPages:
     """One page for each of `pages` processes.
 
     `descriptor`: an unnamed file that they share; -1: memory of this process alone.
@@ -318,9 +326,9 @@ class Board:
         self.pages = [MetricsPage(self._memory[n * PAGE_BYTES : (n + 1) * PAGE_BYTES]) for n in range(pages)]
 
 
-Whose: TypeAlias = tuple[str, str]
+IntegrationLabels: TypeAlias = tuple[str, str]
 Response: TypeAlias = tuple[str, int, str | None]
-Split: TypeAlias = tuple[dict[Response, int], int]  # cells of its responses; first cell of its histograms
+IntegrationCells: TypeAlias = tuple[dict[Response, int], int]  # cells of its responses; first cell of its histograms
 Sample: TypeAlias = tuple[Key, float]
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -334,8 +342,8 @@ HISTOGRAM: Final = BUCKETS + 1  # the last cell is the sum, in ms
 GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM for n in range(3))
 SPLIT: Final = "split"  # the key of an integration's three histograms, which are adjacent
 
-MOST_INTEGRATIONS: Final = 1000
-REST: Final[Whose] = ("", OTHER)  # stands for all integrations above the limit
+MAX_INTEGRATIONS: Final = 1000
+OVER_LIMIT: Final[IntegrationLabels] = ("", OTHER)  # stands for all integrations above the limit
 
 log = structlog.get_logger(__name__)
 
@@ -349,32 +357,32 @@ class Metrics:
 
     def __init__(self, known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
         self.known = known
-        self._watched: list[Callable[[], Iterable[Sample]]] = []
-        self.page = page = page or MetricsPage.alone()  # continues with the page's existing numbers
+        self._readers: list[Callable[[], Iterable[Sample]]] = []
+        self.page = page = page or MetricsPage.for_one_process()  # continues with the page's existing numbers
         self._cells = page.cells
-        self._split: dict[Whose, Split] = {}
-        self._named = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
+        self._cells_by_integration: dict[IntegrationLabels, IntegrationCells] = {}
+        self._known_integrations = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
         self._others: dict[Response, int] = {}
         self._places: dict[Key, int] = {}
         self._first_values: dict[Key, float] = {}
-        self._full = False
+        self._is_full = False
 
-    def ask_again(self) -> None:
-        """Forget the results of `known`, which may have changed. The counts stay."""
-        self._split.clear()
+    def forget_known(self) -> None:
+        """Forget the results of `known`, because they may have changed. The counts are kept."""
+        self._cells_by_integration.clear()
 
     def observe(self, exchange: ExchangeRecord) -> None:
-        """Count a finished request. Takes less than a microsecond, except for the first of its kind."""
+        """Count a finished request. Takes less than a microsecond, except for the first with its labels."""
         upstream_ms = exchange.upstream_ms
         if upstream_ms is None:
-            self._add(self._others, (OTHERS,), (exchange.method, exchange.status, exchange.error_code))
+            self._add(self._others, (API_REQUESTS,), (exchange.method, exchange.status, exchange.error_code))
             return
         cells = self._cells
         try:
-            responses, at = self._split[exchange.environment, exchange.integration_id]
+            responses, at = self._cells_by_integration[exchange.environment, exchange.integration_id]
             cells[responses[exchange.method, exchange.status, exchange.error_code]] += 1.0
         except KeyError:
-            at = self._first_of_its_kind(exchange)
+            at = self._count_first_of_kind(exchange)
         gateway_ms, token_ms = exchange.gateway_ms or 0.0, exchange.token_ms
         cells[at + bisect_left(BOUNDS_MS, gateway_ms)] += 1.0
         cells[at + BUCKETS] += gateway_ms
@@ -387,54 +395,54 @@ class Metrics:
 
     def add(self, name: str, *labels: str) -> None:
         """Add 1 to a counter that is not updated for every request. `name`: one of FAMILIES."""
-        self._cells[self._place(checked((name, *labels), "counter"))] += 1.0
+        self._cells[self._place(checked_key((name, *labels), "counter"))] += 1.0
 
-    def measure(self, name: str, took_ms: float, *labels: str) -> None:
+    def measure(self, name: str, duration_ms: float, *labels: str) -> None:
         """Add a value to a histogram that is not updated for every request."""
-        at = self._place(checked((name, *labels), "histogram"), HISTOGRAM)
-        self._cells[at + bisect_left(BOUNDS_MS, took_ms)] += 1.0
-        self._cells[at + BUCKETS] += took_ms
+        at = self._place(checked_key((name, *labels), "histogram"), HISTOGRAM)
+        self._cells[at + bisect_left(BOUNDS_MS, duration_ms)] += 1.0
+        self._cells[at + BUCKETS] += duration_ms
 
     def watch(self, read: Callable[[], Iterable[Sample]]) -> None:
-        """Call `read` at each `publish`: for gauges, and for counters that other parts of this process keep."""
-        self._watched.append(read)
+        """Call `read` at each `publish`: for gauges, and for counters that other objects of this process count."""
+        self._readers.append(read)
 
     def publish(self) -> None:
         """Write the watched numbers to the page, for its readers."""
         values: dict[Key, float] = {}
-        for read in self._watched:
+        for read in self._readers:
             for key, number in read():
                 values[key] = values.get(key, 0.0) + number
         for key in self._first_values.keys() - values.keys():
             if FAMILIES[key[0]].kind == "gauge":
                 self._cells[self._place(key)] = 0.0
         for key, number in values.items():
-            at = self._place(checked(key, "gauge", "counter"))
+            at = self._place(checked_key(key, "gauge", "counter"))
             if key not in self._first_values:  # a counter continues from the previous process's number
                 self._first_values[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
             self._cells[at] = self._first_values[key] + number
         self._cells[SEEN_AT] = clock.monotonic()
 
-    def _first_of_its_kind(self, exchange: ExchangeRecord) -> int:
-        whose = exchange.environment, exchange.integration_id
-        if not self.known(*whose):
-            whose = exchange.environment, ""
-        elif whose not in self._named and len(self._named) >= MOST_INTEGRATIONS:
-            whose = REST
-        responses, at = self._split.get(whose) or self._begin(whose)
-        self._add(responses, (REQUESTS, *whose), (exchange.method, exchange.status, exchange.error_code))
+    def _count_first_of_kind(self, exchange: ExchangeRecord) -> int:
+        labels = exchange.environment, exchange.integration_id
+        if not self.known(*labels):
+            labels = exchange.environment, ""
+        elif labels not in self._known_integrations and len(self._known_integrations) >= MAX_INTEGRATIONS:
+            labels = OVER_LIMIT
+        responses, at = self._cells_by_integration.get(labels) or self._new_integration_cells(labels)
+        self._add(responses, (REQUESTS, *labels), (exchange.method, exchange.status, exchange.error_code))
         return at
 
-    def _begin(self, whose: Whose) -> Split:
-        begun: Split = {}, self._place((SPLIT, *whose), len(PARTS) * HISTOGRAM)
-        self._named.add(whose)
-        self._split[whose] = begun
-        return begun
+    def _new_integration_cells(self, labels: IntegrationLabels) -> IntegrationCells:
+        cells_of_integration: IntegrationCells = {}, self._place((SPLIT, *labels), len(PARTS) * HISTOGRAM)
+        self._known_integrations.add(labels)
+        self._cells_by_integration[labels] = cells_of_integration
+        return cells_of_integration
 
     def _add(self, responses: dict[Response, int], family: Key, response: Response) -> None:
         at = responses.get(response)
         if at is None:
-            method, status, error = response = spelled(response)
+            method, status, error = response = listed_values(response)
             at = responses[response] = self._place((*family, method, status_text(status), error or ""))
         self._cells[at] += 1.0
 
@@ -444,18 +452,18 @@ class Metrics:
             try:
                 at = self._places[key] = self.page.place(key, width)
             except PageFull:
-                at = self._spare()
+                at = self._spare_cell()
         return at
 
-    def _spare(self) -> int:
+    def _spare_cell(self) -> int:
         """Return the cell for counts without room, which is never shown."""
-        if not self._full:
-            self._full = True
+        if not self._is_full:
+            self._is_full = True
             log.error("metrics_full", effect="new series are not shown at /metrics from now on")
         return len(self._cells) - SPARE_CELLS
 
 
-def spelled(response: Response) -> Response:
+def listed_values(response: Response) -> Response:
     """Return the response with each unlisted value replaced by a listed one."""
     method, status, error = response
     return (
@@ -470,7 +478,7 @@ def status_text(status: int) -> str:
     return OTHER if status == 0 else f"{status}xx" if status < 10 else str(status)
 
 
-def checked(key: Key, *kinds: str) -> Key:
+def checked_key(key: Key, *kinds: str) -> Key:
     """Return `key`. Raises ValueError if FAMILIES does not have it with this kind and these labels."""
     family = FAMILIES.get(key[0])
     if family is None or family.kind not in kinds or len(key) != 1 + len(family.labels):

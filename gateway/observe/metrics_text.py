@@ -44,7 +44,7 @@ def total(pages: Iterable[MetricsPage]) -> dict[Key, list[float]]:
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-BOUNDS: Final = (*(repr(bound / 1000) for bound in BOUNDS_MS), "+Inf")
+BUCKET_LABELS: Final = (*(repr(bound / 1000) for bound in BOUNDS_MS), "+Inf")
 
 
 def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
@@ -79,7 +79,7 @@ def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str
     labels = _labels(name, values)
     begin = f"{name}_bucket{labels[:-1]},le="
     reached = 0.0
-    for bound, reached in zip(BOUNDS, accumulate(counts), strict=True):
+    for bound, reached in zip(BUCKET_LABELS, accumulate(counts), strict=True):
         yield f'{begin}"{bound}"}} {_number(reached)}'
     yield f"{name}_sum{labels} {_number(sum_ms / 1000)}"
     yield f"{name}_count{labels} {_number(reached)}"

@@ -21,23 +21,23 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from gateway.observe.spans import SpanMaker, spans_in
+from gateway.observe.spans import SpanMaker, span_count
 from gateway.observe.tracing import ENDPOINTS
 from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import CallTrace
 
 SERVICE: Final = "integration-gateway"
-UNNAMED: Final = "unknown_service"
-QUEUE: Final = 2048  # records; the default of OTEL_BSP_MAX_QUEUE_SIZE
+DEFAULT_SERVICE: Final = "unknown_service"
+MAX_QUEUED: Final = 2048  # records; the default of OTEL_BSP_MAX_QUEUE_SIZE
 BATCH: Final = 512  # spans
 DELAY_MS: Final = 5000
 CLOSE_S: Final = 3.0
 RESPONSE_BYTES: Final = 64 * 1024
 RESPONSE_S: Final = 5.0
-AGAIN_S: Final = 300.0  # between two equal log lines
-FULL: Final = "queue_full"
-NOT_TAKEN: Final = "not_exported"
+LOG_INTERVAL_S: Final = 300.0  # between two equal log lines
+QUEUE_FULL: Final = "queue_full"
+NOT_EXPORTED: Final = "not_exported"
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class BoundedSession(requests.Session):
 
 
 class SpanExport:
-    """Exports spans. `dropped`: spans that were not exported, by reason. Both counters only rise.
+    """Exports spans. `dropped`: spans that were not exported, by reason. `exported` and `dropped` only increase.
 
     Reads OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE itself;
     OpenTelemetry reads all other variables.
@@ -76,14 +76,14 @@ class SpanExport:
 
     def __init__(self, environ: Mapping[str, str], *, connection_ids: bool = False) -> None:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)  # we log one line instead
-        self._bound = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE)
+        self._bound = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", MAX_QUEUED)
         self._batch = _number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH)
         self._delay_s = _number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
         self._exporter = OTLPSpanExporter(session=BoundedSession())
         endpoint = urlsplit(next(environ[name] for name in ENDPOINTS if environ.get(name)))
         self.origin = f"{endpoint.scheme}://{endpoint.hostname}" + (f":{endpoint.port}" if endpoint.port else "")
         resource = Resource.create()
-        if str(resource.attributes.get("service.name", UNNAMED)).startswith(UNNAMED):
+        if str(resource.attributes.get("service.name", DEFAULT_SERVICE)).startswith(DEFAULT_SERVICE):
             resource = resource.merge(Resource({"service.name": SERVICE}))
         self._maker = SpanMaker(resource, connection_ids=connection_ids)
         self._waiting: deque[tuple[ExchangeRecord | Operation, CallTrace | None]] = deque()
@@ -91,16 +91,17 @@ class SpanExport:
         self._closing = False
         self._complained_at: float | None = None
         self.exported = 0
-        self.dropped: dict[str, int] = {FULL: 0, NOT_TAKEN: 0}
+        self.dropped: dict[str, int] = {QUEUE_FULL: 0, NOT_EXPORTED: 0}
         self._thread = threading.Thread(target=self._run, name="export_spans", daemon=True)
         self._thread.start()
 
-    def add(self, record: ExchangeRecord | Operation, under: CallTrace | None = None) -> None:
-        """Queue a finished record, or drop it if the queue is full. `under`: the trace that an operation belongs to."""
+    def add(self, record: ExchangeRecord | Operation, parent: CallTrace | None = None) -> None:
+        """Queue a finished record, or drop it if the queue is full. `parent`: the trace that an operation belongs
+        to."""
         if len(self._waiting) >= self._bound or self._closing:
-            self.dropped[FULL] += spans_in(record)
+            self.dropped[QUEUE_FULL] += span_count(record)
             return
-        self._waiting.append((record, under))
+        self._waiting.append((record, parent))
         if len(self._waiting) == self._batch:
             self._bell.set()
 
@@ -112,9 +113,9 @@ class SpanExport:
         if self._thread.is_alive():
             await asyncio.to_thread(self._exporter.shutdown)  # ends its waits between two attempts
             await asyncio.to_thread(self._thread.join, 0.1)
-        left = sum(spans_in(record) for record, _ in list(self._waiting))
+        left = sum(span_count(record) for record, _ in list(self._waiting))
         if left:
-            self.dropped[NOT_TAKEN] += left
+            self.dropped[NOT_EXPORTED] += left
             log.warning("spans_lost", spans=left, detail="The collector had not accepted them at the stop.")
 
     # ── in the thread ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -123,20 +124,20 @@ class SpanExport:
         while not (self._closing and not self._waiting):
             self._bell.wait(self._delay_s)
             self._bell.clear()
-            while self._waiting and self._export(self._next()):
+            while self._waiting and self._export(self._next_batch()):
                 pass
             if self._closing and self._waiting:
                 return  # `close` counts the rest
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
-    def _next(self) -> list[ReadableSpan]:
+    def _next_batch(self) -> list[ReadableSpan]:
         spans: list[ReadableSpan] = []
         while self._waiting and len(spans) < self._batch:
-            record, under = self._waiting.popleft()
+            record, parent = self._waiting.popleft()
             if isinstance(record, Operation):
-                spans += self._maker.of_operation(record, under)
+                spans += self._maker.spans_of_operation(record, parent)
             else:
-                spans += self._maker.of_call(record)
+                spans += self._maker.spans_of_call(record)
         return spans
 
     def _export(self, spans: list[ReadableSpan]) -> bool:
@@ -144,7 +145,7 @@ class SpanExport:
         try:
             accepted = self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as fault:  # noqa: BLE001 (whatever goes wrong, the next batch may succeed)
-            self._complain(repr(fault))
+            self._log_failure(repr(fault))
             accepted = False
         if accepted:
             self.exported += len(spans)
@@ -152,13 +153,13 @@ class SpanExport:
                 self._complained_at = None
                 log.info("spans_exported_again", endpoint=self.origin)
         else:
-            self.dropped[NOT_TAKEN] += len(spans)
-            self._complain("The collector does not respond, or refuses them.")
+            self.dropped[NOT_EXPORTED] += len(spans)
+            self._log_failure("The collector does not respond, or refuses them.")
         return accepted
 
-    def _complain(self, why: str) -> None:
+    def _log_failure(self, why: str) -> None:
         now = time.monotonic()
-        if self._complained_at is None or now - self._complained_at >= AGAIN_S:
+        if self._complained_at is None or now - self._complained_at >= LOG_INTERVAL_S:
             self._complained_at = now
             log.warning(
                 "spans_not_exported", endpoint=self.origin, detail=why, effect="calls continue; their spans are dropped"

@@ -39,7 +39,7 @@ _UNSET: Final = Status()
 _NS: Final = 1_000_000_000
 
 
-class HashedOnce(Resource):
+class CachedHashResource(Resource):
     """A resource with a cached hash. The exporter hashes each span's resource, and `Resource` serializes itself to JSON
     for that: a third of a span's cost."""
 
@@ -58,10 +58,10 @@ class SpanMaker:
     """Makes spans. `connection_ids`: whether spans hold the connection's id."""
 
     def __init__(self, resource: Resource, *, connection_ids: bool = False) -> None:
-        self._resource = HashedOnce(resource)
+        self._resource = CachedHashResource(resource)
         self._connection_ids = connection_ids
 
-    def of_call(self, exchange: ExchangeRecord) -> Iterator[ReadableSpan]:
+    def spans_of_call(self, exchange: ExchangeRecord) -> Iterator[ReadableSpan]:
         """Yield the call's own span, and one for each attempt. `exchange` must have a trace."""
         call = exchange.trace
         assert call is not None
@@ -92,7 +92,7 @@ class SpanMaker:
         name = "HTTP" if method == OTHER_METHOD else method
         name = name if route is None else f"{name} {route}"
         if call.mcp is not None:
-            name, failed = _of_message(call.mcp, attributes), failed or call.mcp.error is not None
+            name, failed = _add_mcp_attributes(call.mcp, attributes), failed or call.mcp.error is not None
         yield self._span(
             name,
             call,
@@ -148,21 +148,21 @@ class SpanMaker:
             name, call, attempt.span_id, call.span_id, SpanKind.CLIENT, times, attributes, failed=error is not None
         )
 
-    def of_operation(self, operation: Operation, under: CallTrace | None) -> Iterator[ReadableSpan]:
+    def spans_of_operation(self, operation: Operation, parent: CallTrace | None) -> Iterator[ReadableSpan]:
         """Yield the span of a refresh or a delivery.
 
-        `under`: the trace that it belongs to; without a parent span it is a root.
+        `parent`: the trace that it belongs to; without a parent span it is a root.
         """
         if operation.kind == "refresh":
-            yield self._refresh(operation, under)
+            yield self._refresh(operation, parent)
         elif operation.kind == "delivery":
-            yield self._delivery(operation, under)
+            yield self._delivery(operation, parent)
 
-    def _refresh(self, operation: Operation, under: CallTrace | None) -> ReadableSpan:
+    def _refresh(self, operation: Operation, parent: CallTrace | None) -> ReadableSpan:
         trace, detail = operation.trace, operation.detail or {}
         end = round(operation.at.timestamp() * _NS)
         started = end - round(operation.duration_ms * 1_000_000)
-        attributes = self._of_connection(operation)
+        attributes = self._connection_attributes(operation)
         final = bool(detail.get("final"))
         attributes["gateway.refresh.outcome"] = "renewed" if operation.error_code is None else REFRESH_OUTCOMES[final]
         _add(attributes, "oauth.error", operation.error_code)
@@ -174,10 +174,10 @@ class SpanMaker:
             attributes["gateway.refresh.waited_ms"] = round((requested_at - trace.began) * 1000, 3)
             if trace.ended is not None:
                 started = end - round((trace.ended - requested_at) * _NS)
-        parent_id = under.span_id if under is not None and trace is not None and trace.under is under else None
+        parent_id = parent.span_id if parent is not None and trace is not None and trace.under is parent else None
         return self._span(
             "token.refresh",
-            under,
+            parent,
             span_id,
             parent_id,
             SpanKind.CLIENT,
@@ -186,10 +186,10 @@ class SpanMaker:
             failed=operation.error_code is not None,
         )
 
-    def _delivery(self, operation: Operation, under: CallTrace | None) -> ReadableSpan:
+    def _delivery(self, operation: Operation, parent: CallTrace | None) -> ReadableSpan:
         detail = operation.detail or {}
         end = round(operation.at.timestamp() * _NS)
-        attributes = self._of_connection(operation)
+        attributes = self._connection_attributes(operation)
         attributes["http.request.method"] = "POST"
         attributes["gateway.event.attempt"] = operation.attempts
         _add(attributes, "gateway.event.type", detail.get("what"))
@@ -202,7 +202,7 @@ class SpanMaker:
         links = [] if by is None else [Link(_context(by.trace_id, by.span_id, by.flags, remote=True))]
         return self._span(
             "event.deliver",
-            under,
+            parent,
             new_span_id(),
             None,
             SpanKind.CLIENT,
@@ -212,7 +212,7 @@ class SpanMaker:
             links=links,
         )
 
-    def _of_connection(self, operation: Operation) -> Attributes:
+    def _connection_attributes(self, operation: Operation) -> Attributes:
         attributes: Attributes = {"gateway.environment": operation.environment}
         _add(attributes, "gateway.integration", operation.integration_id)
         _add(attributes, "gateway.request_id", operation.request_id)
@@ -251,7 +251,7 @@ class SpanMaker:
         )
 
 
-def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
+def _add_mcp_attributes(mcp: McpTrace, attributes: Attributes) -> str:
     """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai);
     return the span's name."""
     attributes["mcp.method.name"] = mcp.method
@@ -271,7 +271,7 @@ def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
     return f"{mcp.method} {mcp.tool}"
 
 
-def spans_in(record: ExchangeRecord | Operation) -> int:
+def span_count(record: ExchangeRecord | Operation) -> int:
     """Return the number of spans that the record makes."""
     if isinstance(record, Operation):
         return 1

@@ -92,9 +92,9 @@ class Tracing:
     `connection_ids`: spans hold the connection's id. `export` None: nothing is exported, as in tests.
     """
 
-    def __init__(self, sampled: Sampling, export: "SpanExport | None" = None) -> None:
-        self._parent_based = sampled.parent_based
-        self._bound = sampled.bound
+    def __init__(self, sampling_settings: Sampling, export: "SpanExport | None" = None) -> None:
+        self._parent_based = sampling_settings.parent_based
+        self._bound = sampling_settings.bound
         self.export = export
 
     def begin(self, traceparent: str | None, began: float) -> CallTrace | None:
@@ -136,16 +136,16 @@ class Tracing:
         if self.export is None or operation.kind not in ("refresh", "delivery"):
             return
         trace = operation.trace
-        under = None if trace is None else trace.under
-        if under is None:
+        parent = None if trace is None else trace.under
+        if parent is None:
             if operation.kind == "refresh" and operation.request_id:
                 return
-            under = self.root(0.0)
-            if under is None and operation.cause is None:
+            parent = self.root(0.0)
+            if parent is None and operation.cause is None:
                 return
         if trace is not None:
             trace.exported = True
-        self.export.add(operation, under)
+        self.export.add(operation, parent)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -175,7 +175,7 @@ def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bo
             "collector's HTTP port, usually 4318.",
         )
         return None
-    if not _installed():
+    if not _is_installed():
         log.error("tracing_off", detail=MISSING.format(variable=variable))
         return None
     from gateway.observe.span_export import SpanExport
@@ -185,12 +185,14 @@ def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bo
     except Exception as fault:  # noqa: BLE001 (for example a certificate's bad path: no reason not to serve)
         log.error("tracing_off", detail=f"The exporter cannot be made from the OTEL_* variables: {fault}.")
         return None
-    sampled = sampling(environ)
-    log.info("tracing_on", endpoint=export.origin, parent_based=sampled.parent_based, ratio=sampled.ratio)
-    return Tracing(sampled, export)
+    sampling_settings = sampling(environ)
+    log.info(
+        "tracing_on", endpoint=export.origin, parent_based=sampling_settings.parent_based, ratio=sampling_settings.ratio
+    )
+    return Tracing(sampling_settings, export)
 
 
-def _installed() -> bool:
+def _is_installed() -> bool:
     try:
         return all(
             find_spec(name) is not None for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")

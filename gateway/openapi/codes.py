@@ -94,7 +94,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
     {code: status for status, codes in _BY_STATUS.items() for code in codes}
 )
 
-ANYWHERE: Final[tuple[Code | tuple[Code, int], ...]] = (
+COMMON_ERRORS: Final[tuple[Code | tuple[Code, int], ...]] = (
     "bad_framing",
     ("bad_framing", 505),
     "bad_path",
@@ -105,7 +105,7 @@ ANYWHERE: Final[tuple[Code | tuple[Code, int], ...]] = (
     "generic_error_support",
     "not_supported",
 )
-WITH_KEY: Final[tuple[Code, ...]] = (
+KEY_ERRORS: Final[tuple[Code, ...]] = (
     "missing_auth_header",
     "malformed_auth_header",
     "unknown_account",
@@ -116,14 +116,14 @@ WITH_KEY: Final[tuple[Code, ...]] = (
     "store_unavailable",
     "credential_unreadable",
 )
-WITH_SESSION: Final[tuple[Code, ...]] = (
+SESSION_ERRORS: Final[tuple[Code, ...]] = (
     "invalid_connect_session_token_format",
     "unknown_connect_session_token",
     "store_unavailable",
     "credential_unreadable",
 )
-WITH_JSON: Final[tuple[Code, ...]] = ("invalid_json", "invalid_body", "invalid_content_type", "body_too_large")
-MAKING: Final[tuple[Code, ...]] = (
+JSON_BODY_ERRORS: Final[tuple[Code, ...]] = ("invalid_json", "invalid_body", "invalid_content_type", "body_too_large")
+CREATE_CONNECTION_ERRORS: Final[tuple[Code, ...]] = (
     "connection_validation_failed",
     "connection_test_failed",
     "unresolved_setting",
@@ -137,7 +137,7 @@ MAKING: Final[tuple[Code, ...]] = (
     "upstream_timeout",
 )
 PROXIED: Final[tuple[Code, ...]] = (
-    *MAKING[2:4],
+    *CREATE_CONNECTION_ERRORS[2:4],
     "unknown_provider_config",
     "unknown_connection",
     "base_url_override_not_allowed",

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gateway.openapi.openapi_document import IN_PATH, NAMED, component_name, components, status_codes
+from gateway.openapi.openapi_document import IN_PATH, PATH_SCHEMAS, component_name, components, status_codes
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param
 from gateway.openapi.response_examples import example
 from gateway.text import counted
 
 # ── Calls to copy: for curl, Python and Node, with the standard library only.
 
-SHOWN = {
+SAMPLE_PATH_VALUES = {
     "{provider}": "jira",
     "{unique_key}": "jira-eu",
     "{connection_id}": "user-1",
@@ -33,7 +33,7 @@ def samples(operation: Endpoint, public_url: str) -> list[tuple[str, str]]:
     """Return title and text of each sample."""
     method = "GET" if operation.method == "*" else operation.method
     url = public_url + operation.path
-    for name, text in SHOWN.items():
+    for name, text in SAMPLE_PATH_VALUES.items():
         url = url.replace(name, text)
     query = [f"{param.name}=jira" for param in operation.query if param.required]
     if operation.who == "session":
@@ -42,31 +42,31 @@ def samples(operation: Endpoint, public_url: str) -> list[tuple[str, str]]:
     headers = {"Authorization": "Bearer <SECRET_KEY>"} if operation.who == "key" else {}
     required = [param.name for param in operation.headers if param.required]
     headers |= {name: "user-1" if name == "Connection-Id" else "jira" for name in required}
-    sent = operation.example if operation.body is not None else None
+    body = operation.example if operation.body is not None else None
     if operation.body is not None:
         headers["Content-Type"] = "application/json"
-        sent = {} if sent is None else sent
+        body = {} if body is None else body
     return [
-        ("curl", _curl(method, url, headers, sent)),
-        ("Python", _python(method, url, headers, sent)),
-        ("Node", _node(method, url, headers, sent)),
+        ("curl", _curl(method, url, headers, body)),
+        ("Python", _python(method, url, headers, body)),
+        ("Node", _node(method, url, headers, body)),
     ]
 
 
-def _curl(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
+def _curl(method: str, url: str, headers: Mapping[str, str], body: Any) -> str:
     parts = ["curl" if method == "GET" else f"curl -X {method}"]
     parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
-    if sent is not None:
-        parts.append(f"-d {shlex.quote(json.dumps(sent, ensure_ascii=False))}")
+    if body is not None:
+        parts.append(f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}")
     return " \\\n     ".join([*parts, shlex.quote(url)])
 
 
-def _python(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
+def _python(method: str, url: str, headers: Mapping[str, str], body: Any) -> str:
     lines = ["import json", "import urllib.request", "", "request = urllib.request.Request(", f"    {url!r},"]
     lines += [f"    method={method!r},"] if method != "GET" else []
     if headers:
         lines += ["    headers={", *(f"        {name!r}: {value!r}," for name, value in headers.items()), "    },"]
-    lines += [f"    data=json.dumps({sent!r}).encode(),"] if sent is not None else []
+    lines += [f"    data=json.dumps({body!r}).encode(),"] if body is not None else []
     return "\n".join(
         [
             *lines,
@@ -77,19 +77,19 @@ def _python(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str
     )
 
 
-def _node(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
+def _node(method: str, url: str, headers: Mapping[str, str], body: Any) -> str:
     options: dict[str, Any] = {} if method == "GET" else {"method": method}
     options |= {"headers": dict(headers)} if headers else {}
     text = json.dumps(options, indent=2, ensure_ascii=False)
-    if sent is not None:
-        text = text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(sent, ensure_ascii=False)})\n}}'
+    if body is not None:
+        text = text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(body, ensure_ascii=False)})\n}}'
     given = f", {text}" if options else ""
     call = f"const response = await fetch({json.dumps(url)}{given});"
     return f"{call}\nconsole.log(response.status, await response.text());"
 
 
 _REF = re.compile(r"#/components/schemas/(\w+)")
-WHO = {"key": "secret key", "session": "connect session", "open": "no authentication"}
+AUTHENTICATION_TEXT = {"key": "secret key", "session": "connect session", "open": "no authentication"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Schema:
 class OperationView:
     """An operation on the page.
 
-    `errors`: the errors of this operation; errors common to all operations are listed once on the page. `sent` and
+    `errors`: the errors of this operation; errors common to all operations are listed once on the page. `body` and
     `responded`: examples, as JSON.
     """
 
@@ -128,7 +128,7 @@ class OperationView:
     headers: list[Row]
     errors: list[tuple[int, str]]
     samples: list[tuple[str, str]]
-    sent: str | None
+    body: str | None
     responded: str | None
     body_name: str
     response_name: str
@@ -152,24 +152,24 @@ def schemas() -> list[Schema]:
 
 
 def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[str, Any]) -> OperationView:
-    own = {one if isinstance(one, str) else one[0] for one in operation.errors}
+    own = {error if isinstance(error, str) else error[0] for error in operation.errors}
     return OperationView(
         operation,
-        WHO[operation.who],
-        [Row(name, "text", _in_words(NAMED.get(name, {})), True) for name in IN_PATH.findall(operation.path)],
-        [_row(one) for one in operation.query],
-        [_row(one) for one in operation.headers],
+        AUTHENTICATION_TEXT[operation.who],
+        [Row(name, "text", _length_text(PATH_SCHEMAS.get(name, {})), True) for name in IN_PATH.findall(operation.path)],
+        [_parameter_row(parameter) for parameter in operation.query],
+        [_parameter_row(parameter) for parameter in operation.headers],
         [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own],
         samples(operation, public_url),
         None if operation.body is None else _json(operation.example),
-        None if operation.response is None else _json(_responded(operation, definitions)),
+        None if operation.response is None else _json(_example_response(operation, definitions)),
         "" if operation.body is None else component_name(operation.body),
         "" if operation.response is None else component_name(operation.response),
     )
 
 
-def _responded(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
-    """Return an example of the operation's response: its own example if its schema allows any object."""
+def _example_response(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
+    """Return an example of the response: the operation's own example if the schema allows any object."""
     assert operation.response is not None
     if operation.response.__name__ in ("AnyJson", "Metadata"):
         return operation.response_example if operation.response_example is not None else operation.example or {}
@@ -180,8 +180,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _row(one: Param) -> Row:
-    return Row(one.name, _kind(dict(one.schema))[0], one.says, one.required)
+def _parameter_row(parameter: Param) -> Row:
+    return Row(parameter.name, _kind(dict(parameter.schema))[0], parameter.says, parameter.required)
 
 
 def _schema(name: str, definition: dict[str, Any]) -> Schema:
@@ -189,7 +189,7 @@ def _schema(name: str, definition: dict[str, Any]) -> Schema:
     rows = []
     for member, schema in definition.get("properties", {}).items():
         kind, link = _kind(schema)
-        rows.append(Row(member, kind, schema.get("description", "") or _in_words(schema), member in required, link))
+        rows.append(Row(member, kind, schema.get("description", "") or _length_text(schema), member in required, link))
     return Schema(name, definition.get("description", ""), rows, "" if rows else _kind(definition)[0])
 
 
@@ -199,7 +199,7 @@ def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
     link = found.group(1) if found else None
     either = schema.get("anyOf") or schema.get("oneOf")
     if either:
-        return " or ".join(dict.fromkeys(_kind(one)[0] for one in either)), link
+        return " or ".join(dict.fromkeys(_kind(variant)[0] for variant in either)), link
     if "$ref" in schema:
         return str(link), link
     if "enum" in schema:
@@ -215,9 +215,9 @@ def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
     ), link
 
 
-def _in_words(schema: dict[str, Any]) -> str:
+def _length_text(schema: dict[str, Any]) -> str:
     """Return the length limit of a text as a sentence; empty if it has none."""
-    for one in (schema, *schema.get("anyOf", ())):
-        if "maxLength" in one:
-            return f"At most {counted(one['maxLength'], 'character')}."
+    for variant in (schema, *schema.get("anyOf", ())):
+        if "maxLength" in variant:
+            return f"At most {counted(variant['maxLength'], 'character')}."
     return ""

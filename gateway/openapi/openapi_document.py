@@ -18,30 +18,30 @@ from gateway.api.responses import Error, ErrorText
 from gateway.catalog.listing import ListingBody
 from gateway.errors import MARK, Code
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
-from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
+from gateway.openapi.codes import COMMON_ERRORS, JSON_BODY_ERRORS, KEY_ERRORS, SESSION_ERRORS, STATUS, WEBHOOK_SIGNATURE
 from gateway.openapi.import_models import IMPORTED, credentials_schema
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param, Shape
 
 REF: Final = "#/components/schemas/{model}"
-ANY: Final = ("get", "post", "put", "patch", "delete")
+ALL_METHODS: Final = ("get", "post", "put", "patch", "delete")
 JSON: Final = "application/json"
 HTML: Final = "text/html"
 RESPONSE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 # A generator that does not know */* uses the second entry, for bytes.
-ANYTHING: Final[Mapping[str, Any]] = {
+ANY_OBJECT: Final[Mapping[str, Any]] = {
     "*/*": {},
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
 }
 ERROR_HEADER: Final = {MARK: {"description": "The error code.", "schema": {"type": "string"}}}
 IN_PATH: Final = re.compile(r"\{(\w+)\}")
-NAMED: Final = {
+PATH_SCHEMAS: Final = {
     "connection_id": {"minLength": 1, "maxLength": 255, "pattern": CONNECTION_ID},
     "unique_key": {"minLength": 1, "maxLength": 255, "pattern": PROVIDER_CONFIG_KEY},
     "integration_id": {"minLength": 1, "maxLength": 255, "pattern": PROVIDER_CONFIG_KEY},
     "provider": {"minLength": 1, "maxLength": 255, "pattern": "^[a-zA-Z0-9_-]+$"},
     "environment": {"minLength": 1, "maxLength": 255, "pattern": "^[a-z0-9_-]+$"},
 }
-ABOUT: Final = (
+DESCRIPTION: Final = (
     "Stores your users' OAuth tokens and API keys, keeps them fresh and adds them to your requests. Every error of the "
     'gateway is `{"error": {"code", "message", …}}`; the header `Gateway-Error` has the same code.'
 )
@@ -68,11 +68,11 @@ def document(public_url: str) -> dict[str, Any]:
     shared = Shared()
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        for method in ANY if operation.method == "*" else (operation.method.lower(),):
+        for method in ALL_METHODS if operation.method == "*" else (operation.method.lower(),):
             paths.setdefault(operation.path, {})[method] = _operation_object(operation, method, shared)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Integration gateway", "version": version("integration-gateway"), "description": ABOUT},
+        "info": {"title": "Integration gateway", "version": version("integration-gateway"), "description": DESCRIPTION},
         "servers": [{"url": public_url}],
         "tags": [{"name": name} for name in dict.fromkeys(one.group for one in OPERATIONS)],
         "paths": paths,
@@ -98,7 +98,7 @@ class Shared:
             "headers": ERROR_HEADER,
             "content": described,
         }
-        return {"$ref": f"#/components/responses/{name}", "description": _named(codes)}
+        return {"$ref": f"#/components/responses/{name}", "description": _code_names(codes)}
 
 
 async def build_components() -> None:
@@ -120,7 +120,7 @@ def components() -> dict[str, Any]:
         [(one.__name__, mode, _adapter(one)) for one, mode in _shapes().items()], ref_template=REF
     )
     schemas: dict[str, Any] = _component_names(defined["$defs"])
-    _say_defaults(schemas)
+    _move_defaults_to_descriptions(schemas)
     schemas["Import"]["properties"]["credentials"] = credentials_schema(REF)
     return dict(sorted(schemas.items()))
 
@@ -163,7 +163,7 @@ def _close_responses() -> None:
             with_config(RESPONSE)(shape)
 
 
-def _say_defaults(part: Any) -> None:
+def _move_defaults_to_descriptions(part: Any) -> None:
     """Move defaults into descriptions.
 
     Client generators take a member with a default as always present, but our optional members may be absent.
@@ -175,18 +175,18 @@ def _say_defaults(part: Any) -> None:
                 part["description"] = f"{part.get('description', '')} Default {json.dumps(default)}.".strip()
         part = list(part.values())
     for below in part if isinstance(part, list) else ():
-        _say_defaults(below)
+        _move_defaults_to_descriptions(below)
 
 
 def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
     """Return the operation's error codes, by status."""
-    codes: list[Code | tuple[Code, int]] = [*ANYWHERE, *operation.errors]
+    codes: list[Code | tuple[Code, int]] = [*COMMON_ERRORS, *operation.errors]
     if operation.who == "key":
-        codes += WITH_KEY
+        codes += KEY_ERRORS
     if operation.who == "session":
-        codes += WITH_SESSION
+        codes += SESSION_ERRORS
     if operation.who != "open":
-        codes += WITH_JSON
+        codes += JSON_BODY_ERRORS
     found: dict[int, list[Code]] = {}
     for one in dict.fromkeys(codes):
         code, status = one if isinstance(one, tuple) else (one, STATUS[one])
@@ -223,14 +223,19 @@ def _security(operation: Endpoint) -> list[dict[str, list[str]]]:
 
 def _parameters(operation: Endpoint) -> Iterator[dict[str, Any]]:
     for name in IN_PATH.findall(operation.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **NAMED.get(name, {})}}
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **PATH_SCHEMAS.get(name, {})}}
     yield from _parameter_objects(operation.query, "query")
     yield from _parameter_objects(operation.headers, "header")
 
 
-def _parameter_objects(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
+def _parameter_objects(params: Iterable[Param], location: str) -> Iterator[dict[str, Any]]:
     for one in params:
-        described: dict[str, Any] = {"name": one.name, "in": place, "description": one.says, "schema": dict(one.schema)}
+        described: dict[str, Any] = {
+            "name": one.name,
+            "in": location,
+            "description": one.says,
+            "schema": dict(one.schema),
+        }
         if one.required:
             described["required"] = True
         if one.style is not None:
@@ -261,19 +266,19 @@ def _proxied(operation: Endpoint) -> Iterator[tuple[str, Any]]:
 
     The provider may return anything with any status, so no status has a schema.
     """
-    ours = "; ".join(f"{status} {_named(codes)}" for status, codes in status_codes(operation).items())
-    yield "2XX", {"description": "The provider's response.", "content": ANYTHING}
+    ours = "; ".join(f"{status} {_code_names(codes)}" for status, codes in status_codes(operation).items())
+    yield "2XX", {"description": "The provider's response.", "content": ANY_OBJECT}
     yield (
         "default",
         {
             "description": f"The provider's response or, with the header `Gateway-Error`, an `Error` of the gateway: {ours}.",
             "headers": ERROR_HEADER,
-            "content": ANYTHING,
+            "content": ANY_OBJECT,
         },
     )
 
 
-def _named(codes: list[Code]) -> str:
+def _code_names(codes: list[Code]) -> str:
     return ", ".join(f"`{code}`" for code in codes)
 
 

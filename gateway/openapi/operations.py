@@ -16,7 +16,7 @@ from gateway.api.keys import GoneKeyBody, NewKeyBody
 from gateway.api.session_results import Completion, Telemetry
 from gateway.catalog.api_operations import RISKS
 from gateway.errors import Code
-from gateway.openapi.codes import MAKING, PROXIED, SESSION_REFUSED, WEBHOOK_SIGNATURE
+from gateway.openapi.codes import CREATE_CONNECTION_ERRORS, PROXIED, SESSION_REFUSED, WEBHOOK_SIGNATURE
 from gateway.records.audit import AuditAction
 from gateway.records.operation import KINDS
 
@@ -90,7 +90,7 @@ HEALTH: Final = "Health and pages"
 TRUTH: Final = {"type": "string", "enum": ["true", "false", "1", "0", "yes", "no", "on", "off"]}
 TEXT: Final = {"type": "string"}
 KEY: Final = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[a-zA-Z0-9~:.@ _-]+$"}
-OF: Final = Param("provider_config_key", "The integration's key.", KEY, required=True)
+INTEGRATION_KEY_PARAM: Final = Param("provider_config_key", "The integration's key.", KEY, required=True)
 CURSOR: Final = Param("cursor", "Cursor for the next page: `next_cursor` of the previous response.")
 
 
@@ -132,7 +132,7 @@ LIST: Final = (
     ),
 )
 READ: Final = (
-    OF,
+    INTEGRATION_KEY_PARAM,
     Param("force_refresh", "Refresh the credential now, even if it is not due.", TRUTH),
     Param("refresh_token", "Include the refresh token.", TRUTH),
     Param("refresh_github_app_jwt_token", "Accepted for compatibility; ignored.", TRUTH),
@@ -143,7 +143,7 @@ READ: Final = (
     ),
 )
 DELETE: Final = (
-    OF,
+    INTEGRATION_KEY_PARAM,
     Param("revoke", "Whether to revoke the connection's tokens at the provider. Default `true`.", TRUTH),
 )
 FIND: Final = (
@@ -280,10 +280,15 @@ WAIT: Final = Param(
 )
 IN_HEADER: Final = (ON_BEHALF[0],)
 
-OF_ONE: Final = ("invalid_uri_params", "unknown_provider_config", "unknown_connection")
-REFRESHED: Final = (*OF_ONE, "unknown_provider_template", "reconnect_needed", "token_endpoint_unavailable")
+ONE_CONNECTION_ERRORS: Final = ("invalid_uri_params", "unknown_provider_config", "unknown_connection")
+REFRESH_ERRORS: Final = (
+    *ONE_CONNECTION_ERRORS,
+    "unknown_provider_template",
+    "reconnect_needed",
+    "token_endpoint_unavailable",
+)
 SCOPE: Final = "environment"
-AGAIN: Final = "Deprecated alias; use `/connections…`."
+DEPRECATED_ALIAS: Final = "Deprecated alias; use `/connections…`."
 HTML: Final = "text/html"
 
 OAUTH_CLIENT: Final = {
@@ -292,16 +297,16 @@ OAUTH_CLIENT: Final = {
     "client_secret": "the-client-secret",
     "scopes": "read:jira-work,offline_access",
 }
-A_KEY: Final = {
+IMPORT_EXAMPLE: Final = {
     "provider_config_key": "openai",
     "connection_id": "user-1",
     "credentials": {"type": "API_KEY", "apiKey": "…"},
 }
-SESSION: Final = {"end_user": {"id": "user-1", "email": "user@example.com"}, "allowed_integrations": ["jira"]}
-NOTED: Final = {"connection_id": ["user-1"], "provider_config_key": "jira", "metadata": {"plan": "pro"}}
+SESSION_EXAMPLE: Final = {"end_user": {"id": "user-1", "email": "user@example.com"}, "allowed_integrations": ["jira"]}
+METADATA_EXAMPLE: Final = {"connection_id": ["user-1"], "provider_config_key": "jira", "metadata": {"plan": "pro"}}
 
-CHANGED: Final = {"tags": {"team": "red"}}
-FLAT: Final = {"provider_config_key": "openai", "connection_id": "user-1", "apiKey": "…"}
+UPDATE_EXAMPLE: Final = {"tags": {"team": "red"}}
+FLAT_IMPORT_EXAMPLE: Final = {"provider_config_key": "openai", "connection_id": "user-1", "apiKey": "…"}
 
 
 def _form_example(form: credential_forms.Form) -> dict[str, str]:
@@ -322,21 +327,21 @@ OPERATIONS: Final[tuple[Endpoint, ...]] = (
     Endpoint("DELETE", "/integrations/{unique_key}", "Delete an integration and its connections", INTEGRATIONS, responses.DeletedIntegration, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:delete", more="Deletes all connections of the integration and revokes their tokens at the provider; the response is sent after that. Integrations declared in `gateway.yaml` cannot be deleted (409 `conflict`)."),
 
     Endpoint("GET", "/connections", "List connections", CONNECTIONS, responses.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more="Newest first."),
-    Endpoint("POST", "/connections", "Import a credential", CONNECTIONS, responses.ConnectionJson, Import, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, example=A_KEY, more="If a connection with this id exists, its credential is replaced. The fields of `credentials` depend on the provider's auth mode."),
-    Endpoint("POST", "/connections/metadata", "Replace metadata", CONNECTIONS, responses.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", status=201, example=NOTED, more="All or nothing: fails if any id is unknown."),
-    Endpoint("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, responses.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", example=NOTED, more="Replaces the given top-level members and keeps all others. All or nothing: fails if any id is unknown."),
-    Endpoint("GET", "/connections/{connection_id}", "Get a connection and its credential", CONNECTIONS, responses.ConnectionJson, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more="Refreshes the credential first if it is due. `credentials` is filled only for keys with the scope `environment:connections:read_credentials`. If the refresh fails but the token is still valid, the header `Gateway-Refresh-Failed` has the error code."),
-    Endpoint("PATCH", "/connections/{connection_id}", "Update a connection's tags, end user or webhook URL", CONNECTIONS, responses.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", example=CHANGED),
-    Endpoint("DELETE", "/connections/{connection_id}", "Delete a connection and revoke its tokens", CONNECTIONS, responses.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete"),
-    Endpoint("GET", "/connection", "List connections", CONNECTIONS, responses.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=AGAIN, deprecated=True),
-    Endpoint("POST", "/connection", "Import a credential, with its fields at the top level", CONNECTIONS, responses.AnyJson, responses.AnyJson, example=FLAT, response_example={"connection_id": "user-1", "provider_config_key": "openai"}, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, more=AGAIN, deprecated=True),
-    Endpoint("GET", "/connection/{connection_id}", "Get a connection and its credential", CONNECTIONS, responses.ConnectionJson, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more=AGAIN, deprecated=True),
-    Endpoint("PATCH", "/connection/{connection_id}", "Update a connection's tags, end user or webhook URL", CONNECTIONS, responses.Success, ConnectionChanges, example=CHANGED, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
-    Endpoint("DELETE", "/connection/{connection_id}", "Delete a connection and revoke its tokens", CONNECTIONS, responses.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete", more=AGAIN, deprecated=True),
-    Endpoint("POST", "/connection/{connection_id}/metadata", "Replace metadata", CONNECTIONS, responses.Metadata, responses.Metadata, example=NOTED["metadata"], headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", status=201, more=AGAIN, deprecated=True),
-    Endpoint("PATCH", "/connection/{connection_id}/metadata", "Merge metadata", CONNECTIONS, responses.Metadata, responses.Metadata, example=NOTED["metadata"], headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
+    Endpoint("POST", "/connections", "Import a credential", CONNECTIONS, responses.ConnectionJson, Import, errors=CREATE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:create", status=201, example=IMPORT_EXAMPLE, more="If a connection with this id exists, its credential is replaced. The fields of `credentials` depend on the provider's auth mode."),
+    Endpoint("POST", "/connections/metadata", "Replace metadata", CONNECTIONS, responses.MetadataOf, NewMetadata, errors=ONE_CONNECTION_ERRORS[1:], scope=f"{SCOPE}:connections:update", status=201, example=METADATA_EXAMPLE, more="All or nothing: fails if any id is unknown."),
+    Endpoint("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, responses.MetadataOf, NewMetadata, errors=ONE_CONNECTION_ERRORS[1:], scope=f"{SCOPE}:connections:update", example=METADATA_EXAMPLE, more="Replaces the given top-level members and keeps all others. All or nothing: fails if any id is unknown."),
+    Endpoint("GET", "/connections/{connection_id}", "Get a connection and its credential", CONNECTIONS, responses.ConnectionJson, query=READ, errors=REFRESH_ERRORS, scope=f"{SCOPE}:connections:read", more="Refreshes the credential first if it is due. `credentials` is filled only for keys with the scope `environment:connections:read_credentials`. If the refresh fails but the token is still valid, the header `Gateway-Refresh-Failed` has the error code."),
+    Endpoint("PATCH", "/connections/{connection_id}", "Update a connection's tags, end user or webhook URL", CONNECTIONS, responses.Success, ConnectionChanges, query=(INTEGRATION_KEY_PARAM,), errors=ONE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:update", example=UPDATE_EXAMPLE),
+    Endpoint("DELETE", "/connections/{connection_id}", "Delete a connection and revoke its tokens", CONNECTIONS, responses.DeletedConnection, query=DELETE, errors=ONE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:delete"),
+    Endpoint("GET", "/connection", "List connections", CONNECTIONS, responses.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=DEPRECATED_ALIAS, deprecated=True),
+    Endpoint("POST", "/connection", "Import a credential, with its fields at the top level", CONNECTIONS, responses.AnyJson, responses.AnyJson, example=FLAT_IMPORT_EXAMPLE, response_example={"connection_id": "user-1", "provider_config_key": "openai"}, errors=CREATE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:create", status=201, more=DEPRECATED_ALIAS, deprecated=True),
+    Endpoint("GET", "/connection/{connection_id}", "Get a connection and its credential", CONNECTIONS, responses.ConnectionJson, query=READ, errors=REFRESH_ERRORS, scope=f"{SCOPE}:connections:read", more=DEPRECATED_ALIAS, deprecated=True),
+    Endpoint("PATCH", "/connection/{connection_id}", "Update a connection's tags, end user or webhook URL", CONNECTIONS, responses.Success, ConnectionChanges, example=UPDATE_EXAMPLE, query=(INTEGRATION_KEY_PARAM,), errors=ONE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:update", more=DEPRECATED_ALIAS, deprecated=True),
+    Endpoint("DELETE", "/connection/{connection_id}", "Delete a connection and revoke its tokens", CONNECTIONS, responses.DeletedConnection, query=DELETE, errors=ONE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:delete", more=DEPRECATED_ALIAS, deprecated=True),
+    Endpoint("POST", "/connection/{connection_id}/metadata", "Replace metadata", CONNECTIONS, responses.Metadata, responses.Metadata, example=METADATA_EXAMPLE["metadata"], headers=IN_HEADER, errors=ONE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:update", status=201, more=DEPRECATED_ALIAS, deprecated=True),
+    Endpoint("PATCH", "/connection/{connection_id}/metadata", "Merge metadata", CONNECTIONS, responses.Metadata, responses.Metadata, example=METADATA_EXAMPLE["metadata"], headers=IN_HEADER, errors=ONE_CONNECTION_ERRORS, scope=f"{SCOPE}:connections:update", more=DEPRECATED_ALIAS, deprecated=True),
 
-    Endpoint("POST", "/connect/sessions", "Create a connect session", SESSIONS, responses.ConnectSessionResponse, NewSession, scope=f"{SCOPE}:connect_sessions:write", status=201, example=SESSION, more="In a connect session, one end user can connect accounts. It expires after `expires_in` seconds (default 1,800)."),
+    Endpoint("POST", "/connect/sessions", "Create a connect session", SESSIONS, responses.ConnectSessionResponse, NewSession, scope=f"{SCOPE}:connect_sessions:write", status=201, example=SESSION_EXAMPLE, more="In a connect session, one end user can connect accounts. It expires after `expires_in` seconds (default 1,800)."),
     Endpoint("POST", "/connect/sessions/reconnect", "Create a session to reconnect an existing connection", SESSIONS, responses.ConnectSessionResponse, Reconnect, errors=("unknown_provider_config", "unknown_connection"), scope=f"{SCOPE}:connect_sessions:write", status=201, example={"connection_id": "user-1", "integration_id": "jira"}, more="The end user authorizes again. The connection keeps its id and site, and its end user unless you send another."),
     Endpoint("GET", "/connect/sessions/{session_id}", "Get the result of a connect session", SESSIONS, responses.SessionResult, query=(WAIT,), errors=("not_found",), scope=f"{SCOPE}:connect_sessions:write", more="The session's `poll_url` is this URL. The result is available until an hour after the session has ended."),
     Endpoint("POST", "/connect/sessions/{session_id}/complete", "Complete a connect session that has a code challenge", SESSIONS, responses.CompletionResponse, Completion, errors=("not_found", "invalid_code_verifier", "conflict", "connection_id_required", "invalid_connection", "connection_validation_failed", "unknown_provider_config", "unknown_provider_template"), scope=f"{SCOPE}:connect_sessions:write", example={"code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "connection_id": "7c1d1c1e-5c0e-4a3a-9a0e-0d5c1f7a2b3c"}, more="Stores the pending connection. Send the `connection_id` of the verified result: it names the connection that this browser made. Call this within 10 minutes of the end user's authorization. A pending connection is not listed and cannot be used for calls. After five wrong verifiers, the session's pending connections are deleted."),
@@ -359,7 +364,7 @@ OPERATIONS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/app-auth/connect", "Callback after the installation of an app", SESSIONS, who="open", content=HTML),
     Endpoint("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Get the client metadata document for MCP authorization servers", SESSIONS, responses.ClientMetadata, errors=("not_found",), who="open"),
     *(
-        Endpoint("POST", f"{path}/{{integration_id}}", f"Connect with credentials that the end user enters: {form.mode}", SESSIONS, responses.Connected, responses.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "too_many_request", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
+        Endpoint("POST", f"{path}/{{integration_id}}", f"Connect with credentials that the end user enters: {form.mode}", SESSIONS, responses.Connected, responses.AnyJson, example=_form_example(form), errors=(*CREATE_CONNECTION_ERRORS, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "too_many_request", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
         for path, form in credential_forms.FORMS.items()
     ),
     Endpoint("POST", "/auth/oauth-outbound/{integration_id}", "Always fails: no provider of the catalog starts an installation itself", SESSIONS, responses.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 REF: Final = "#/components/schemas/"
-MOMENT: Final = "2026-01-02T03:04:05.678+00:00"
-DEEPEST: Final = 8
+EXAMPLE_TIME: Final = "2026-01-02T03:04:05.678+00:00"
+MAX_DEPTH: Final = 8
 
 # Example values by member name, in any object whose schema allows them.
-NAMED: Final[Mapping[str, Any]] = {
+EXAMPLE_VALUES: Final[Mapping[str, Any]] = {
     "connection_id": "user-1",
     "connectionId": "user-1",
     "provider_config_key": "jira",
@@ -34,7 +34,7 @@ NAMED: Final[Mapping[str, Any]] = {
     "tags": {"team": "red"},
     "metadata": {"plan": "pro"},
     "connection_config": {"cloudId": "1f2e3d4c"},
-    "credentials": {"type": "OAUTH2", "access_token": "…", "expires_at": MOMENT},
+    "credentials": {"type": "OAUTH2", "access_token": "…", "expires_at": EXAMPLE_TIME},
     "webhook_signing_key": "whsec_…",
     "request_id": "5f1c0e9d2b7a4c6e8d3f9a1b",
     "code": "unknown_connection",
@@ -59,17 +59,17 @@ def _example_of(schema: Mapping[str, Any], member: str, definitions: Mapping[str
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
-        return NAMED[member] if NAMED.get(member) in schema["enum"] else schema["enum"][0]
+        return EXAMPLE_VALUES[member] if EXAMPLE_VALUES.get(member) in schema["enum"] else schema["enum"][0]
     if "examples" in schema:
         return schema["examples"][0]
     kind = schema.get("type")
-    known = NAMED.get(member)
-    if known is not None and _fits(known, kind) and not schema.get("properties"):
-        return known
+    value = EXAMPLE_VALUES.get(member)
+    if value is not None and _has_kind(value, kind) and not schema.get("properties"):
+        return value
     if kind == "object" or "properties" in schema:
         return _object(schema, definitions, depth)
     if kind == "array":
-        return [] if depth > DEEPEST else [_example_of(schema.get("items", {}), member, definitions, depth + 1)]
+        return [] if depth > MAX_DEPTH else [_example_of(schema.get("items", {}), member, definitions, depth + 1)]
     plain: dict[Any, Any] = {"integer": max(1, schema.get("minimum", 1)), "number": 1.5, "boolean": True, "null": None}
     return plain.get(kind, _text(member))
 
@@ -87,14 +87,14 @@ def _object(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: in
     return found
 
 
-def _fits(known: Any, kind: Any) -> bool:
+def _has_kind(value: Any, kind: Any) -> bool:
     kinds = {"string": str, "integer": int, "array": list, "object": dict}
-    return kind in kinds and isinstance(known, kinds[kind])
+    return kind in kinds and isinstance(value, kinds[kind])
 
 
 def _text(member: str) -> str:
     if member.endswith(("_at", "until", "from", "to")):
-        return MOMENT
+        return EXAMPLE_TIME
     if member.endswith(("url", "link", "logo", "uri")):
         return "https://gateway.example.com/…"
     return "…"

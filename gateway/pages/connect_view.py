@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.connections.refused_scopes import asked_again
+from gateway.connections.refused_scopes import scopes_to_request
 from gateway.errors import MARK, GatewayError, Issue
 from gateway.pages.confirmation import SessionBrowser
 from gateway.pages.connect_cookie import first_page_url, is_embedded, page_url, session_name
@@ -76,7 +76,7 @@ async def form_page(
     fields = (
         fields_of(offer.provider, session, offer.key, words, row.config if row else {}) if url_options is None else []
     )
-    reconnect_scopes = asked_again(request.app[RUNTIME].store, row, offer.provider, offer.integration)
+    reconnect_scopes = scopes_to_request(request.app[RUNTIME].store, row, offer.provider, offer.integration)
     app = generation.config.branding.name or words.plain("the_app")
     issues: Sequence[Issue] = fault.errors if fault else ()
     if posted is not None:

@@ -9,7 +9,7 @@ from gateway import clock
 from gateway.authorization.flows import AuthorizationStart, state_in
 from gateway.authorization.results import LIFETIME, CallbackFailed, Choice, ConnectedResult
 from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized
-from gateway.http.url import members
+from gateway.http.url import nested_parameters
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.confirmation import SessionBrowser, claim_session, is_browser, is_real_browser
 from gateway.pages.connect_cookie import first_page_url, holds_session, page_url, quoted_id, set_session_cookie
@@ -114,10 +114,10 @@ async def _options_in(
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
         await runtime.flows.report_refusal(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault
-    overrides = members(request.query, "credentials")
+    overrides = nested_parameters(request.query, "credentials")
     return FlowOptions(
-        config=members(request.query, "params"),
-        authorization_params=members(request.query, "authorization_params"),
+        config=nested_parameters(request.query, "params"),
+        authorization_params=nested_parameters(request.query, "authorization_params"),
         user_scope=request.query.get("user_scope"),
         override={
             CREDENTIAL_OVERRIDES[name]: text

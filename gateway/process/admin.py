@@ -19,7 +19,7 @@ import aiohttp
 from aiohttp import hdrs, web
 
 from gateway.errors import MARK
-from gateway.observe.metrics import Board, Metrics, Sample
+from gateway.observe.metrics import Metrics, Sample, SharedPages
 from gateway.observe.metrics_text import CONTENT_TYPE, exposition, total
 from gateway.process.sockets import BACKLOG
 from gateway.process.workers import WorkerProcess, Workers
@@ -42,7 +42,7 @@ STANDARD_NAMES: Final = {
 class Admin:
     """Serves the admin port. `listener` is open. `stopping`: set at the first signal; nothing is ready from then on."""
 
-    def __init__(self, listener: socket.socket, board: Board, workers: Workers, started_at: float) -> None:
+    def __init__(self, listener: socket.socket, board: SharedPages, workers: Workers, started_at: float) -> None:
         self.stopping = False
         self._listener = listener
         self._board = board

@@ -237,10 +237,10 @@ class Parent:
 
     async def _open_admin(self, listener: socket.socket) -> None:
         load_small_web()
-        from gateway.observe.metrics import Board
+        from gateway.observe.metrics import SharedPages
         from gateway.process.admin import Admin
 
-        board = Board(self._count + 1, self._memory.board)
+        board = SharedPages(self._count + 1, self._memory.board)
         self._admin = Admin(listener, board, self._workers, time.time())
         self._admin.stopping = self._stop_requested.is_set()
         await self._admin.open()

@@ -21,7 +21,7 @@ from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange, P
 from gateway.errors import BodyTooLarge, GatewayError
 from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
-from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
+from gateway.http.retry import RetryRules, allows_another_attempt, may_send_again, wait_s
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
 from gateway.middleware.facts import CALLER, CONNECTION, PROXY_OPTIONS, TIMING, TRACE, UPSTREAM
@@ -188,7 +188,7 @@ class Attempts:
                     raise
                 continue
             try:
-                more = may_lead_to_more(exchange.status, retries=self._retries_left)
+                more = allows_another_attempt(exchange.status, retries=self._retries_left)
                 again = more and await self._after_response(exchange)
             except BaseException:  # an error while waiting for a newer token, a time limit, or a disconnected caller
                 exchange.close()
@@ -300,7 +300,7 @@ class Attempts:
         if not self._retries_left or not self._may_repeat(sent=True):
             return False
         rules = self._rules()
-        if not rules.wanted(exchange.status, exchange.headers):
+        if not rules.asks_for_retry(exchange.status, exchange.headers):
             return False
         requested_wait_s = rules.requested_wait_s(exchange.status, exchange.headers, clock.now())
         return await self._wait_for_retry(requested_wait_s, exchange)
@@ -310,16 +310,16 @@ class Attempts:
 
         If it may not be sent again, start the refresh for the next request.
         """
-        refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
+        refreshes, sent = self._runtime.live.early_refreshes, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
             self._recorded = True
-            refusals.start(sent).add_done_callback(partial(self._record_refusal_later, sent))  # for the next request
+            refreshes.start(sent).add_done_callback(partial(self._record_refusal_later, sent))  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
             return True  # refreshed while the fast path waited: the request carries the newer one already
         with self._watch.suspend_silence_limit(), self._timing.waiting_for_token():
-            newer = await refusals.newer_than(sent)
+            newer = await refreshes.newer_than(sent)
         if newer is None:
             return False
         self._place(newer)
@@ -361,7 +361,7 @@ class Attempts:
         if not self._retries_left:
             return False
         wait = self._wait_s(requested_wait_s)
-        if wait is None or wait >= self._watch.left_s or not self._origin_limits.budget.take(clock.monotonic()):
+        if wait is None or wait >= self._watch.left_s or not self._origin_limits.budget.try_spend(clock.monotonic()):
             return False
         if not await self._key_spends():
             return False
@@ -403,14 +403,14 @@ class Attempts:
     def _may_repeat(self, *, sent: bool) -> bool:
         upload, request = self._upload, self._request
         keyed = bool(request[UPSTREAM].headers.get(IDEMPOTENCY_KEY))
-        return upload.fault is None and repeatable(request.method, keyed=keyed, kept=upload.kept, sent=sent)
+        return upload.fault is None and may_send_again(request.method, has_key=keyed, body_kept=upload.kept, sent=sent)
 
-    def _rules(self) -> Rules:
+    def _rules(self) -> RetryRules:
         retry = self._request[CONNECTION].provider.proxy.retry
         retry_on = self._request[PROXY_OPTIONS].retry_on
         if retry is None:
-            return Rules.of(retry_on=retry_on)
-        return Rules.of(
+            return RetryRules.of(retry_on=retry_on)
+        return RetryRules.of(
             error_code=retry.error_code,
             after=retry.after,
             at=retry.at,

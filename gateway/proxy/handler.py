@@ -10,7 +10,7 @@ from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.content_coding import CodingError
 from gateway.http.headers import MalformedResponse
 from gateway.http.passed_head import ATTEMPTS
-from gateway.http.request_head import upgrade_asked_for
+from gateway.http.request_head import requested_upgrade
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import logged_path
 from gateway.middleware.facts import CALLER, CONNECT_URL, CONNECTION, PAGING, PROXY_OPTIONS, UPSTREAM
@@ -52,7 +52,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
     timeouts = generation_of(request).egress.timeouts
     watch = ExchangeWatch(request, first_byte_s(request[PROXY_OPTIONS], timeouts), timeouts.total_s)
     upload = CallerBody(request, watch)
-    upgrade = upgrade_asked_for(request)
+    upgrade = requested_upgrade(request)
     attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
     response: PassedResponse | None = None
     try:

@@ -6,14 +6,14 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.egress.egress_errors import CallNotAttempted, EgressError, Kind
+from gateway.egress.egress_errors import CallNotAttempted, EgressError, EgressErrorKind
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
 from gateway.middleware.facts import PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.response_shape import broken_body_error
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeTimeout
 
-_CODES: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
+_CODES: Final[dict[EgressErrorKind, tuple[type[GatewayError], Code]]] = {
     "refused": (InvalidRequest, "address_refused"),
     "unreachable": (UpstreamFailed, "upstream_unreachable"),
     "tls": (UpstreamFailed, "upstream_tls"),

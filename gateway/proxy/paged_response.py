@@ -16,9 +16,9 @@ from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.http.headers import Fields
 from gateway.http.origin import covers
-from gateway.http.paging.next_page import CycleDetector, PageResult, Place, parse_page, place_of
+from gateway.http.paging.next_page import CycleDetector, PageResult, PageUrl, parse_page, parse_page_url
 from gateway.http.paging.page_document import NO_RECORDS, Records
-from gateway.http.paging.resume_position import OffLimits, encode_position, point_at_page
+from gateway.http.paging.resume_position import ForbiddenPageOrigin, encode_position, point_at_page
 from gateway.http.passed_head import ATTEMPTS, NOT_RENDERED
 from gateway.middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
 from gateway.middleware.key_limits import check_rules
@@ -123,7 +123,7 @@ async def _pass_pages(
         error.headers[ATTEMPTS] = str(reader.attempts)
         raise error from fault
     response.headers[ATTEMPTS] = str(reader.attempts)
-    response.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.way.type}"
+    response.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.paging.type}"
     await response.prepare(request)
     while True:
         for batch in batches(page.records):
@@ -198,7 +198,7 @@ class _PagedCall:
             upstream.headers.popall(name, None)
         try:
             point_at_page(upstream, position, opened.allowed_origins | {opened.base.origin}, self._paging.path)
-        except OffLimits as fault:
+        except ForbiddenPageOrigin as fault:
             raise _off_limits(fault.origin) from fault
         await _check(request[CALLER], upstream, opened)
         place_credential(opened, upstream, has_body=self._listed is not None)
@@ -212,7 +212,7 @@ class _PagedCall:
         self.pages += 1
         self.records += len(page.records)
         self._cursor_seen = self._cursor_seen or page.unseen is None
-        self._unseen_at = page.way.cursor_path_in_response
+        self._unseen_at = page.paging.cursor_path_in_response
         self.fault = page.refused
 
     def progress(self, following: Position | None) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class _PagedCall:
     ) -> PageResult:
         upstream = self._request[UPSTREAM]
         body = None if self._listed is None else self._listed.now
-        at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
+        at = PageUrl(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
         ways = self._paging.ways if position is None else [position.way]
         if content is None:
             return PageResult(NO_RECORDS, ways[0], None)
@@ -251,16 +251,16 @@ class _PagedCall:
             content.clear()  # the records are slices of the text made from it
             self.reader.holds(len(page.records.text))
         digest = ""
-        if page.way.type == "offset" and page.records.hold_objects:
+        if page.paging.type == "offset" and page.records.hold_objects:
             digest = await off_loop(share, lambda: page.records.digest) if large else page.records.digest
         return self._checked(page, digest)
 
     def _checked(self, page: PageResult, digest: str) -> PageResult:
         """Return `page`, with an error instead of a next page that was read before or is at a forbidden origin."""
-        if page.way.type == "offset":
+        if page.paging.type == "offset":
             if digest and self._cycles.detect_repeat(digest):
                 return PageResult(
-                    NO_RECORDS, page.way, None, _repeated_page(f"it ignores '{page.way.offset_name_in_request}'")
+                    NO_RECORDS, page.paging, None, _repeated_page(f"it ignores '{page.paging.offset_name_in_request}'")
                 )
             return page
         if page.next is None:
@@ -269,8 +269,8 @@ class _PagedCall:
         if self._cycles.detect_repeat(page.next.at):
             return replace(page, next=None, refused=_repeated_page("its next page is one that was read before"))
         opened = self._request[CONNECTION]
-        if page.way.type == "link":
-            origin = place_of(page.next.at).origin
+        if page.paging.type == "link":
+            origin = parse_page_url(page.next.at).origin
             if not covers(opened.allowed_origins | {opened.base.origin}, origin):
                 return replace(page, next=None, refused=_off_limits(origin))
         return page
@@ -279,7 +279,7 @@ class _PagedCall:
 def _misnamed(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
-        f"The provider's page has nothing at '{page.way.cursor_path_in_response}' (cursor_path_in_response), but has "
+        f"The provider's page has nothing at '{page.paging.cursor_path_in_response}' (cursor_path_in_response), but has "
         f"{', '.join(list(page.unseen or ())[:5])}. Set cursor_path_in_response to the one that is the cursor.",
     )
 

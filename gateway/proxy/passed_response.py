@@ -14,18 +14,18 @@ from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import abort_connection
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, MalformedResponse, decoded_fields, response_fields
-from gateway.http.origin import Address
+from gateway.http.origin import ParsedUrl
 from gateway.http.passed_head import (
     ATTEMPTS,
     CONNECT_URL_FIELD,
     SERVER_TIMING,
     framing,
-    guarded,
     head_bytes,
     printable,
     server_timing,
+    with_protection_fields,
 )
-from gateway.http.references import Rewriter
+from gateway.http.references import LinkRewriter
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.key_limits import add_pace_headers
 from gateway.middleware.response_shape import REQUEST_ID_FIELD, add_cors_headers
@@ -183,7 +183,7 @@ def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bo
     fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
-    fields = guarded(fields, by_headers=CAPABILITY not in request)
+    fields = with_protection_fields(fields, by_headers=CAPABILITY not in request)
     response = PassedResponse(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if is_live(exchange.headers):
         response.headers.extend([UNBUFFERED])
@@ -216,7 +216,7 @@ def with_gateway_fields(response: PassedResponse, request: web.Request, attempts
 
 def _fields(request: web.Request, exchange: ProviderExchange) -> Fields:
     upstream = request[UPSTREAM]
-    base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
+    base = ParsedUrl(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
     return passed_fields(exchange.headers, base, request[CONNECTION], _shown_at(request))
 
 
@@ -230,13 +230,13 @@ def unreferred_fields(fields: Fields) -> Fields:
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 
-def passed_fields(received: Fields, base: Address, opened: Opened, shown_at: str) -> Fields:
+def passed_fields(received: Fields, base: ParsedUrl, opened: Opened, shown_at: str) -> Fields:
     """Return the fields of a response that are passed on to the caller. Raises MalformedResponse.
 
     `base`: the provider's base URL. `shown_at`: the gateway's URL, which replaces it in the fields' values.
     """
 
     def rewrite(name: str, value: str) -> str:
-        return opened.without_secrets(Rewriter(base, shown_at, opened.placement.query_names)(name, value))
+        return opened.without_secrets(LinkRewriter(base, shown_at, opened.placement.query_names)(name, value))
 
     return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

@@ -15,7 +15,7 @@ from gateway.egress.client import Egress, fetch_reply
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import ReconnectNeeded
 from gateway.generation import Current
-from gateway.journal import Entry, Recorded
+from gateway.journal import Entry, RecordedReply
 from gateway.journal.segment import call_name
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connection import ConnectionRef
@@ -33,7 +33,9 @@ class Attempt:
     this attempt has sent a call to a provider.
     """
 
-    def __init__(self, exchange: TokenExchange, entry: Entry | None = None, recorded: Sequence[Recorded] = ()) -> None:
+    def __init__(
+        self, exchange: TokenExchange, entry: Entry | None = None, recorded: Sequence[RecordedReply] = ()
+    ) -> None:
         self._exchange = exchange
         self._entry = entry
         self._recorded = list(recorded)

@@ -21,7 +21,7 @@ from gateway.auth.mode import AuthMode, Dialogue
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.generation import Current
-from gateway.journal import Recorded
+from gateway.journal import RecordedReply
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.observe.logs import current_trace_id
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
@@ -166,7 +166,7 @@ class TokenSource:
         mode: AuthMode,
         kept: Mapping[str, Any],
         context: AuthContext,
-        replies: Sequence[Recorded],
+        replies: Sequence[RecordedReply],
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
@@ -189,7 +189,7 @@ class TokenSource:
             second = self._attempt(row)
             return second, await self._run_dialogue(mode.renew({**kept, **before}, context), second)
 
-    def _attempt(self, row: Connection, replies: Sequence[Recorded] = ()) -> Attempt:
+    def _attempt(self, row: Connection, replies: Sequence[RecordedReply] = ()) -> Attempt:
         return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies)
 
     async def _run_dialogue(self, dialogue: Dialogue[dict[str, Any]], attempt: Attempt) -> dict[str, Any]:

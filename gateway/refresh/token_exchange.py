@@ -10,7 +10,7 @@ from typing import Protocol
 from gateway import clock
 from gateway.egress.client import Egress, fetch_reply
 from gateway.egress.egress_errors import EgressError
-from gateway.journal import Entry, Writer
+from gateway.journal import Entry, JournalWriter
 from gateway.records.provider_call import ProviderCall, Reply
 
 # ── The credentials that this process has sent. No second attempt sends one of them before its worker can have read the
@@ -82,13 +82,13 @@ class Journals:
     """The journal writers of this process, one for each folder."""
 
     def __init__(self) -> None:
-        self._writers: dict[Path, Writer] = {}
+        self._writers: dict[Path, JournalWriter] = {}
         self.sent = SentCredentials()
 
-    def of(self, folder: Path) -> Writer:
+    def of(self, folder: Path) -> JournalWriter:
         writer = self._writers.get(folder)
         if writer is None:
-            writer = self._writers[folder] = Writer(folder)
+            writer = self._writers[folder] = JournalWriter(folder)
         return writer
 
     @property
@@ -166,7 +166,7 @@ async def send_journalled(
         segment = await writer.begin(entry, step)
         if abandoned():  # a recovery may have read the journal before this call was recorded in it
             if segment is not None:
-                writer.drop(entry, step, segment)
+                writer.release_call(entry, step, segment)
             raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
         try:
             reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
@@ -174,12 +174,12 @@ async def send_journalled(
             raise  # the token may be spent: keep the record that this call began
         except BaseException:
             if segment is not None:
-                writer.drop(entry, step, segment)
+                writer.release_call(entry, step, segment)
             raise
         if segment is not None and 200 <= reply.status < 300:
             journalled = await writer.reply(entry, step, segment, call, reply)
         elif segment is not None:
-            writer.drop(entry, step, segment)
+            writer.release_call(entry, step, segment)
         return reply
     finally:
         if journalled:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from gateway.catalog.provider_parts import WebhookSignature
-from gateway.http.json_scan import JsonMember, members_at, skip_space, string_of
+from gateway.http.json_scan import JsonMember, members_at, skip_space, string_value
 from gateway.records.connecting import Site
 from gateway.scripts.script_context import (
     IncomingWebhook,
@@ -199,14 +199,14 @@ def _subjects(body: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         for member in _members(text, skip_space(text, 3 if body.startswith(codecs.BOM_UTF8) else 0)):
-            name = string_of(text[member.start : member.colon])
+            name = string_value(text[member.start : member.colon])
             if name not in SUBJECTS:
                 continue
             found.pop(name, None)
             for inner in _members(text, member.value):
-                if string_of(text[inner.start : inner.colon]) == "self":
+                if string_value(text[inner.start : inner.colon]) == "self":
                     value = text[inner.value : inner.end]
-                    found[name] = string_of(value) if value.startswith('"') else ""
+                    found[name] = string_value(value) if value.startswith('"') else ""
     except ValueError:  # not JSON, or not UTF-8
         return {}
     return found

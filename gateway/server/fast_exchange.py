@@ -16,8 +16,8 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.http.content_coding import CodingError
 from gateway.http.headers import MalformedResponse
-from gateway.http.response_head import Malformed, ResponseHead
-from gateway.http.retry import may_lead_to_more
+from gateway.http.response_head import MalformedMessage, ResponseHead
+from gateway.http.retry import allows_another_attempt
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
 from gateway.middleware.response_shape import broken_body_error
@@ -68,7 +68,7 @@ class FastExchange:
 
     `last`: the caller's connection closes after it; `close_requested`: the request announced that.
 
-    For the provider's connection it is the `Taker` until the head has arrived, the `ResponseSink` afterwards, and the
+    For the provider's connection it is the `ResponseReceiver` until the head has arrived, the `ResponseSink` afterwards, and the
     `UploadListener`. It keeps the request's bytes while they are few, so that the chain can start the request again.
     """
 
@@ -143,7 +143,7 @@ class FastExchange:
         if plan.body is not None and not plan.body.ended:
             if self._kept_bytes > KEPT_BYTES:
                 del self._request[1:]
-            self._upload = self._connection.begin(message, self, self, method=method)
+            self._upload = self._connection.send_with_upload(message, self, self, method=method)
             if self._upload.paused:  # paused by the last write, before there was an upload to pause
                 self._client.pause_upload()
         else:
@@ -166,7 +166,7 @@ class FastExchange:
         assert body is not None
         try:
             piece, behind = body.feed(data)
-        except Malformed:
+        except MalformedMessage:
             self._break_body()
             return b""
         now = clock.monotonic()
@@ -248,10 +248,10 @@ class FastExchange:
         """Return this exchange if it can pass the response on; None if the chain must."""
         status, plan = head.status, self._plan
         if status >= 400:
-            if may_lead_to_more(status, retries=plan.options.retries > 0):
+            if allows_another_attempt(status, retries=plan.options.retries > 0):
                 return None
             if status == 403:
-                if refused_scopes(status, head.whole().fields) is not None:
+                if refused_scopes(status, head.with_fields().fields) is not None:
                     return None  # the chain adds a link for granting the scopes
                 plan.refused(status)
         now = clock.monotonic()
@@ -261,7 +261,7 @@ class FastExchange:
         except MalformedResponse:
             return None
         if decoder is not None:
-            self._decoding = ResponseDecoding(decoder, self, self._connection, live=is_live(head.whole().fields))
+            self._decoding = ResponseDecoding(decoder, self, self._connection, live=is_live(head.with_fields().fields))
         self._head_at = self.moved_at = now
         self._status = status
         self._unsent = [passed]
@@ -444,7 +444,7 @@ class FastExchange:
         self._mark_ended()
         plan = self._plan
         if self._upload is not None:
-            self._upload.leave()
+            self._upload.stop_notifying()
             self._upload = None
         kept = self._is_request_kept
         handover = FastPathHandover(

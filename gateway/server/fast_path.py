@@ -25,7 +25,7 @@ from gateway.errors import GatewayError
 from gateway.generation import Generation
 from gateway.http import passed_head, url
 from gateway.http.request_head import METHODS, TARGET_CHARS
-from gateway.http.response_head import Malformed
+from gateway.http.response_head import MalformedMessage
 from gateway.middleware.upstream import replaced_names, trace_headers
 from gateway.observe.tracing import Tracing
 from gateway.proxy.collected_response import InProcessRequest
@@ -220,7 +220,7 @@ class FastPath:
         origin_limits = route.origin_limits
         if not origin_limits.try_acquire():
             return None
-        connection = route.pool.take_idle()
+        connection = route.pool.acquire_idle()
         if connection is None:
             if route.generation.egress.pool(origin_limits.origin) is not route.pool:
                 plan.opened.fast_route.clear()  # the pool was forgotten and replaced
@@ -229,7 +229,7 @@ class FastPath:
         if access is not None and access.meter is not None:
             counted, plan.pace = access.meter.count()
             if not counted:
-                route.pool.give_back(connection)
+                route.pool.release_unused(connection)
                 origin_limits.release("unknown", probe=False)
                 return None
         self.taken += 1
@@ -241,7 +241,7 @@ class FastPath:
         integration_id = head.known.lines.options.integration_id
         ref = ConnectionRef(caller.environment.name, integration_id, head.connection_id)
         live = self._runtime.live
-        return live.peek(ref, now) or live.reopened(ref)
+        return live.peek(ref, now) or live.reopen(ref)
 
     def _route(self, opened: Opened, generation: Generation) -> FastRoute | None:
         """Return the route of this connection; None if the chain must handle it, or its provider has no pool yet."""
@@ -309,7 +309,7 @@ class FastPath:
             self.call_heads.forget()
             self.agent_door.forget()
             self._reader.forget()
-            passed_head.forget()
+            passed_head.clear_cache()
 
 
 def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
@@ -343,7 +343,7 @@ def _target_and_rule(
     """
     placement = opened.placement
     try:
-        target = url.join(opened.base.path, url.rest_of(found[2].decode("ascii"), head.known.mount))
+        target = url.join_target(opened.base.path, url.parse_proxied_target(found[2].decode("ascii"), head.known.mount))
     except GatewayError:
         return None
     rule = "" if caller.access is None else may_send(caller, head, opened, found[1].decode(), target)
@@ -387,7 +387,7 @@ def _split_body(head: ArrivedHead, opened: Opened, rest: bytes) -> tuple[Request
     body = RequestBody(None if head.known.lines.chunked else head.length)
     try:
         framed, behind = body.feed(rest)
-    except Malformed:
+    except MalformedMessage:
         return None
     return body, framed, behind
 

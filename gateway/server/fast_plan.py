@@ -34,7 +34,7 @@ class FastRoute:
     """The route that all fast path requests over one opened connection share; the connection keeps it.
 
     `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line. `replaced`: names of the
-    caller's fields that are not passed on, spelled as by `headers.plain`. `slots`: the header lines with the
+    caller's fields that are not passed on, spelled as by `headers.normalized_name`. `slots`: the header lines with the
     credential, each with its CRLF, like `host`. `names_parent`: a sampled request names our span as its parent.
     """
 
@@ -99,7 +99,7 @@ class FastPlan:
         if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
             return None
         decoder = Decoder()
-        return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
+        return decoder if decoder.start(",".join(values(head.with_fields().fields, "content-encoding"))) else None
 
     def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
         """Record the finished call, and count it for the retry budget.

@@ -12,10 +12,10 @@ from gateway.http.passed_head import (
     SERVER_TIMING,
     PlainHead,
     framing,
-    guarded,
     head_bytes,
     printable,
     server_timing,
+    with_protection_fields,
 )
 from gateway.http.response_head import ResponseHead
 from gateway.middleware.key_limits import pace_fields
@@ -50,11 +50,11 @@ def response_head(
             return _encode_plain_head(
                 head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last
             )
-        head = head.whole()
+        head = head.with_fields()
     fields = provider_fields(head, plan, decoded=decoded)
     if plan.mount != MOUNT:
         fields = unreferred_fields(fields)
-    fields = guarded(fields, by_headers=plan.mount == MOUNT)
+    fields = with_protection_fields(fields, by_headers=plan.mount == MOUNT)
     if is_live(head.fields):
         fields.append(UNBUFFERED)
     if plan.pace is not None:
@@ -82,7 +82,7 @@ def _encode_plain_head(head: PlainHead, method: str, own: str, *, by_headers: bo
     else:
         frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
         own, chunked = _append_fields(own, frame.fields), frame.chunked
-    if not head.dated:
+    if not head.has_date:
         own = _append_fields(own, [_date()])
     lines += (own.encode(), b"\r\n")
     return b"\r\n".join(lines), chunked
@@ -99,7 +99,7 @@ def _date() -> tuple[str, str]:
 @lru_cache(maxsize=256)
 def _lines_to_add(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
     """Return the lines to add to a response with these ``Content-Type`` and ``Vary`` lines (empty: no such line)."""
-    fields = guarded([_field(vary)] if vary else [], by_headers=by_headers)
+    fields = with_protection_fields([_field(vary)] if vary else [], by_headers=by_headers)
     if media_type and is_live([_field(media_type)]):
         fields = [*fields, UNBUFFERED]
     return "\r\n".join(f"{name}: {value}" for name, value in fields).encode("utf-8", "surrogateescape")

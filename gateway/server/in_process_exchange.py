@@ -38,7 +38,7 @@ class InProcessExchange(FastExchange):
     def _head_for_client(self, head: ResponseHead, now: float, *, decoded: bool) -> bytes:  # noqa: ARG002  # its own
         """Give the client the head unformatted: the client needs few of its fields."""
         if not isinstance(head, PlainHead) or decoded:
-            self._client.fields = provider_fields(head.whole(), self._plan, decoded=decoded)
+            self._client.fields = provider_fields(head.with_fields(), self._plan, decoded=decoded)
         self._client.head = head
         return b""
 

@@ -14,7 +14,15 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.errors import GatewayError
 from gateway.http import headers, proxy_options
-from gateway.http.headers import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
+from gateway.http.headers import (
+    FIELD_BYTES,
+    HOP_BY_HOP,
+    OPTIONS,
+    PROXY_PREFIX,
+    Fields,
+    is_for_gateway,
+    normalized_name,
+)
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
 from gateway.middleware.response_shape import CALLER_REQUEST_ID, loggable_id
@@ -68,7 +76,7 @@ class RequestLines:
 
     `key`: the bearer key; empty for a capability URL. `request_id`: the caller's, if well-formed. `length` None and not
     `chunked`: the head declares no body. `last`: the caller closes the connection after this request. `passing`,
-    `names`: the lines to pass on, and their names, spelled as by `headers.plain`.
+    `names`: the lines to pass on, and their names, spelled as by `headers.normalized_name`.
     """
 
     key: str = field(repr=False)
@@ -213,7 +221,7 @@ class LineReader:
     def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
         """Read each line by itself; return None if one of them must go to the chain."""
         lines = block.split(b"\r\n")
-        if block.translate(None, TEXT) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
+        if block.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
             return None
         known = self._names
         passing: Passing = []
@@ -252,7 +260,7 @@ class LineReader:
             for option in options:
                 name, _, value = option.decode().partition(":")
                 fields.add(name, value.strip(" \t"))
-            found = proxy_options.read(CIMultiDictProxy(fields), bound_to)
+            found = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
             if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: limit the memory used
                 if len(self._options) >= OPTION_SETS:
                     self._options.clear()
@@ -268,7 +276,7 @@ def _meaning(name: bytes) -> LineName | None:
         return None
     if not headers.is_token(text):
         return None
-    spelled, lower = plain(text), text.lower()
+    spelled, lower = normalized_name(text), text.lower()
     kind = OPTION if spelled in OPTIONS else _KINDS.get(spelled)
     if kind is not None:
         return LineName(kind, spelled, lower) if spelled == lower else None
@@ -279,9 +287,9 @@ def _meaning(name: bytes) -> LineName | None:
         or spelled.startswith("gateway-")
     ):
         return None
-    if lower.startswith(MINTING_PREFIX):
+    if lower.startswith(PROXY_PREFIX):
         return LineName(MINTED, spelled, lower)
-    if for_us(spelled):
+    if is_for_gateway(spelled):
         return LineName(STAYS, spelled, lower)
     if lower in _ONCE:
         return LineName(ONCE, spelled, lower)
@@ -319,4 +327,6 @@ def _decide_by_fields(passing: Passing, key: str | None, token: str) -> Passing:
         name, _, value = line.decode().partition(": ")
         fields.append((name, value))
     kept = headers.request_fields(fields, token)
-    return [(LineName(PASSES, plain(name), name.lower()), f"{name}: {value}".encode()) for name, value in kept]
+    return [
+        (LineName(PASSES, normalized_name(name), name.lower()), f"{name}: {value}".encode()) for name, value in kept
+    ]

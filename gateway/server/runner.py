@@ -19,7 +19,7 @@ from gateway.config import ClientLimitsConfig
 from gateway.console.lazy_console import console_alone
 from gateway.errors import StartRefused
 from gateway.http.abort import abort_connection
-from gateway.observe.metrics import TURNED_AWAY, Sample
+from gateway.observe.metrics import REFUSED_CONNECTIONS, Sample
 from gateway.runtime import RUNTIME
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import fast_path_of
@@ -106,7 +106,7 @@ class GatewayServer(Server):
         """Count a refused connection in the metrics, and log it once a minute."""
         runtime = self.app.get(RUNTIME)
         if runtime is not None:
-            runtime.metrics.add(TURNED_AWAY)
+            runtime.metrics.add(REFUSED_CONNECTIONS)
         now = self._loop.time()
         if now >= self._log_refused_at:
             self._log_refused_at = now + LOG_REFUSED_EVERY_S

@@ -28,7 +28,7 @@ from gateway.config import Config
 from gateway.errors import StartRefused
 from gateway.integrations.declared import Examined, integrations
 from gateway.observe import logs
-from gateway.observe.metrics import Board
+from gateway.observe.metrics import SharedPages
 from gateway.process.admin import process_samples
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now
@@ -253,7 +253,7 @@ class Worker:
             around.push_async_callback(self._channel.close)
             self._app[PARENT] = self._parent
             if self._given["metrics"] is not None:
-                board = Board(self._given["pages"], self._start["board"])
+                board = SharedPages(self._given["pages"], self._start["board"])
                 # The counters continue from where the previous worker in this place left off.
                 self._app[METRICS_PAGE] = board.pages[self._start["place"]]
             around.push_async_callback(run.cleanup)

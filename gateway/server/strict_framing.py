@@ -7,10 +7,16 @@ from aiohttp import StreamReader
 from aiohttp.http_exceptions import InvalidURLError, LineTooLong
 
 from gateway.errors import GatewayError, HeadersTooLarge, InvalidRequest, NotImplementedHere
-from gateway.http.chunks import Chunks
+from gateway.http.chunks import ChunkedDecoder
 from gateway.http.headers import is_token
-from gateway.http.request_head import UNFIT, sent_twice, two_framings, unknown_coding, unknown_version
-from gateway.http.response_head import Malformed
+from gateway.http.request_head import (
+    FORBIDDEN_TARGET_CHAR,
+    repeated_field_error,
+    two_framings_error,
+    unknown_coding_error,
+    unknown_version_error,
+)
+from gateway.http.response_head import MalformedMessage
 
 # ── Watches a chunked body, whose framing may be far larger than its content.
 
@@ -55,13 +61,13 @@ TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for t
 VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
 SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
 UNKNOWN_METHOD: Final = "Unknown method. Use one of the IANA registry, in capitals, such as GET, POST or PATCH."
-TWO_FRAMINGS: Final = two_framings().message
+TWO_FRAMINGS: Final = two_framings_error().message
 
 # Prefix of the parser's error ▸ our message: the fault, and how to fix it.
 BAD_FRAMING: Final = {
     "Transfer-Encoding can't be present with Content-Length": TWO_FRAMINGS,
     "Content-Length can't be present with Transfer-Encoding": TWO_FRAMINGS,
-    "Duplicate Content-Length": sent_twice("Content-Length").message,
+    "Duplicate Content-Length": repeated_field_error("Content-Length").message,
     "Invalid character in Content-Length": "Content-Length must be decimal digits and nothing else.",
     "Content-Length overflow": "Content-Length is too large.",
     "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be exactly 'chunked', sent once.",
@@ -85,19 +91,19 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
     if isinstance(fault, LineTooLong) or TOO_MANY in str(fault):
         return too_large()
     method, target, version = _request_line(piece)
-    if isinstance(fault, InvalidURLError) or (VERSION.fullmatch(version) and UNFIT.search(target)):
+    if isinstance(fault, InvalidURLError) or (VERSION.fullmatch(version) and FORBIDDEN_TARGET_CHAR.search(target)):
         return InvalidRequest(
             "bad_path",
             "Invalid request target. It must begin with '/', and all but visible ASCII must be percent-encoded.",
             close=True,
         )
     if VERSION.fullmatch(version) and version not in SPOKEN:
-        return unknown_version()
+        return unknown_version_error()
     if "method" in str(fault).lower() and is_token(method) and version in SPOKEN:
         return NotImplementedHere("not_supported", UNKNOWN_METHOD, close=True)
     words = _reason(fault)
     if words.startswith("Request has invalid `Transfer-Encoding`"):  # Transfer-Encoding does not end in "chunked"
-        return unknown_coding()
+        return unknown_coding_error()
     message = next((message for begins, message in BAD_FRAMING.items() if words.startswith(begins)), None)
     return malformed() if message is None else InvalidRequest("bad_framing", message, close=True)
 
@@ -144,7 +150,7 @@ class RequestBody:
 
     def __init__(self, length: int | None) -> None:
         self._left = length or 0
-        self._chunks = Chunks(of_request=True) if length is None else None
+        self._chunks = ChunkedDecoder(of_request=True) if length is None else None
         self._raw_bytes = 0
         self.received = 0
         self.ended = False
@@ -155,7 +161,8 @@ class RequestBody:
         return None if self._chunks is not None else self._left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes to send for `data`, framed, and the bytes of `data` after the body. Raises Malformed."""
+        """Return the bytes to send for `data`, framed, and the bytes of `data` after the body. Raises
+        MalformedMessage."""
         if self._chunks is not None:
             return self._feed_chunks(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]
@@ -164,12 +171,12 @@ class RequestBody:
         self.ended = not self._left
         return piece, data[len(piece) :]
 
-    def _feed_chunks(self, chunks: Chunks, data: bytes) -> tuple[bytes, bytes]:
+    def _feed_chunks(self, chunks: ChunkedDecoder, data: bytes) -> tuple[bytes, bytes]:
         piece = chunks.feed(data)
         self._raw_bytes += len(data) - len(chunks.rest or b"")
         self.received += len(piece)
         if self._raw_bytes - self.received > SPARE_BYTES + FRAMING_PER_BYTE * self.received:
-            raise Malformed("the framing of its chunks is larger than its body")
+            raise MalformedMessage("the framing of its chunks is larger than its body")
         out = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
         if chunks.rest is None:
             return out, b""

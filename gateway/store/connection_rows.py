@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import InvalidRequest, Issue
-from gateway.http.origin import parse_address
+from gateway.http.origin import parse_url
 from gateway.records.access import KeyLimits
 from gateway.records.connection import (
     Account,
@@ -252,7 +252,7 @@ def site_origin(config: Mapping[str, Any]) -> str | None:
     """Return scheme, host and port of the connection's site. A provider's webhook finds the connection by them."""
     url = config.get("baseUrl")
     try:
-        return parse_address(url).origin if isinstance(url, str) else None
+        return parse_url(url).origin if isinstance(url, str) else None
     except ValueError:
         return None
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.journal import Entry, ProcessMarker, Recorded, new_attempt, new_key, open_reply
+from gateway.journal import Entry, ProcessMarker, RecordedReply, new_attempt, new_key, open_reply
 from gateway.journal.reader import OpenRecord, all_files, markers, open_records, read, unfinished_files
 from gateway.journal.segment import is_dead
 from gateway.journal.slot_files import process_of as slot_file_process
@@ -48,7 +48,7 @@ class Credential:
 class EarlierReplies:
     """What other processes' refreshes have left: replies, newest attempt first, each in call order; or a credential."""
 
-    replies: tuple[Recorded, ...] = ()
+    replies: tuple[RecordedReply, ...] = ()
     credential: Credential | None = None
 
 
@@ -107,7 +107,7 @@ class RefreshJournal:
             return EarlierReplies()
         until = clock.monotonic() + WAIT_S
         while True:
-            in_flight, attempts = False, dict[str, list[Recorded]]()
+            in_flight, attempts = False, dict[str, list[RecordedReply]]()
             for record in await asyncio.to_thread(open_records, self.folder):
                 if (record.about["row"], record.about["version"]) != (row.uid, row.version):
                     continue
@@ -119,7 +119,7 @@ class RefreshJournal:
                 reply = await self._reply(row, record)
                 if reply is not None:
                     attempts.setdefault(reply.attempt, []).append(reply)
-                in_flight = in_flight or (record.living and reply is None)
+                in_flight = in_flight or (record.is_writer_alive and reply is None)
             if not in_flight or clock.monotonic() >= until:
                 return EarlierReplies(_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
@@ -135,7 +135,7 @@ class RefreshJournal:
                 ConnectionRef(*record.about["ref"]),
                 record.about["row"],
                 record.about["version"],
-                bool(record.sealed) or record.living,
+                bool(record.sealed) or record.is_writer_alive,
             )
             for record in found
             if "attempt" in record.about
@@ -221,7 +221,7 @@ class RefreshJournal:
         ends = value["expires_at"]
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
-    async def _reply(self, row: Connection, record: OpenRecord) -> Recorded | None:
+    async def _reply(self, row: Connection, record: OpenRecord) -> RecordedReply | None:
         """Return the recorded reply; None if there is none yet, or it is unreadable."""
         try:
             key = await self._decrypt_or_none(row, KEY, bytes.fromhex(record.about["key"])) if record.sealed else None
@@ -252,6 +252,6 @@ async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | 
     return row
 
 
-def _in_order(attempts: Mapping[str, list[Recorded]]) -> tuple[Recorded, ...]:
+def _in_order(attempts: Mapping[str, list[RecordedReply]]) -> tuple[RecordedReply, ...]:
     newest = sorted(attempts.values(), key=lambda steps: max(record.reply.asked_at for record in steps), reverse=True)
     return tuple(record for steps in newest for record in sorted(steps, key=lambda record: record.step))

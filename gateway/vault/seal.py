@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from gateway.http.json_depth import read_stored
+from gateway.http.json_depth import parse_stored_json
 from gateway.records.connection import Sealed
 from gateway.secret import Secret
 from gateway.text import counted
@@ -238,7 +238,7 @@ class Vault:
 
     def open_json(self, sealed: Sealed) -> dict[str, Any]:
         """Return the value. Raises VaultError if the ciphertext was changed, or was sealed for another place."""
-        opened: dict[str, Any] = read_stored(self._open(sealed).decode())
+        opened: dict[str, Any] = parse_stored_json(self._open(sealed).decode())
         return opened
 
     def seal_again(self, sealed: Sealed) -> Sealed:

@@ -46,4 +46,4 @@ def left(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
 
 def living(folder: Path) -> list[OpenRecord]:
     """Return the records whose process lives."""
-    return [record for record in open_records(folder) if record.living]
+    return [record for record in open_records(folder) if record.is_writer_alive]

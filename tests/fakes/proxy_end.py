@@ -23,7 +23,7 @@ from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
 from gateway.egress.limits import EgressLimits
 from gateway.errors import GatewayError, NotFound
-from gateway.http.origin import Address
+from gateway.http.origin import ParsedUrl
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
 from gateway.middleware.response_shape import cors
 from gateway.middleware.upstream import credentials, upstream
@@ -43,7 +43,7 @@ US = {"Authorization": "Bearer gw_sk_secret", "Provider-Config-Key": "tracker", 
 BEARER = Placement(slots=(("Authorization", "Bearer at-1"),))
 
 
-class Opening(NamedTuple):
+class OpenNetwork(NamedTuple):
     network: ipaddress.IPv4Network | ipaddress.IPv6Network
     port: int | None = None
 
@@ -51,7 +51,7 @@ class Opening(NamedTuple):
 on_our_runner = False
 """Whether `gateway_to` serves on `gateway.runner`. Set by the loop factories of `tests/gateway/conftest.py`."""
 
-LOOPBACK = (Opening(ipaddress.ip_network("127.0.0.0/8")),)
+LOOPBACK = (OpenNetwork(ipaddress.ip_network("127.0.0.0/8")),)
 
 
 def opened_at(
@@ -60,7 +60,7 @@ def opened_at(
     """Return a connection whose provider listens on this loopback port."""
     ref = ConnectionRef("dev", "tracker", "u1")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    base = Address("http", host, port, path)
+    base = ParsedUrl("http", host, port, path)
     return Opened(
         connection=Connection(
             ref=ref,
@@ -130,7 +130,7 @@ class Live:
         return self.stored[ref]
 
     @property
-    def refusals(self) -> "Live":
+    def early_refreshes(self) -> "Live":
         return self
 
     async def newer_than(self, sent: Opened) -> Opened | None:

@@ -255,7 +255,7 @@ async def test_a_key_is_requested_once_and_requests_of_unknown_keys_are_limited(
 async def test_invented_key_ids_do_not_prevent_requests_of_a_known_key(
     providers: Internet, start: Any, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_keys, "MOST_KEPT", 4)
+    monkeypatch.setattr(webhook_keys, "MAX_CACHED", 4)
     plaid = PlaidKeys(providers)
     endpoint = await start("plaid", PLAID_SECRET)
     key = generate_private_key(SECP256R1())

@@ -191,8 +191,8 @@ async def test_the_connections_that_lack_scopes_are_listed(
     await running.restart()
     assert sorted(await connections_that_lack_scopes(running)) == ["c1", "c2", "c3"]
     assert sorted(await connections_that_lack_scopes(running, limit="1")) == ["c1", "c2", "c3"]
-    monkeypatch.setattr("gateway.connections.lacking_scopes.LOOKED_AT", 1)
-    monkeypatch.setattr("gateway.connections.lacking_scopes.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("gateway.connections.lacking_scopes.MAX_ROWS_READ", 1)
+    monkeypatch.setattr("gateway.connections.lacking_scopes.ROWS_PER_QUERY", 2)
     assert sorted(await connections_that_lack_scopes(running)) == ["c1", "c2", "c3"]
     async with running.http.get(
         f"{running.url}/connections?missingScopes=true&page=1", headers=running.headers

@@ -35,7 +35,7 @@ SAMPLED, UNSAMPLED = f"00-{TRACE}-{CALLER}-01", f"00-{TRACE}-{CALLER}-00"
 
 @pytest.fixture(autouse=True)
 def _export_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_queue, "EVERY_S", 0.02)
+    monkeypatch.setattr(call_queue, "WRITE_EVERY_S", 0.02)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 
 

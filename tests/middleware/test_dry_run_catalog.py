@@ -18,7 +18,7 @@ from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.template_places import url_templates
 from gateway.catalog.value import BadValue, check_value
-from gateway.connections.opened import Opened, ready
+from gateway.connections.opened import Opened, open_connection
 from gateway.middleware.dry_run import masked_request
 from gateway.middleware.upstream import place_credential
 from gateway.records.connection import Connection, ConnectionRef, Sealed
@@ -141,7 +141,7 @@ def opened(entry: Provider, markers: Markers) -> Opened:
         credential=Sealed(b"", "dev", "connections", "u", "credential", 1), expires_at=None, created_at=now, updated_at=now,
         config=settings_of(entry, markers),
     )  # fmt: skip
-    return ready(row, integration, entry, mode, held, {})
+    return open_connection(row, integration, entry, mode, held, {})
 
 
 def dry(one: Opened, *, has_body: bool = False) -> dict[str, Any]:

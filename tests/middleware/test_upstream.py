@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from gateway.connections.opened import Placement
 from gateway.errors import InvalidRequest
-from gateway.http.origin import Address, parse_address
+from gateway.http.origin import ParsedUrl, parse_url
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.upstream import place_credential, upstream
@@ -23,7 +23,7 @@ async def end(_request: web.Request) -> web.StreamResponse:
 
 
 async def upstream_for(
-    target: str, *, override: Address | None = None, mounted: str = "/proxy", **connection: Any
+    target: str, *, override: ParsedUrl | None = None, mounted: str = "/proxy", **connection: Any
 ) -> Any:
     app = web.Application()
     route: Any = app.router.add_get(mounted + "{rest:.*}", end)
@@ -48,7 +48,7 @@ async def test_mount_prefix_must_match_literally() -> None:
 
 
 async def test_path_of_a_base_url_override_is_kept() -> None:
-    other = parse_address("https://other.example.com/api/")
+    other = parse_url("https://other.example.com/api/")
     sent = await upstream_for("/proxy/a?x", override=other, allowed_origins=["https://other.example.com:443"])
     assert (sent.url, sent.base_path) == ("https://other.example.com:443/api/a?x", "/api")
 
@@ -60,7 +60,7 @@ async def test_path_of_a_base_url_override_is_kept() -> None:
 async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(override: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
         await upstream_for(
-            "/proxy/a", override=parse_address(override), allowed_origins=["https://allowed.example.com:443"]
+            "/proxy/a", override=parse_url(override), allowed_origins=["https://allowed.example.com:443"]
         )
     assert refusal.value.code == "base_url_override_not_allowed"
     assert "http://127.0.0.1:8000, https://allowed.example.com:443" in refusal.value.message

@@ -148,12 +148,12 @@ async def test_empty_headers_are_absent(tmp_path: Path) -> None:
 async def test_cursor_to_an_origin_that_is_no_longer_allowed_is_refused(tmp_path: Path) -> None:
     from aiohttp import web
 
-    from gateway.http.paging.resume_position import digest_of, encode_position
+    from gateway.http.paging.resume_position import digest_of_request, encode_position
     from gateway.records.proxied_call import PagingScheme, Position
 
     async with paged(tmp_path, lambda _request: web.json_response({"items": []})) as list_:
         await imported(list_.gateway, "c1")
-        digest = digest_of("dev", "tracker", "c1", list_.lists.url, "/list")
+        digest = digest_of_request("dev", "tracker", "c1", list_.lists.url, "/list")
         link = PagingScheme("link", link_path_in_response_body="next", response_path="items")
         tokens = list_.gateway.runtime.generation.page_cursors
         elsewhere = tokens.seal(encode_position(Position(link, "https://evil.example:443/x"), digest))

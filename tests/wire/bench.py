@@ -18,7 +18,7 @@ from _pytest.mark import ParameterSet
 
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.abort import abort_connection
-from gateway.http.passed_head import guarded
+from gateway.http.passed_head import with_protection_fields
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.patience import PATIENCE_S
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
@@ -75,7 +75,9 @@ class Response:
             b"connection:",
             b"date:",
         )
-        whole = {b"%b: %b" % (name.encode(), value.encode()) for name, value in guarded([], by_headers=True)}
+        whole = {
+            b"%b: %b" % (name.encode(), value.encode()) for name, value in with_protection_fields([], by_headers=True)
+        }
         return [line for line in self.head.lines if line not in whole and not line.lower().startswith(ours)]
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from gateway.http.abort import RESET
+from gateway.http.abort import LINGER_RESET
 from gateway.process.sockets import BACKLOG
 from tests.wire.messages import Body, Head, Misframed, parse_head, read_body
 
@@ -175,7 +175,7 @@ class Recorder:
             await turns()  # sent bytes must arrive before the reset
             peer: socket.socket = writer.get_extra_info("socket")
             with suppress(OSError):
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
             writer.transport.abort()
 
 

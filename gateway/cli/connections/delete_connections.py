@@ -23,7 +23,7 @@ from gateway.cli.run_command import check_integration, connection_refs, run, run
 from gateway.text import counted
 
 if TYPE_CHECKING:
-    from gateway.connections.delete import Deleted
+    from gateway.connections.delete import ConnectionDeletion
     from gateway.records.connection import ConnectionRef
     from gateway.runtime import Runtime
 
@@ -108,7 +108,7 @@ class DeletionReport:
             self._csv.writeheader()
             self._out.flush()
 
-    def add(self, ref: "ConnectionRef", deleted: "Deleted | None") -> None:
+    def add(self, ref: "ConnectionRef", deleted: "ConnectionDeletion | None") -> None:
         """Add a row for each token; one row for a connection that has no token or does not exist."""
         place = {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
         if deleted is None:

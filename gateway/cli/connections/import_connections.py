@@ -43,14 +43,17 @@ def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
 
 def print_import_result(intake: "Importer", *, as_json: bool) -> int:
     """Print the results of the import; return the exit code."""
-    tally, dry = intake.tally, intake.wish.dry_run
-    faults = [one for one in intake.made if one.fault]
-    code = 0 if tally.well and not faults else 1
+    tally, dry = intake.tally, intake.options.dry_run
+    faults = [one for one in intake.integrations if one.fault]
+    code = 0 if tally.is_ok and not faults else 1
     if as_json:
-        made = {"made": [one.key for one in intake.made if one.made], "faults": {one.key: one.fault for one in faults}}
+        made = {
+            "made": [one.key for one in intake.integrations if one.created],
+            "faults": {one.key: one.fault for one in faults},
+        }
         print(json.dumps({"ok": code == 0, "dry_run": dry, **tally.as_json(), "integrations": made}, indent=2))
         return code
-    for one in intake.made:
+    for one in intake.integrations:
         word = "would be created" if dry else "created"
         print(f"integration {one.key}: {f'not created: {one.fault}' if one.fault else word}")
     ahead = "would be " if dry else ""
@@ -90,7 +93,7 @@ def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
         print(json.dumps(report, indent=2))
         return 0 if well else 1
     for one in preview.forecasts:
-        name = one.key if one.key == one.here else f"{one.key} → {one.here}"
+        name = one.key if one.key == one.local_key else f"{one.key} → {one.local_key}"
         print(f"{one.verdict:<17} {name} ({one.provider}): {counted(one.connections, 'connection')}")
         for line in one.todo:
             print(f"{'':<17} - {line}")
@@ -111,7 +114,7 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
     """Return the error for a source that cannot be read to its end, with what was imported before."""
     by_result = intake.tally.as_json()
     here = by_result["imported"] + by_result["replaced"]
-    if not here or intake.wish.dry_run:
+    if not here or intake.options.dry_run:
         return click.ClickException(str(fault))
     return click.ClickException(
         f"{fault} Before that, {counted(here, 'connection')} {'was' if here == 1 else 'were'} imported. Correct this and run "
@@ -159,7 +162,7 @@ class FileSource:
         """Import all connections of the file. Raises ClickException if it cannot be read to its end; nothing of a
         damaged bundle is imported."""
         from gateway.moving import bundle
-        from gateway.moving.foreign_files import count, kind_of, of_bundle, of_table
+        from gateway.moving.foreign_files import count, kind_of, read_bundle, read_table
         from gateway.moving.moved_connection import SourceRefused
 
         with ExitStack() as stack:
@@ -177,12 +180,12 @@ class FileSource:
                     if source.seekable() and not self.only:
                         intake.total = count(source, kind)
                         source.seek(0)
-                    await intake.from_lines(of_table(source, kind, self.integration, self.columns), self.only)
+                    await intake.from_lines(read_table(source, kind, self.integration, self.columns), self.only)
                     return
                 passphrase = read_passphrase(*self.passphrase, new=False)
-                intake.total = bundle.checked(source, passphrase).connections
+                intake.total = bundle.check_bundle(source, passphrase).connections
                 source.seek(0)
-                await intake.from_lines(of_bundle(source, passphrase), self.only)
+                await intake.from_lines(read_bundle(source, passphrase), self.only)
             except SourceRefused as fault:
                 raise _stopped_error(intake, fault) from None
 
@@ -205,7 +208,7 @@ def reporting_importer(
 
     tally = Tally(stack.enter_context(_report(report)) if report is not None else None)
     step = stack.enter_context(progress("checking" if options.dry_run else "importing"))
-    return Importer(runtime=runtime, wish=options, tally=tally, at_once=at_once, step=step)
+    return Importer(runtime=runtime, options=options, tally=tally, at_once=at_once, step=step)
 
 
 def _report(file: Path) -> IO[str]:
@@ -373,14 +376,14 @@ def import_connections(
         from gateway.moving.import_one import ImportOptions
 
         name = select_environment(runtime, environment)
-        wish = ImportOptions(
+        options = ImportOptions(
             environment=name, integration_keys=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify
         )
         if preview:
             assert isinstance(feed, PeerSource)
-            return await print_preview(runtime, feed, wish, as_json=as_json)
+            return await print_preview(runtime, feed, options, as_json=as_json)
         with ExitStack() as stack:
-            intake = reporting_importer(runtime, wish, stack, report, at_once)
+            intake = reporting_importer(runtime, options, stack, report, at_once)
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
             intake.refresh_rate = refresh_rate
             if test_refresh:

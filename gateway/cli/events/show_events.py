@@ -149,11 +149,11 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
 
 
 async def _event_json(runtime: "Runtime", found: "list[Delivery]") -> dict[str, Any]:
-    from gateway.events.event_body import message
+    from gateway.events.event_body import build_message
 
     content = await runtime.store.deliveries.content(found[0])
     entry = runtime.generation.catalog.get(content.provider)
-    body, fields = message(found[0], content, entry.auth_mode if entry is not None else None)
+    body, fields = build_message(found[0], content, entry.auth_mode if entry is not None else None)
     return {
         "deliveries": [delivery_json(one) for one in found],
         "headers": fields,

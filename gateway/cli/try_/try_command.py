@@ -19,7 +19,7 @@ from gateway.cli.try_.try_snippets import SentCall
 from gateway.cli.try_.try_snippets import read as read_body
 from gateway.cli.try_.try_target import ConnectionPath
 from gateway.client import Client, Stream
-from gateway.client.calls import proxied
+from gateway.client.calls import proxied_url
 
 if TYPE_CHECKING:
     from gateway.cli.try_ import TrialFailed
@@ -64,7 +64,7 @@ def build_call(url: str, typed: TriedCall, call_path: ConnectionPath) -> SentCal
         if not equals:
             raise click.BadParameter(f"'{pair}' is not NAME=VALUE", param_hint="-q")
         pairs.append((field, value))
-    target = proxied(url, call_path.path, pairs).removeprefix(f"{url}/proxy")
+    target = proxied_url(url, call_path.path, pairs).removeprefix(f"{url}/proxy")
     method = (typed.method or ("GET" if body is None else "POST")).upper()
     if not METHOD.fullmatch(method):
         raise click.BadParameter(f"'{method}' is not a method", param_hint="-X")
@@ -186,10 +186,10 @@ def try_call(file: Path | None, url: str | None, key: str | None, environment: s
 
 def _check(target: "Target") -> None:
     from gateway.cli.try_ import TrialFailed
-    from gateway.client.client_errors import checked, checked_key
+    from gateway.client.client_errors import checked_base_url, checked_key
 
     try:
-        checked(target.url)
+        checked_base_url(target.url)
         checked_key(target.key.reveal())
     except ValueError as fault:
         raise TrialFailed(str(fault)) from None

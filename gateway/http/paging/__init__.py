@@ -1,4 +1,4 @@
-"""Pages of a list: records cut out of their JSON, and where the next page is. No I/O.
+"""Pages of a list: extracts the records from a page's JSON, and finds the next page. No I/O.
 
     paginate_header   parses ``Gateway-Paginate``: an item with parameters (RFC 8941 §3.3)
     page_document     one page of JSON: its records as their original bytes, and single values

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from gateway.errors import UpstreamFailed
-from gateway.http.json_scan import SCALAR, STRING, NotJson, end_of, skip_space
+from gateway.http.json_scan import SCALAR, STRING, NotJson, end_of_value, skip_space
 
 # ── The records of one page, as their original bytes.
 
@@ -45,36 +45,36 @@ class Records:
     @property
     def digest(self) -> str:
         """Return the digest of all records as written in the page."""
-        hashing = hashlib.blake2b(digest_size=16)
+        hasher = hashlib.blake2b(digest_size=16)
         if self.bounds:
             for start in range(self.bounds[0], self.bounds[-1], _PIECE_CHARS):
-                hashing.update(self.text[start : min(start + _PIECE_CHARS, self.bounds[-1])].encode("latin-1"))
-        return hashing.hexdigest()
+                hasher.update(self.text[start : min(start + _PIECE_CHARS, self.bounds[-1])].encode("latin-1"))
+        return hasher.hexdigest()
 
 
 NO_RECORDS: Final = Records("", "", array("I"))
 
 
-MOST_RECORDS: Final = 100_000
-MOST_MEMBERS: Final = 100_000  # members of the objects on a path
-MOST_LEVELS: Final = 10  # maximum depth at which a GraphQL connection is searched
+MAX_RECORDS: Final = 100_000
+MAX_MEMBERS: Final = 100_000  # members of the objects on a path
+MAX_SEARCH_DEPTH: Final = 10  # maximum depth at which a GraphQL connection is searched
 _BOM: Final = codecs.BOM_UTF8
 _PIECE_BYTES: Final = 1 << 16
 _INDEX: Final = re.compile(r"-?[0-9]{1,9}")
-_FROM: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as they are written
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as they are written
 
 
 class NonScalar(Enum):
-    """What a path may lead to, other than a scalar."""
+    """The result of a path that leads to no scalar."""
 
     MISSING = "nothing"
     CONTAINER = "an array or an object"
 
 
 Value = str | bool | None | NonScalar
-"""The value of a scalar in a page, or `NonScalar`. A number stays the text it is written as."""
+"""The value of a scalar in a page, or `NonScalar`. A number is kept as its text."""
 
-Into = Callable[[int], int]
+ValueReader = Callable[[int], int]
 """A callback that reads the value at a position and returns where it ends."""
 
 
@@ -92,18 +92,18 @@ class PageDocument:
     def records(self, path: str) -> Records | NonScalar:
         """Return the array at `path` (empty: the page itself); `NonScalar` if it is no array. Raises UpstreamFailed."""
         if path not in self._found:
-            found: list[Records | NonScalar] = [NonScalar.MISSING]
+            result: list[Records | NonScalar] = [NonScalar.MISSING]
 
-            def into(at: int) -> int:
+            def read_value(at: int) -> int:
                 if self._text[at : at + 1] != "[":
-                    found[0] = NonScalar.CONTAINER
-                    return self._end(at)
+                    result[0] = NonScalar.CONTAINER
+                    return self._end_of_value_at(at)
                 end, bounds = self._array_at(at)
-                found[0] = Records(self._text, path, bounds)
+                result[0] = Records(self._text, path, bounds)
                 return end
 
-            self._through(path, into)
-            self._found[path] = found[0]
+            self._read_at(path, read_value)
+            self._found[path] = result[0]
         return self._found[path]
 
     def arrays(self) -> dict[str, Records]:
@@ -112,18 +112,18 @@ class PageDocument:
 
         def visit(name: str, at: int) -> int:
             if self._text[at : at + 1] != "[":
-                return self._end(at)
+                return self._end_of_value_at(at)
             end, bounds = self._array_at(at)
             names[name] = Records(self._text, name, bounds)
             return end
 
-        def into(at: int) -> int:
-            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end(at)
+        def read_value(at: int) -> int:
+            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
 
-        self._through("", into)
+        self._read_at("", read_value)
         return names
 
-    def texts(self) -> list[str]:
+    def text_paths(self) -> list[str]:
         """Return the paths of all non-empty strings, at most two levels deep. Raises UpstreamFailed."""
         paths: list[str] = []
 
@@ -132,58 +132,63 @@ class PageDocument:
                 return self._members(at, lambda inner, below: visit(f"{name}.{inner}", below))
             if self._text[at : at + 1] == '"' and self._text[at + 1 : at + 2] != '"':
                 paths.append(name)
-            return self._end(at)
+            return self._end_of_value_at(at)
 
-        def into(at: int) -> int:
-            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end(at)
+        def read_value(at: int) -> int:
+            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
 
-        self._through("", into)
+        self._read_at("", read_value)
         return paths
 
     def value(self, path: str) -> Value:
         """Return the scalar at `path`, or `NonScalar`. Raises UpstreamFailed."""
-        found: list[Value] = [NonScalar.MISSING]
+        result: list[Value] = [NonScalar.MISSING]
 
-        def into(at: int) -> int:
+        def read_value(at: int) -> int:
             scalar = SCALAR.match(self._text, at)
-            found[0] = NonScalar.CONTAINER if scalar is None else _scalar(scalar[0])
-            return self._end(at)
+            result[0] = NonScalar.CONTAINER if scalar is None else _scalar(scalar[0])
+            return self._end_of_value_at(at)
 
-        self._through(path, into)
-        return found[0]
+        self._read_at(path, read_value)
+        return result[0]
 
     def raw(self, path: str) -> str | None:
         """Return the JSON text of the value at `path`; None if there is no value. Raises UpstreamFailed."""
-        found: list[str | None] = [None]
+        result: list[str | None] = [None]
 
-        def into(at: int) -> int:
-            end = self._end(at)
-            found[0] = self._text[at:end].encode("latin-1").decode()
+        def read_value(at: int) -> int:
+            end = self._end_of_value_at(at)
+            result[0] = self._text[at:end].encode("latin-1").decode()
             return end
 
-        self._through(path, into)
-        return found[0]
+        self._read_at(path, read_value)
+        return result[0]
 
-    def holders(self, name: str) -> list[str]:
-        """Return the paths of all objects that have an object under `name`, at most `MOST_LEVELS` deep, not inside
+    def paths_of_objects_with(self, name: str) -> list[str]:
+        """Return the paths of all objects that have an object under `name`, at most `MAX_SEARCH_DEPTH` deep, not inside
         arrays.
 
         Raises UpstreamFailed.
         """
         paths: list[str] = []
 
-        def inside(path: str, levels: int) -> Into:
+        def search_object(path: str, levels: int) -> ValueReader:
             def visit(member: str, at: int) -> int:
                 if self._text[at : at + 1] != "{":
-                    return self._end(at)
+                    return self._end_of_value_at(at)
                 if member == name:
                     paths.append(path)
-                    return self._end(at)
-                return inside(f"{path}.{member}" if path else member, levels - 1)(at)
+                    return self._end_of_value_at(at)
+                return search_object(f"{path}.{member}" if path else member, levels - 1)(at)
 
-            return lambda at: self._members(at, visit) if levels else self._end(at)
+            return lambda at: self._members(at, visit) if levels else self._end_of_value_at(at)
 
-        self._through("", lambda at: inside("", MOST_LEVELS)(at) if self._text[at : at + 1] == "{" else self._end(at))
+        self._read_at(
+            "",
+            lambda at: (
+                search_object("", MAX_SEARCH_DEPTH)(at) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
+            ),
+        )
         return paths
 
     @property
@@ -191,11 +196,11 @@ class PageDocument:
         """Whether the page is ``{}``: some providers write a page without records this way."""
         return re.fullmatch(r"\s*\{\s*\}\s*", self._text[self._start : self._start + 64], re.ASCII) is not None
 
-    def _through(self, path: str, into: Into) -> None:
-        """Check the whole page as JSON, and call `into` at the value at `path`. Raises UpstreamFailed."""
+    def _read_at(self, path: str, read_value: ValueReader) -> None:
+        """Check the whole page as JSON, and call `read_value` at the value at `path`. Raises UpstreamFailed."""
         self._visited = 0
         try:
-            end = self._walk(skip_space(self._text, self._start), path or None, into)
+            end = self._walk(skip_space(self._text, self._start), path or None, read_value)
             if skip_space(self._text, end) < len(self._text):
                 raise NotJson(end)
         except NotJson as fault:
@@ -204,30 +209,31 @@ class PageDocument:
                 f"The provider's response is not JSON from byte {fault.at} on, so its records cannot be read.",
             ) from fault
 
-    def _walk(self, pos: int, path: str | None, into: Into) -> int:
-        """Return the end of the value at `pos`; call `into` at its inner value at `path` (None: the value itself)."""
+    def _walk(self, pos: int, path: str | None, read_value: ValueReader) -> int:
+        """Return the end of the value at `pos`; call `read_value` at its inner value at `path` (None: the value
+        itself)."""
         if path is None:
-            return into(pos)
-        here = self._text[pos : pos + 1]
-        if here == "{":
+            return read_value(pos)
+        char = self._text[pos : pos + 1]
+        if char == "{":
 
             def visit(name: str, at: int) -> int:  # a name may contain dots, for example ``@odata.nextLink``
                 if path.startswith(name):
                     if len(path) == len(name):
-                        return self._walk(at, None, into)
+                        return self._walk(at, None, read_value)
                     if path[len(name)] == ".":
-                        return self._walk(at, path[len(name) + 1 :], into)
-                return self._end(at)
+                        return self._walk(at, path[len(name) + 1 :], read_value)
+                return self._end_of_value_at(at)
 
             return self._members(pos, visit)
         step, dot, rest = path.partition(".")
-        if here == "[" and _INDEX.fullmatch(step):
+        if char == "[" and _INDEX.fullmatch(step):
             end, bounds = self._array_at(pos)
             index = int(step) * 2
             if -len(bounds) <= index < len(bounds):
-                self._walk(bounds[index], rest if dot else None, into)
+                self._walk(bounds[index], rest if dot else None, read_value)
             return end
-        return self._end(pos)
+        return self._end_of_value_at(pos)
 
     def _members(self, pos: int, visit: Callable[[str, int], int]) -> int:
         """Return the end of the object at `pos`; `visit` gets each member's name and the start of its value.
@@ -244,58 +250,58 @@ class PageDocument:
             if text[pos : pos + 1] != ":":
                 raise NotJson(pos)
             self._visited += 1
-            if self._visited > MOST_MEMBERS:
+            if self._visited > MAX_MEMBERS:
                 raise UpstreamFailed(
                     "page_too_large",
-                    f"One page of the provider has objects with more than {MOST_MEMBERS} members; request smaller pages.",
+                    f"One page of the provider has objects with more than {MAX_MEMBERS} members; request smaller pages.",
                 )
-            spelled = name[0][1:-1] if name[0].isascii() and "\\" not in name[0] else str(_scalar(name[0]))
-            pos = skip_space(text, visit(spelled, skip_space(text, pos + 1)))
-            here = text[pos : pos + 1]
-            if here == "}":
+            name_text = name[0][1:-1] if name[0].isascii() and "\\" not in name[0] else str(_scalar(name[0]))
+            pos = skip_space(text, visit(name_text, skip_space(text, pos + 1)))
+            char = text[pos : pos + 1]
+            if char == "}":
                 return pos + 1
-            if here != ",":
+            if char != ",":
                 raise NotJson(pos)
             pos = skip_space(text, pos + 1)
 
     def _array_at(self, pos: int) -> "tuple[int, array[int]]":
         """Return the end of the array at `pos` and the bounds of its items.
         Raises UpstreamFailed ``page_too_large``."""
-        known = self._arrays.get(pos)
-        if known is not None:
-            return known
-        text, bounds, began = self._text, array("I"), pos
+        cached = self._arrays.get(pos)
+        if cached is not None:
+            return cached
+        text, bounds, start_pos = self._text, array("I"), pos
         pos = skip_space(text, pos + 1)
         if text[pos : pos + 1] == "]":
             pos += 1
         else:
             while True:
-                end = end_of(text, pos)
+                end = end_of_value(text, pos)
                 bounds.append(pos)
                 bounds.append(end)
                 pos = skip_space(text, end)
-                here = text[pos : pos + 1]
-                if here not in (",", "]"):
+                char = text[pos : pos + 1]
+                if char not in (",", "]"):
                     raise NotJson(pos)
-                pos = pos + 1 if here == "]" else skip_space(text, pos + 1)
-                if here == "]":
+                pos = pos + 1 if char == "]" else skip_space(text, pos + 1)
+                if char == "]":
                     break
-                if len(bounds) >= 2 * MOST_RECORDS:
+                if len(bounds) >= 2 * MAX_RECORDS:
                     raise UpstreamFailed(
                         "page_too_large",
-                        f"One page of the provider holds more than {MOST_RECORDS} records; request smaller pages.",
+                        f"One page of the provider holds more than {MAX_RECORDS} records; request smaller pages.",
                     )
-        self._arrays[began] = pos, bounds
+        self._arrays[start_pos] = pos, bounds
         return pos, bounds
 
-    def _end(self, pos: int) -> int:
-        known = self._arrays.get(pos)
-        return end_of(self._text, pos) if known is None else known[0]
+    def _end_of_value_at(self, pos: int) -> int:
+        cached = self._arrays.get(pos)
+        return end_of_value(self._text, pos) if cached is None else cached[0]
 
 
 def _scalar(text: str) -> str | bool | None:
     """Return the value of a scalar; `text` is UTF-8 decoded as Latin-1."""
-    value: Any = _FROM.decode(text.encode("latin-1").decode("utf-8"))
+    value: Any = _DECODER.decode(text.encode("latin-1").decode("utf-8"))
     return value if isinstance(value, str | bool) or value is None else str(value)
 
 

@@ -13,19 +13,19 @@ _PARAM: Final = re.compile(
     r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
     r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
 )
-LONGEST_VALUE: Final = 255  # maximum length of a name or path
-MOST_STEPS: Final = 10  # steps of a path
-MOST_INDEXES: Final = 3  # numbers in a path: each reads the rest of the page once more
+MAX_VALUE_CHARS: Final = 255  # maximum length of a name or path
+MAX_STEPS: Final = 10  # steps of a path
+MAX_INDEXES: Final = 3  # numbers in a path: for each, the rest of the page is read once more
 _INDEX: Final = re.compile(r"-?[0-9]++")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
-_YES: Final = frozenset({"?1", "true", "1", None})
-_NO: Final = frozenset({"?0", "false", "0"})
+_TRUE_VALUES: Final = frozenset({"?1", "true", "1", None})
+_FALSE_VALUES: Final = frozenset({"?0", "false", "0"})
 
 
 @dataclass(frozen=True, slots=True)
 class PaginateHeader:
-    """The parsed header. `pages` None: all. `fields`: fields of `paginate` in a catalog entry, as text.
-    `limit`: page size."""
+    """The parsed header. `pages`: maximum number of pages, None for all. `fields`: fields of `paginate` in a catalog
+    entry, as text. `limit`: page size. `marks`: whether a line with a resume cursor follows each page."""
 
     pages: int | None
     fields: Mapping[str, str]
@@ -45,7 +45,8 @@ def parse_paginate_header(text: str) -> PaginateHeader:
         limit=_limit(params.pop("limit")) if "limit" in params else None,
         marks=_flag("marks", params.pop("marks")) if "marks" in params else False,
         fields={
-            name: _given(name, _yes(name, value) if name == "in_body" else value) for name, value in params.items()
+            name: _checked_value(name, _flag_text(name, value) if name == "in_body" else value)
+            for name, value in params.items()
         },
     )
 
@@ -74,24 +75,24 @@ def _limit(value: str | None) -> int:
 
 
 def _flag(name: str, value: str | None) -> bool:
-    if value not in _YES | _NO:
+    if value not in _TRUE_VALUES | _FALSE_VALUES:
         raise ValueError(f"has {name}={value}; write {name} without a value, or {name}=?1 or {name}=?0")
-    return value in _YES
+    return value in _TRUE_VALUES
 
 
-def _yes(name: str, value: str | None) -> str:
+def _flag_text(name: str, value: str | None) -> str:
     """Return a flag as the text used in `PaginateHeader.fields`."""
     return "true" if _flag(name, value) else "false"
 
 
-def _given(name: str, value: str | None) -> str:
+def _checked_value(name: str, value: str | None) -> str:
     if value is None:
         raise ValueError(f"has {name} without a value")
-    if len(value) > LONGEST_VALUE:
-        raise ValueError(f"has {name} with more than {LONGEST_VALUE} characters")
+    if len(value) > MAX_VALUE_CHARS:
+        raise ValueError(f"has {name} with more than {MAX_VALUE_CHARS} characters")
     steps = value.split(".")
-    if len(steps) > MOST_STEPS:
-        raise ValueError(f"has {name} with more than {MOST_STEPS} steps")
-    if sum(_INDEX.fullmatch(step) is not None for step in steps) > MOST_INDEXES:
-        raise ValueError(f"has {name} with more than {MOST_INDEXES} numbers, which name items of arrays")
+    if len(steps) > MAX_STEPS:
+        raise ValueError(f"has {name} with more than {MAX_STEPS} steps")
+    if sum(_INDEX.fullmatch(step) is not None for step in steps) > MAX_INDEXES:
+        raise ValueError(f"has {name} with more than {MAX_INDEXES} numbers, which name items of arrays")
     return value

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from gateway import clock
 from gateway.config import PoolConfig
-from gateway.http.json_depth import read_stored
+from gateway.http.json_depth import parse_stored_json
 from gateway.journal.place import journal_of_node
 from gateway.store.backend import NONE, Backend, Upgrade, node_id
 from gateway.store.call_log.postgres_call_log import PostgresCallLog
@@ -65,7 +65,7 @@ def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options
         max_overflow=0,
         pool_timeout=pool.wait_s,
         json_serializer=as_json,
-        json_deserializer=read_stored,
+        json_deserializer=parse_stored_json,
         hide_parameters=True,  # an error message must not contain the values to be stored
         **options,
     )

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from gateway import clock
-from gateway.http.json_depth import read_stored
+from gateway.http.json_depth import parse_stored_json
 from gateway.journal.place import journal_beside
 from gateway.store.backend import ONLY, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
@@ -69,7 +69,7 @@ def _engine(
         max_overflow=0,
         pool_timeout=wait_s,
         json_serializer=as_json,
-        json_deserializer=read_stored,
+        json_deserializer=parse_stored_json,
         hide_parameters=True,  # an error message must not contain the values to be stored
         **options,
     )

@@ -284,7 +284,7 @@ async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
     await running.json("DELETE", "/integrations/made", expect=200)
     assert not there.has("dev", "made")
     put = list[Any]()
-    monkeypatch.setattr(type(running.runtime.live), "integration_is", lambda _live, *what: put.append(what))
+    monkeypatch.setattr(type(running.runtime.live), "apply_integration", lambda _live, *what: put.append(what))
     goes_on.set()
     async with asyncio.timeout(PATIENCE_S):
         while not put:

@@ -16,7 +16,7 @@ HEADERS = {"Provider-Config-Key": "tracker", "Connection-Id": "c1"}
 
 @pytest.fixture(autouse=True)
 def without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_queue, "EVERY_S", 0.02)
+    monkeypatch.setattr(call_queue, "WRITE_EVERY_S", 0.02)
 
 
 def import_expired(tracker: Tracker) -> dict[str, Any]:

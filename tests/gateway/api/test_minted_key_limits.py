@@ -9,9 +9,9 @@ import pytest
 
 from tests.fakes.gateways import RunningGateway, document, write_entry
 from tests.fakes.recording_server import RecordingServer, listening
-from tests.gateway.connections.test_secret_hosts import SELF_HOSTED, ours
+from tests.gateway.connections.test_secret_hosts import SELF_HOSTED, allowed_server
 
-__all__ = ["ours"]
+__all__ = ["allowed_server"]
 CONNECT = "environment:connect_sessions:write"
 CONFIGURE = "environment:connections:configure"
 ELSEWHERE = "https://attacker.example/hook"
@@ -24,8 +24,10 @@ async def attacker() -> AsyncIterator[RecordingServer]:
 
 
 @pytest.fixture
-async def gateway(ours: RecordingServer, attacker: RecordingServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway with connection `c` of integration `forge` at `ours`, with an end user's e-mail, tags and metadata."""
+async def gateway(
+    allowed_server: RecordingServer, attacker: RecordingServer, tmp_path: Path
+) -> AsyncIterator[RunningGateway]:
+    """A gateway with connection `c` of integration `forge` at `allowed_server`, with an end user's e-mail, tags and metadata."""
     write_entry(tmp_path, "forge", SELF_HOSTED)
     made = document(["127.0.0.1/32"], forge={"client_id": "client-1", "scopes": ["read", "write"]})
     made["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
@@ -35,7 +37,7 @@ async def gateway(ours: RecordingServer, attacker: RecordingServer, tmp_path: Pa
     body = {
         "provider_config_key": "forge",
         "connection_id": "c",
-        "connection_config": {"server": ours.url},
+        "connection_config": {"server": allowed_server.url},
         "credentials": {"type": "OAUTH2", "access_token": "t", "refresh_token": "r"},
         "end_user": {"id": "u1", "email": "ada@example.com"},
         "tags": {"team": "red"},
@@ -99,13 +101,13 @@ async def test_scopes_that_the_integration_asks_for_anyway_may_be_named(gateway:
 
 
 async def test_minted_key_without_the_scope_cannot_set_the_url_for_events(
-    gateway: RunningGateway, ours: RecordingServer
+    gateway: RunningGateway, allowed_server: RecordingServer
 ) -> None:
     narrow = await mint_key(gateway, "environment:connections:create", "environment:connections:update")
     at = "/connections/c?provider_config_key=forge"
     assert (await request_json(gateway, "PATCH", at, narrow, webhook_url_override=ELSEWHERE))[0] == 403
     assert (await request_json(gateway, "PATCH", at, narrow, tags={"team": "blue"}))[0] == 200
-    body = {"provider_config_key": "forge", "connection_id": "c", "connection_config": {"server": ours.url}}
+    body = {"provider_config_key": "forge", "connection_id": "c", "connection_config": {"server": allowed_server.url}}
     body["credentials"] = {"type": "OAUTH2", "access_token": "mine"}
     assert (await request_json(gateway, "POST", "/connections", narrow, **body, webhook_url_override=ELSEWHERE))[
         0
@@ -143,7 +145,7 @@ async def test_session_of_a_limited_key_cannot_change_the_settings_of_a_connecti
 
 
 async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
-    gateway: RunningGateway, ours: RecordingServer
+    gateway: RunningGateway, allowed_server: RecordingServer
 ) -> None:
     narrow = await mint_key(gateway, CONNECT, connections=["forge/c"])
     body = {"connection_id": "c", "integration_id": "forge"}
@@ -153,13 +155,13 @@ async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
     ) as page:
         assert page.status == 200
     shown = await gateway.json("GET", "/connections/c?provider_config_key=forge", expect=200)
-    assert (shown["connection_config"]["server"], shown["end_user"]["id"]) == (ours.url, "u1")
+    assert (shown["connection_config"]["server"], shown["end_user"]["id"]) == (allowed_server.url, "u1")
     assert shown["credentials"]["access_token"] == "access-1"
 
 
 @pytest.mark.parametrize("limits", [{}, {"connections": ["forge/c"]}, {"tags": {"team": "red"}}])
 async def test_import_by_a_limited_key_cannot_change_the_settings_of_a_connection(
-    gateway: RunningGateway, ours: RecordingServer, attacker: RecordingServer, limits: dict[str, Any]
+    gateway: RunningGateway, allowed_server: RecordingServer, attacker: RecordingServer, limits: dict[str, Any]
 ) -> None:
     narrow = await mint_key(gateway, "environment:connections:create", **limits)
     body: dict[str, Any] = {
@@ -170,7 +172,7 @@ async def test_import_by_a_limited_key_cannot_change_the_settings_of_a_connectio
     body["credentials"] = {"type": "OAUTH2", "access_token": "mine"}
     status, response = await request_json(gateway, "POST", "/connections", narrow, **body)
     assert (status, response["error"]["errors"][0]["path"]) == (400, ["connection_config", "server"])
-    body["connection_config"] = {"server": ours.url}
+    body["connection_config"] = {"server": allowed_server.url}
     assert (await request_json(gateway, "POST", "/connections", narrow, **body))[0] == 201
     new = {**body, "connection_id": "d", "connection_config": {"server": attacker.url}}
     assert (await request_json(gateway, "POST", "/connections", narrow, **new))[0] == (

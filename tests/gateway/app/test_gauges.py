@@ -175,7 +175,7 @@ async def test_connections_are_counted_by_state_and_by_their_end(
         await running.imported(grant, name)
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker")
     keeper = running.runtime.keeper
-    monkeypatch.setattr(event_keeper, "RARER", 0)
+    monkeypatch.setattr(event_keeper, "COUNT_COST_RATIO", 0)
     async with asyncio.timeout(PATIENCE_S):
         while metric_values(running, "gateway_connections") != {("dev", "active"): 3}:
             await keeper.once()
@@ -195,7 +195,7 @@ async def test_counting_takes_at_most_a_hundredth_of_the_time(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = running.runtime.keeper
-    monkeypatch.setattr(event_keeper, "RARER", 1e9)
+    monkeypatch.setattr(event_keeper, "COUNT_COST_RATIO", 1e9)
     before = keeper.connections = [*keeper.connections]
     async with asyncio.timeout(PATIENCE_S):
         while keeper.connections is before:

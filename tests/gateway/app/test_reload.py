@@ -78,7 +78,7 @@ async def test_connection_of_a_removed_integration_is_unavailable_until_the_inte
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(begin, allow_redirects=False) as response:
         assert response.status in {400, 404}
-    assert running.app[RUNTIME].live.kept == 0
+    assert running.app[RUNTIME].live.entry_count == 0
     integrations["tracker"] = kept
     assert await reload_gateway(running)
     assert await status(running) == 200

@@ -22,7 +22,7 @@ from gateway.access.client_window import MAX_INVALID_KEYS, MAX_LINES
 from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import CallNotAttempted
-from gateway.egress.limits import FAILURES, ConcurrencySettings
+from gateway.egress.limits import FAILURES_TO_OPEN, ConcurrencySettings
 from gateway.events.webhook_keys import FetchedKeys
 from gateway.generation import Current, Generation
 from gateway.middleware.response_shape import REQUEST_ID_FIELD
@@ -40,9 +40,9 @@ from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_integrations import create_integration
 from tests.gateway.connections.conftest import later
-from tests.gateway.events.conftest import log_of, on, receiver, settings, telling
+from tests.gateway.events.conftest import deliver_due_events, deliveries_of, event_gateway, receiver, settings
 
-__all__ = ["later", "receiver", "settings", "telling"]
+__all__ = ["event_gateway", "later", "receiver", "settings"]
 
 C1: Final = ConnectionRef("dev", "tracker", "c1")
 KEYS: Final = "/environment/api-keys"
@@ -81,18 +81,18 @@ async def status(running: RunningGateway, **options: Any) -> int:
 # ── For each part, one test that its work survives.
 
 
-async def test_running_refresh_ends_once_and_is_stored(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGateway, tracker: Tracker) -> None:
     tracker.ttl_s = 0.001
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     tracker.ttl_s = 3600
     tracker.hold.clear()
-    begun = asyncio.create_task(status(telling))
+    begun = asyncio.create_task(status(event_gateway))
     await until(lambda: tracker.calls["refresh_token"])
-    runtime = telling.runtime
+    runtime = event_gateway.runtime
     journals = runtime.journals
-    before, _ = await reload_gateway(telling)
+    before, _ = await reload_gateway(event_gateway)
     assert runtime.refresher.under_way(C1)
-    assert telling.runtime.journals is journals
+    assert event_gateway.runtime.journals is journals
     assert list(runtime.retired) == [before.egress], "its exchange has not ended"
     tracker.hold.set()
     assert await begun == 200
@@ -103,43 +103,47 @@ async def test_running_refresh_ends_once_and_is_stored(telling: RunningGateway, 
     await until(lambda: not list(runtime.retired))
 
 
-async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    runtime, row = telling.runtime, await telling.runtime.store.connections.get(C1)
+async def test_a_refresh_in_the_queue_keeps_its_turn(event_gateway: RunningGateway, tracker: Tracker) -> None:
+    await event_gateway.imported(tracker.grant())
+    runtime, row = event_gateway.runtime, await event_gateway.runtime.store.connections.get(C1)
     assert row is not None
     queue = runtime.refresher._queue
     queue._next_behind = clock.monotonic() + 3600  # nobody waits for the refresh, so it stays in the queue
     task = runtime.refresher.start(row)
     await asyncio.sleep(0)
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     assert not task.done()
     assert runtime.refresher.start(row, urgent=True) is task
     assert (await asyncio.wait_for(task, PATIENCE_S)).version == 2
 
 
-async def test_cached_connection_stays_in_memory(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    assert await status(telling) == 200
-    live = telling.runtime.live
+async def test_cached_connection_stays_in_memory(event_gateway: RunningGateway, tracker: Tracker) -> None:
+    await event_gateway.imported(tracker.grant())
+    assert await status(event_gateway) == 200
+    live = event_gateway.runtime.live
     opened, origins = live.peek(C1), dict(live.provider_at)
     assert opened is not None
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     assert live.peek(C1) is opened
     assert live.provider_at == origins
 
 
-async def test_change_by_another_process_is_noticed_after_a_reload(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    assert await status(telling) == 200
-    await reload_gateway(telling)
-    await telling.runtime.store.connections.delete(C1, now=clock.now())  # without the cache, as another process does
-    await until(lambda: telling.runtime.live.kept == 0)
+async def test_change_by_another_process_is_noticed_after_a_reload(
+    event_gateway: RunningGateway, tracker: Tracker
+) -> None:
+    await event_gateway.imported(tracker.grant())
+    assert await status(event_gateway) == 200
+    await reload_gateway(event_gateway)
+    await event_gateway.runtime.store.connections.delete(
+        C1, now=clock.now()
+    )  # without the cache, as another process does
+    await until(lambda: event_gateway.runtime.live.entry_count == 0)
 
 
-async def test_waiting_browser_window_gets_its_result(telling: RunningGateway) -> None:
-    outcomes = telling.runtime.outcomes
+async def test_waiting_browser_window_gets_its_result(event_gateway: RunningGateway) -> None:
+    outcomes = event_gateway.runtime.outcomes
     with outcomes.waiting("window") as window, outcomes.count_socket("192.0.2.1", limit=1):
-        await reload_gateway(telling)
+        await reload_gateway(event_gateway)
         assert outcomes.is_full(1)
         outcome = Outcome(
             environment="dev", session_digest="s", integration_id="tracker", client_digest="window", at=clock.now()
@@ -149,80 +153,82 @@ async def test_waiting_browser_window_gets_its_result(telling: RunningGateway) -
 
 
 async def test_retried_and_running_deliveries_arrive_once(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.hold.clear()
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     await until(lambda: receiver.held)
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     receiver.hold.set()
     await receiver.until_taken(1)
     from aiohttp import web
 
     receiver.response = lambda _path, _body: web.Response(status=503)
-    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    await on(telling)
-    pending = (await log_of(telling))[-1]
+    await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await deliver_due_events(event_gateway)
+    pending = (await deliveries_of(event_gateway))[-1]
     assert (pending.state, pending.attempts >= 1) == (DeliveryState.PENDING, True)
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     receiver.response = lambda _path, _body: web.Response(status=200)
     later(600)
-    telling.runtime.deliverer.wake()
+    event_gateway.runtime.deliverer.wake()
     await receiver.until_taken(2)
-    await on(telling)
+    await deliver_due_events(event_gateway)
     assert receiver.events() == [("c1", "connection.created"), ("c1", "connection.deleted")]
 
 
-async def test_pending_deliveries_stay_counted(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+async def test_pending_deliveries_stay_counted(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
     receiver.hold.clear()
-    await telling.imported(tracker.grant())
-    keeper = telling.runtime.keeper
+    await event_gateway.imported(tracker.grant())
+    keeper = event_gateway.runtime.keeper
     await keeper.once()
     assert [one.pending for one in keeper.backlog] == [1]
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     assert [one.pending for one in keeper.backlog] == [1]
     await keeper.once()  # the keeper still holds the lease
     assert [one.pending for one in keeper.backlog] == [1]
 
 
-async def test_audit_log_continues_in_one_chain(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    keeper = telling.runtime.audit_keeper
+async def test_audit_log_continues_in_one_chain(event_gateway: RunningGateway, tracker: Tracker) -> None:
+    await event_gateway.imported(tracker.grant())
+    keeper = event_gateway.runtime.audit_keeper
     await keeper.once()
-    before = await telling.runtime.store.audit.end()
+    before = await event_gateway.runtime.store.audit.end()
     assert before.sequence > 0
-    await reload_gateway(telling)
-    await telling.imported(tracker.grant(), "c2")
+    await reload_gateway(event_gateway)
+    await event_gateway.imported(tracker.grant(), "c2")
     await keeper.once()
-    assert (await telling.runtime.store.audit.end()).sequence > before.sequence
+    assert (await event_gateway.runtime.store.audit.end()).sequence > before.sequence
 
 
-async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
+async def test_an_open_breaker_stays_open_under_other_limits(event_gateway: RunningGateway, tracker: Tracker) -> None:
+    await event_gateway.imported(tracker.grant())
     parts = urlsplit(tracker.url)
-    gate = telling.runtime.egress_limits.for_origin(("http", str(parts.hostname), parts.port or 0))
-    for _ in range(FAILURES):
+    gate = event_gateway.runtime.egress_limits.for_origin(("http", str(parts.hostname), parts.port or 0))
+    for _ in range(FAILURES_TO_OPEN):
         assert gate.try_acquire()
         gate.release("failed", probe=False)
     assert gate.try_acquire() is False
-    _, after = await reload_gateway(telling)
+    _, after = await reload_gateway(event_gateway)
     limits = after.config.egress.limits
     assert gate.concurrency.limits == ConcurrencySettings(limits.outstanding, limits.waiting, limits.wait_s)
     with pytest.raises(CallNotAttempted):
         await gate.acquire()
     calls = tracker.calls["api"]
-    assert await status(telling) == 503
+    assert await status(event_gateway) == 503
     assert tracker.calls["api"] == calls
 
 
-async def test_outstanding_calls_stay_counted_and_a_waiting_one_starts(telling: RunningGateway) -> None:
-    telling.document["egress"]["limits"] = {"outstanding": 1}
-    await telling.restart()
-    gate = telling.runtime.egress_limits.for_origin(("http", "127.0.0.1", 1))
+async def test_outstanding_calls_stay_counted_and_a_waiting_one_starts(event_gateway: RunningGateway) -> None:
+    event_gateway.document["egress"]["limits"] = {"outstanding": 1}
+    await event_gateway.restart()
+    gate = event_gateway.runtime.egress_limits.for_origin(("http", "127.0.0.1", 1))
     assert gate.try_acquire()
     waiting = asyncio.create_task(gate.acquire())
     await until(lambda: gate.concurrency.waiting)
-    await reload_gateway(telling)  # the new configuration allows two outstanding calls
+    await reload_gateway(event_gateway)  # the new configuration allows two outstanding calls
     assert await asyncio.wait_for(waiting, PATIENCE_S) is False
     assert (gate.concurrency.outstanding, gate.concurrency.waiting) == (2, 0)
     assert not gate.try_acquire()
@@ -233,69 +239,73 @@ async def mint_key(running: RunningGateway, name: str, **limits: Any) -> dict[st
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
-async def test_rate_limit_continues_counting(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    headers = await mint_key(telling, "slow", rate=2)
-    assert await status(telling, headers=headers) == 200
-    await reload_gateway(telling)
-    assert [await status(telling, headers=headers) for _ in range(2)] == [200, 429]
+async def test_rate_limit_continues_counting(event_gateway: RunningGateway, tracker: Tracker) -> None:
+    await event_gateway.imported(tracker.grant())
+    headers = await mint_key(event_gateway, "slow", rate=2)
+    assert await status(event_gateway, headers=headers) == 200
+    await reload_gateway(event_gateway)
+    assert [await status(event_gateway, headers=headers) for _ in range(2)] == [200, 429]
 
 
-async def test_budget_keeps_its_reservations_and_is_never_exceeded(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    headers = await mint_key(telling, "task", budget=60)  # the worker reserves three calls first
-    assert await status(telling, headers=headers) == 200
-    await reload_gateway(telling)
-    assert [await status(telling, headers=headers) for _ in range(60)] == [200] * 59 + [403]
+async def test_budget_keeps_its_reservations_and_is_never_exceeded(
+    event_gateway: RunningGateway, tracker: Tracker
+) -> None:
+    await event_gateway.imported(tracker.grant())
+    headers = await mint_key(event_gateway, "task", budget=60)  # the worker reserves three calls first
+    assert await status(event_gateway, headers=headers) == 200
+    await reload_gateway(event_gateway)
+    assert [await status(event_gateway, headers=headers) for _ in range(60)] == [200] * 59 + [403]
 
 
-async def test_sessions_of_a_minute_stay_counted(telling: RunningGateway) -> None:
-    telling.document["connect"] = {"sessions_per_minute": 2}
-    await telling.restart()
-    await telling.session_token()
-    await reload_gateway(telling)
-    await telling.session_token()
-    async with telling.http.post(
-        f"{telling.url}/connect/sessions", json={"end_user": {"id": "u"}}, headers=telling.headers
+async def test_sessions_of_a_minute_stay_counted(event_gateway: RunningGateway) -> None:
+    event_gateway.document["connect"] = {"sessions_per_minute": 2}
+    await event_gateway.restart()
+    await event_gateway.session_token()
+    await reload_gateway(event_gateway)
+    await event_gateway.session_token()
+    async with event_gateway.http.post(
+        f"{event_gateway.url}/connect/sessions", json={"end_user": {"id": "u"}}, headers=event_gateway.headers
     ) as response:
         assert response.status == 429
 
 
-async def test_authorization_in_progress_creates_its_connection(telling: RunningGateway, tracker: Tracker) -> None:
-    url = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
-    async with telling.http.get(url, allow_redirects=False) as response:
+async def test_authorization_in_progress_creates_its_connection(
+    event_gateway: RunningGateway, tracker: Tracker
+) -> None:
+    url = f"{event_gateway.url}/oauth/connect/tracker?connect_session_token={await event_gateway.session_token()}"
+    async with event_gateway.http.get(url, allow_redirects=False) as response:
         consent = response.headers["Location"]
-    await reload_gateway(telling)  # a reload between the start of the authorization and its callback
+    await reload_gateway(event_gateway)  # a reload between the start of the authorization and its callback
     tracker.hold.clear()
-    back = asyncio.ensure_future(telling.http.get(consent))
+    back = asyncio.ensure_future(event_gateway.http.get(consent))
     await until(lambda: tracker.calls["authorization_code"])
-    await reload_gateway(telling)  # a reload while the code is exchanged
+    await reload_gateway(event_gateway)  # a reload while the code is exchanged
     assert not back.done()
     tracker.hold.set()
     async with await back as response:
         assert response.status == 200
-    assert len((await telling.json("GET", "/connections"))["connections"]) == 1
+    assert len((await event_gateway.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_connect_link_is_not_created_again(telling: RunningGateway) -> None:
-    telling.document["environments"]["dev"]["connect_links_in_errors"] = True
-    await telling.restart()
+async def test_connect_link_is_not_created_again(event_gateway: RunningGateway) -> None:
+    event_gateway.document["environments"]["dev"]["connect_links_in_errors"] = True
+    await event_gateway.restart()
 
     async def link() -> str:
-        async with telling.proxied("nobody") as response:
+        async with event_gateway.proxied("nobody") as response:
             url: str = (await response.json())["error"]["payload"]["connect_url"]
             return url
 
     first = await link()
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     assert await link() == first
 
 
 async def test_running_deletion_completes(
-    telling: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await telling.imported(tracker.grant())
-    rows, go_on, begun_deletes = telling.runtime.store.connections, asyncio.Event(), list[Any]()
+    await event_gateway.imported(tracker.grant())
+    rows, go_on, begun_deletes = event_gateway.runtime.store.connections, asyncio.Event(), list[Any]()
     delete = rows.delete
 
     async def slow(*args: Any, **options: Any) -> bool:
@@ -305,10 +315,10 @@ async def test_running_deletion_completes(
 
     monkeypatch.setattr(rows, "delete", slow)
     path = "/connections/c1?provider_config_key=tracker"
-    begun = asyncio.create_task(telling.json("DELETE", path, expect=200))
-    deleter = telling.runtime.deleter
+    begun = asyncio.create_task(event_gateway.json("DELETE", path, expect=200))
+    deleter = event_gateway.runtime.deleter
     await until(lambda: begun_deletes)
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     assert len(begun_deletes) == 1
     closing = asyncio.create_task(deleter.close())
     await asyncio.sleep(0)
@@ -319,10 +329,10 @@ async def test_running_deletion_completes(
 
 
 async def test_an_integration_that_is_being_deleted_is_deleted_once(
-    telling: RunningGateway, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await create_integration(telling)
-    rows, go_on, ended, begun_ends = telling.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
+    await create_integration(event_gateway)
+    rows, go_on, ended, begun_ends = event_gateway.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
     end = rows.end
 
     async def slow(one: Any) -> bool:
@@ -332,10 +342,12 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
         return await end(one)
 
     monkeypatch.setattr(rows, "end", slow)
-    begun = asyncio.create_task(telling.json("DELETE", "/integrations/made", expect=200))
+    begun = asyncio.create_task(event_gateway.json("DELETE", "/integrations/made", expect=200))
     await until(lambda: begun_ends)
-    await reload_gateway(telling)
-    again = asyncio.create_task(telling.runtime.made.resume_deletions())  # joins the deletion in progress
+    await reload_gateway(event_gateway)
+    again = asyncio.create_task(
+        event_gateway.runtime.api_integrations.resume_deletions()
+    )  # joins the deletion in progress
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(begun, again)
@@ -343,35 +355,35 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
 
 
 async def test_an_integration_made_through_the_api_stays_and_changes_for_all_generations(
-    telling: RunningGateway,
+    event_gateway: RunningGateway,
 ) -> None:
-    await create_integration(telling)
-    before, after = await reload_gateway(telling)
+    await create_integration(event_gateway)
+    before, after = await reload_gateway(event_gateway)
     assert after.integrations.has("dev", "made")
-    await telling.json("DELETE", "/integrations/made", expect=200)
+    await event_gateway.json("DELETE", "/integrations/made", expect=200)
     assert not after.integrations.has("dev", "made")
     assert not before.integrations.has("dev", "made"), "a request that began before sees it too"
 
 
-async def test_counters_continue(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    assert await status(telling) == 200
-    await reload_gateway(telling)
-    assert await status(telling) == 200
+async def test_counters_continue(event_gateway: RunningGateway, tracker: Tracker) -> None:
+    await event_gateway.imported(tracker.grant())
+    assert await status(event_gateway) == 200
+    await reload_gateway(event_gateway)
+    assert await status(event_gateway) == 200
     counted = {
         key: reported[0]
-        for key, reported in total([telling.runtime.metrics.page]).items()
+        for key, reported in total([event_gateway.runtime.metrics.page]).items()
         if "proxy_requests" in key[0]
     }
     assert list(counted.values()) == [2]
 
 
-async def test_records_that_wait_to_be_written_are_written(telling: RunningGateway, tracker: Tracker) -> None:
-    await telling.imported(tracker.grant())
-    async with telling.proxied("c1") as response:
+async def test_records_that_wait_to_be_written_are_written(event_gateway: RunningGateway, tracker: Tracker) -> None:
+    await event_gateway.imported(tracker.grant())
+    async with event_gateway.proxied("c1") as response:
         request_id = response.headers[REQUEST_ID_FIELD]
-    await reload_gateway(telling)
-    store = telling.runtime.store.call_log
+    await reload_gateway(event_gateway)
+    store = event_gateway.runtime.store.call_log
     written = None
     async with asyncio.timeout(PATIENCE_S):
         while not written:
@@ -380,93 +392,97 @@ async def test_records_that_wait_to_be_written_are_written(telling: RunningGatew
     assert [one.operation.connection_id for one in written] == ["c1"]
 
 
-async def test_page_memory_stays_reserved(telling: RunningGateway) -> None:
-    memory = telling.runtime.page_memory
+async def test_page_memory_stays_reserved(event_gateway: RunningGateway) -> None:
+    memory = event_gateway.runtime.page_memory
     held = await memory.reserve("dev", 1000, 0)
-    telling.document["egress"]["page_memory_bytes"] = 64 << 20
-    await reload_gateway(telling)
+    event_gateway.document["egress"]["page_memory_bytes"] = 64 << 20
+    await reload_gateway(event_gateway)
     assert (memory.reserved, memory.limit_bytes()) == (1000, 64 << 20)
     held.release()
     assert memory.reserved == 0
 
 
-async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
+async def test_invalid_keys_stay_counted(event_gateway: RunningGateway) -> None:
     async def guessed() -> int:
-        async with telling.http.get(f"{telling.url}/connections", headers={"Authorization": "Bearer x"}) as response:
+        async with event_gateway.http.get(
+            f"{event_gateway.url}/connections", headers={"Authorization": "Bearer x"}
+        ) as response:
             return response.status
 
     assert [await guessed() for _ in range(MAX_INVALID_KEYS)] == [401] * MAX_INVALID_KEYS
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     assert await guessed() == 429
 
 
-async def test_refusals_stay_counted(telling: RunningGateway) -> None:
-    refusals = telling.runtime.refusal_log
+async def test_refusals_stay_counted(event_gateway: RunningGateway) -> None:
+    refusals = event_gateway.runtime.refusal_log
     with structlog.testing.capture_logs() as logged:
         for _ in range(MAX_LINES):
             refusals.info("refused", "192.0.2.1")
-        await reload_gateway(telling)
-        telling.runtime.refusal_log.info("refused", "192.0.2.1")
+        await reload_gateway(event_gateway)
+        event_gateway.runtime.refusal_log.info("refused", "192.0.2.1")
     assert [line["event"] for line in logged].count("refused") == MAX_LINES
 
 
-async def test_lag_of_the_event_loop_stays_known(telling: RunningGateway) -> None:
-    lag = telling.runtime.loop_lag
+async def test_lag_of_the_event_loop_stays_known(event_gateway: RunningGateway) -> None:
+    lag = event_gateway.runtime.loop_lag
     async with asyncio.timeout(PATIENCE_S):
         while not (before := lag.longest_s):
             await asyncio.sleep(0.01)
-    await reload_gateway(telling)
-    assert telling.runtime.loop_lag is lag
+    await reload_gateway(event_gateway)
+    assert event_gateway.runtime.loop_lag is lag
     assert lag.longest_s >= before
 
 
-async def test_announced_stop_stays_announced(telling: RunningGateway) -> None:
-    telling.runtime.serving = False
-    await reload_gateway(telling)
-    async with telling.http.get(f"{telling.url}/ready") as response:
+async def test_announced_stop_stays_announced(event_gateway: RunningGateway) -> None:
+    event_gateway.runtime.serving = False
+    await reload_gateway(event_gateway)
+    async with event_gateway.http.get(f"{event_gateway.url}/ready") as response:
         assert response.status == 503
-    telling.runtime.serving = True
+    event_gateway.runtime.serving = True
 
 
-async def test_two_reloads_at_once_follow_one_another(telling: RunningGateway) -> None:
-    runtime, first = telling.runtime, telling.runtime.generation
+async def test_two_reloads_at_once_follow_one_another(event_gateway: RunningGateway) -> None:
+    runtime, first = event_gateway.runtime, event_gateway.runtime.generation
     async with runtime.reloading:
-        begun = [asyncio.create_task(reload(telling.app, telling.runtime.generation.config)) for _ in range(2)]
+        begun = [
+            asyncio.create_task(reload(event_gateway.app, event_gateway.runtime.generation.config)) for _ in range(2)
+        ]
         await asyncio.sleep(0.05)
         assert runtime.generation is first
     assert await asyncio.gather(*begun) == [True, True]
 
 
-async def test_the_store_and_its_age_stay(telling: RunningGateway) -> None:
-    runtime = telling.runtime
+async def test_the_store_and_its_age_stay(event_gateway: RunningGateway) -> None:
+    runtime = event_gateway.runtime
     store, instance, began = runtime.store, runtime.store.instance, runtime.started_at
-    await reload_gateway(telling)
+    await reload_gateway(event_gateway)
     assert (runtime.store, runtime.store.instance, runtime.started_at) == (store, instance, began)
     await runtime.store.ping()
 
 
-async def test_spans_that_wait_are_exported(telling: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spans_that_wait_are_exported(event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1000000")  # export only when the test requests it
     async with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        await telling.restart()
-        tracing = telling.runtime.tracing
-        assert await status(telling) == 404
-        await reload_gateway(telling)
-        assert await status(telling) == 404
-        assert telling.runtime.tracing is tracing
+        await event_gateway.restart()
+        tracing = event_gateway.runtime.tracing
+        assert await status(event_gateway) == 404
+        await reload_gateway(event_gateway)
+        assert await status(event_gateway) == 404
+        assert event_gateway.runtime.tracing is tracing
         assert collector.spans == []
-        await telling.stop()
+        await event_gateway.stop()
         assert [one.name for one in collector.spans] == ["GET /proxy/{path}"] * 2
-    await telling.start()
+    await event_gateway.start()
 
 
-async def test_public_keys_of_providers_stay_cached(telling: RunningGateway) -> None:
-    keys = telling.runtime.webhook_keys
+async def test_public_keys_of_providers_stay_cached(event_gateway: RunningGateway) -> None:
+    keys = event_gateway.runtime.webhook_keys
     known = FetchedKeys(clock.monotonic(), {"k": "pem"})
-    keys._kept["digest"] = known
-    await reload_gateway(telling)
-    assert telling.runtime.webhook_keys._kept["digest"] is known
+    keys._cached["digest"] = known
+    await reload_gateway(event_gateway)
+    assert event_gateway.runtime.webhook_keys._cached["digest"] is known
 
 
 Test = Callable[..., Coroutine[Any, Any, None]]
@@ -492,7 +508,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "flows": test_authorization_in_progress_creates_its_connection,
     "links": test_connect_link_is_not_created_again,
     "deleter": test_running_deletion_completes,
-    "made": test_an_integration_that_is_being_deleted_is_deleted_once,
+    "api_integrations": test_an_integration_that_is_being_deleted_is_deleted_once,
     "deliverer": test_retried_and_running_deliveries_arrive_once,
     "webhook_keys": test_public_keys_of_providers_stay_cached,
     "audit_keeper": test_audit_log_continues_in_one_chain,
@@ -513,17 +529,17 @@ def test_every_part_of_the_runtime_is_classified() -> None:
     assert not SURVIVES.keys() & HOLDS_NOTHING
 
 
-async def test_no_part_is_another_object_after_a_reload(telling: RunningGateway) -> None:
-    runtime = telling.app[RUNTIME]
+async def test_no_part_is_another_object_after_a_reload(event_gateway: RunningGateway) -> None:
+    runtime = event_gateway.app[RUNTIME]
     before = {one.name: getattr(runtime, one.name) for one in dataclasses.fields(runtime)}
-    await reload_gateway(telling)
-    assert telling.app[RUNTIME] is runtime
+    await reload_gateway(event_gateway)
+    assert event_gateway.app[RUNTIME] is runtime
     assert [name for name, part in before.items() if getattr(runtime, name) is not part] == []
 
 
-async def test_part_classified_as_stateless_holds_no_state(telling: RunningGateway) -> None:
+async def test_part_classified_as_stateless_holds_no_state(event_gateway: RunningGateway) -> None:
     """It holds only other parts of the runtime, objects made only of those, and functions."""
-    runtime = telling.runtime
+    runtime = event_gateway.runtime
     parts = [getattr(runtime, one.name) for one in dataclasses.fields(runtime)]
 
     def holds(part: object) -> list[str]:
@@ -544,12 +560,12 @@ async def test_part_classified_as_stateless_holds_no_state(telling: RunningGatew
 # ── The generation.
 
 
-async def test_request_keeps_the_generation_it_started_with(telling: RunningGateway) -> None:
-    began = make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handover=None))
+async def test_request_keeps_the_generation_it_started_with(event_gateway: RunningGateway) -> None:
+    began = make_mocked_request("GET", "/", app=event_gateway.app, protocol=Mock(handover=None))
     before = generation_of(began)
-    _, after = await reload_gateway(telling)
+    _, after = await reload_gateway(event_gateway)
     assert generation_of(began) is before
-    assert generation_of(make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handover=None))) is after
+    assert generation_of(make_mocked_request("GET", "/", app=event_gateway.app, protocol=Mock(handover=None))) is after
 
 
 def test_a_generation_cannot_be_changed() -> None:
@@ -561,17 +577,19 @@ def test_runtime_is_built_completely_by_its_constructor() -> None:
     assert all(one.init for one in dataclasses.fields(Runtime))
 
 
-async def test_request_in_flight_finishes_over_its_original_network(telling: RunningGateway, tracker: Tracker) -> None:
+async def test_request_in_flight_finishes_over_its_original_network(
+    event_gateway: RunningGateway, tracker: Tracker
+) -> None:
     """The reload closes the network: this request still gets its response, the next one is refused."""
-    await telling.imported(tracker.grant())
-    assert await status(telling) == 200
+    await event_gateway.imported(tracker.grant())
+    assert await status(event_gateway) == 200
     tracker.hold_api.clear()
-    begun = asyncio.create_task(status(telling))
+    begun = asyncio.create_task(status(event_gateway))
     await until(lambda: tracker.calls["api"] == 2)
-    telling.document["egress"]["allow"] = []
-    before, _ = await reload_gateway(telling)
+    event_gateway.document["egress"]["allow"] = []
+    before, _ = await reload_gateway(event_gateway)
     tracker.hold_api.set()
     assert await begun == 200
-    assert await status(telling) == 400
-    await until(lambda: not list(telling.runtime.retired))
+    assert await status(event_gateway) == 400
+    await until(lambda: not list(event_gateway.runtime.retired))
     assert list(before.egress.load()) == []

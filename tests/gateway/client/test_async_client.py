@@ -43,8 +43,8 @@ def calling(kind: str, url: str) -> Call:
 
     async def asynchronous(method: str, *args: Any, **options: Any) -> Any:
         async with AsyncClient(url, SECRET_KEY, **names) as client:
-            asked = getattr(client, method)(*args, **options)
-            return [one async for one in asked] if hasattr(asked, "__aiter__") else await asked
+            echo_call = getattr(client, method)(*args, **options)
+            return [one async for one in echo_call] if hasattr(echo_call, "__aiter__") else await echo_call
 
     def blocking(method: str, *args: Any, **options: Any) -> Any:
         with Client(url, SECRET_KEY, **names) as client:
@@ -63,11 +63,11 @@ def call(request: pytest.FixtureRequest, list_: Paged) -> Call:
 
 
 @pytest.fixture(params=["async", "sync"])
-def asked(request: pytest.FixtureRequest, echo: Lists) -> Call:
+def echo_call(request: pytest.FixtureRequest, echo: Lists) -> Call:
     return calling(request.param, echo.url)
 
 
-async def test_connections_are_imported_listed_read_and_deleted(call: Call) -> None:
+async def test_connections_are_imported_listed_read_and_deleted_through_the_client(call: Call) -> None:
     made = await call("import_connection", GIVEN, connection_id="mine", metadata={"a": 1}, tags={"team": "x"})
     assert (made["connection_id"], made["metadata"]) == ("mine", {"a": 1})
     assert [one["connection_id"] for one in await call("list_connections")] == ["mine", "c2", "c1"]
@@ -81,14 +81,14 @@ async def test_connections_are_imported_listed_read_and_deleted(call: Call) -> N
     assert await call("list_connections", connection_id="mine") == []
 
 
-async def test_an_import_without_another_id_is_the_clients_own_connection(call: Call) -> None:
+async def test_import_without_an_id_uses_the_clients_connection_id(call: Call) -> None:
     assert (await call("get_connection"))["credentials"]["apiKey"] == KEY
     assert (await call("import_connection", GIVEN))["connection_id"] == "c1"
     assert (await call("get_connection"))["credentials"] == GIVEN
 
 
-async def test_a_list_goes_on_page_by_page(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.client.async_client.PAGE", 1)
+async def test_list_of_connections_is_fetched_page_by_page(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.client.async_client.PAGE_SIZE", 1)
     assert [one["connection_id"] for one in await call("list_connections", search="c")] == ["c2", "c1"]
 
 
@@ -104,7 +104,7 @@ async def test_metadata_and_tags_are_kept_by_the_real_gateway(call: Call) -> Non
 
 
 @pytest.mark.skipif(not RECONNECTS, reason="this gateway makes no sessions to reconnect yet")
-async def test_a_session_to_reconnect_is_made_by_the_real_gateway(call: Call) -> None:
+async def test_reconnect_session_is_created_by_the_real_gateway(call: Call) -> None:
     assert (await call("create_reconnect_session"))["token"]
 
 
@@ -180,24 +180,24 @@ async def test_metadata_is_sent_in_the_apis_format(
     ]
 
 
-async def test_a_reconnect_session_names_the_connection(asked: Call) -> None:
-    response = await asked("create_reconnect_session", end_user={"id": "u1"})
+async def test_a_reconnect_session_names_the_connection(echo_call: Call) -> None:
+    response = await echo_call("create_reconnect_session", end_user={"id": "u1"})
     assert response == {
         "method": "POST",
         "body": {"integration_id": "tracker", "connection_id": "c1", "end_user": {"id": "u1"}},
     }
 
 
-async def test_a_connection_is_changed_under_its_encoded_name(asked: Call, echo: Lists) -> None:
-    await asked("update_connection", {"tags": {"a": "b"}}, connection_id="a/b c")
-    await asked("delete_connection", connection_id="a/b c", revoke=False)
+async def test_a_connection_is_changed_under_its_encoded_name(echo_call: Call, echo: Lists) -> None:
+    await echo_call("update_connection", {"tags": {"a": "b"}}, connection_id="a/b c")
+    await echo_call("delete_connection", connection_id="a/b c", revoke=False)
     assert echo.seen == [
         "/connections/a%2Fb%20c?provider_config_key=tracker",
         "/connections/a%2Fb%20c?provider_config_key=tracker&revoke=false",
     ]
 
 
-def test_a_refusal_tells_when_to_ask_again_and_where_to_connect() -> None:
+def test_error_has_the_retry_time_and_the_connect_url() -> None:
     fault = GatewayError(
         424, "reconnect_needed", "no", payload={"retry_at": "2030-01-02T03:04:05Z", "connect_url": "u"}
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.client.calls import Options, Params, fields, paginate_header, proxied, query_string
+from gateway.client.calls import Options, Params, header_fields, paginate_header, proxied_url, query_string
 from gateway.client.client_errors import seconds
 from gateway.http.paging.paginate_header import parse_paginate_header
 
@@ -27,7 +27,7 @@ BASE = "https://gw.example.com/prefix"
     ],
 )
 def test_an_endpoint_is_appended_and_its_encoding_kept(endpoint: str, params: Params | None, target: str) -> None:
-    assert proxied(BASE, endpoint, params) == f"{BASE}/proxy{target}"
+    assert proxied_url(BASE, endpoint, params) == f"{BASE}/proxy{target}"
 
 
 @pytest.mark.parametrize(
@@ -44,23 +44,23 @@ def test_an_endpoint_is_appended_and_its_encoding_kept(endpoint: str, params: Pa
 )
 def test_absolute_url_is_refused_with_a_hint(endpoint: str) -> None:
     with pytest.raises(ValueError, match=r"is an absolute URL.*paginate.*base_url_override") as refused:
-        proxied(BASE, endpoint, None)
+        proxied_url(BASE, endpoint, None)
     assert "t0k" not in str(refused.value)
     assert endpoint.partition("?")[0] in str(refused.value)
 
 
 @pytest.mark.parametrize("endpoint", ["/https://x.example/y", "/x?u=https://x.example/", "a:b//c", "x//y"])
 def test_a_path_may_hold_a_url(endpoint: str) -> None:
-    assert proxied(BASE, endpoint, None).startswith(f"{BASE}/proxy/")
+    assert proxied_url(BASE, endpoint, None).startswith(f"{BASE}/proxy/")
 
 
 def test_without_parameters_there_is_no_query() -> None:
     assert (query_string(None), query_string({}), query_string({"a": None})) == ("", "", "")
 
 
-def test_every_option_has_its_header() -> None:
+def test_each_option_becomes_its_header() -> None:
     named: Options = {"provider_config_key": "jira", "connection_id": "u1"}
-    assert fields(named) == {"Provider-Config-Key": "jira", "Connection-Id": "u1"}
+    assert header_fields(named) == {"Provider-Config-Key": "jira", "Connection-Id": "u1"}
     everything: Options = {
         **named,
         "base_url_override": "https://other.example.com",
@@ -70,7 +70,7 @@ def test_every_option_has_its_header() -> None:
         "timeout_s": 2.5,
         "decompress": False,
     }
-    assert fields(everything) == {
+    assert header_fields(everything) == {
         "X-Mine": "1",
         "Provider-Config-Key": "jira",
         "Connection-Id": "u1",
@@ -80,7 +80,7 @@ def test_every_option_has_its_header() -> None:
         "Gateway-Timeout": "2.5",
         "Decompress": "false",
     }
-    assert fields({**named, "timeout_s": 30})["Gateway-Timeout"] == "30"
+    assert header_fields({**named, "timeout_s": 30})["Gateway-Timeout"] == "30"
 
 
 @pytest.mark.parametrize("missing", ["provider_config_key", "connection_id"])
@@ -88,10 +88,10 @@ def test_a_name_that_is_missing_is_reported(missing: str) -> None:
     named = {"provider_config_key": "jira", "connection_id": "u1"}
     del named[missing]
     with pytest.raises(ValueError, match=missing):
-        fields(named)  # type: ignore[arg-type]
+        header_fields(named)  # type: ignore[arg-type]
 
 
-def test_the_gateway_reads_what_the_client_writes() -> None:
+def test_gateway_parses_the_headers_that_the_client_writes() -> None:
     way = {
         "type": "cursor",
         "cursor_path_in_response": '@odata."next\\',
@@ -113,5 +113,5 @@ def test_invalid_header_value_is_reported(value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "wait"), [("5", 5.0), ("", None), ("soon", None), ("Sat, 01 Jan 2000 00:00:00 GMT", 0.0), ("-1", None)]
 )
-def test_a_span_or_a_date_says_how_long_to_wait(text: str, wait: float | None) -> None:
+def test_retry_after_may_be_seconds_or_a_date(text: str, wait: float | None) -> None:
     assert seconds(text) == wait

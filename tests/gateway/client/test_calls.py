@@ -125,7 +125,7 @@ async def test_a_body_may_be_made_while_it_is_sent(call: Call) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-async def test_what_the_source_of_an_upload_raises_comes_out_as_it_is(call: Call, kind: str) -> None:
+async def test_exception_of_an_uploaded_iterable_is_raised_unchanged(call: Call, kind: str) -> None:
     def broken() -> Iterator[bytes]:
         yield b"half"
         raise OSError("the disk is gone")
@@ -180,7 +180,7 @@ async def test_truncated_response_raises(call: Call) -> None:
         await call("get", "/cut")
 
 
-async def test_a_gateway_that_is_not_there_is_reported(unused_tcp_port: int) -> None:
+async def test_unreachable_gateway_is_reported(unused_tcp_port: int) -> None:
     async with AsyncClient(
         f"http://127.0.0.1:{unused_tcp_port}", "k", provider_config_key="a", connection_id="b"
     ) as client:
@@ -207,7 +207,7 @@ async def test_a_connection_is_read(call: Call) -> None:
         await call("get_connection", connection_id="a/b c")
 
 
-async def test_a_response_streams_as_it_comes(list_: Paged) -> None:
+async def test_stream_yields_pieces_as_they_arrive(list_: Paged) -> None:
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
     async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:
         async with client.stream("GET", "/endless") as response:
@@ -225,7 +225,7 @@ async def into(seen: bytearray, response: AsyncStream) -> None:
         seen += piece
 
 
-async def test_the_blocking_client_does_the_same(list_: Paged) -> None:
+async def test_blocking_client_behaves_like_the_async_client(list_: Paged) -> None:
     def use() -> list[Any]:
         names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
         with Client(list_.gateway.url, SECRET_KEY, **names) as client:

@@ -28,7 +28,7 @@ async def something(response: Response) -> AsyncIterator[str]:
         yield "http://{}:{}".format(*server.sockets[0].getsockname())
 
 
-async def said(url: str, silence_s: float = 30) -> str:
+async def message_of(url: str, silence_s: float = 30) -> str:
     async with AsyncClient(url, "k" * 16, silence_s=silence_s) as client:
         with pytest.raises(Unreachable) as raised:
             await client.list_integrations()
@@ -39,15 +39,15 @@ async def said(url: str, silence_s: float = 30) -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_where_nothing_listens_the_next_step_is_reported(host: str, unused_tcp_port: int) -> None:
-    output = await said(f"http://{host}:{unused_tcp_port}")
+async def test_error_for_a_refused_connection_has_the_next_step(host: str, unused_tcp_port: int) -> None:
+    output = await message_of(f"http://{host}:{unused_tcp_port}")
     assert "nothing listens there" in output
     assert "`gateway serve`" in output
     assert "('" not in output
 
 
-async def test_a_host_that_is_not_there_is_named() -> None:
-    assert "no host with the name 'no-such-host.invalid'" in await said("http://no-such-host.invalid:3003")
+async def test_error_for_an_unknown_host_names_the_host() -> None:
+    assert "no host with the name 'no-such-host.invalid'" in await message_of("http://no-such-host.invalid:3003")
 
 
 async def test_server_that_is_not_a_gateway_is_reported() -> None:
@@ -62,11 +62,11 @@ async def test_server_that_is_not_a_gateway_is_reported() -> None:
         await asyncio.Event().wait()
 
     async with something(greet) as url:
-        assert "something other than a valid HTTP response" in await said(url)
+        assert "something other than a valid HTTP response" in await message_of(url)
     async with something(hang_up) as url:
-        assert "it closed the connection without a response" in await said(url)
+        assert "it closed the connection without a response" in await message_of(url)
     async with something(wait) as url:
-        assert "silence_s" in await said(url, silence_s=0.05)
+        assert "silence_s" in await message_of(url, silence_s=0.05)
 
 
 async def test_error_of_a_server_that_is_not_a_gateway_says_so() -> None:

@@ -73,7 +73,7 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize("index", range(len(SNIPPETS)))
-async def test_a_snippet_runs_as_it_stands(
+async def test_each_snippet_runs_unchanged(
     index: int, gateway_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

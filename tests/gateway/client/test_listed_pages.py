@@ -31,7 +31,7 @@ ALL = [{"n": number} for number in range(1, 9)]
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def recorded_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """Record the client's waits and skip them."""
     seen: list[float] = []
 
@@ -90,7 +90,7 @@ async def test_reading_resumes_after_any_record(tmp_path: Path, stop: int) -> No
 
 
 @pytest.mark.parametrize("stop", [50, 250, 1499])
-async def test_without_asyncio_the_same(tmp_path: Path, stop: int) -> None:
+async def test_blocking_iteration_returns_the_same_records(tmp_path: Path, stop: int) -> None:
     async with paged(tmp_path, pages_of(15, 100)) as list_:
 
         def two_calls() -> list[Any]:
@@ -128,7 +128,7 @@ async def test_an_absolute_url_is_refused_at_once(tmp_path: Path) -> None:
         await asyncio.to_thread(blocking)
 
 
-async def test_limit_way_and_the_reader_of_records_can_be_given(tmp_path: Path) -> None:
+async def test_limit_pagination_method_and_record_parser_can_be_set(tmp_path: Path) -> None:
     def page(request: web.Request) -> web.Response:
         start = int(request.query.get("skip", "0"))
         items = f'[{{"n": {start}.10}}]' if start < 3 else "[]"
@@ -164,7 +164,7 @@ async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def cutting(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
+async def interrupting_proxy(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
     """A proxy in front of the gateway that resets its first connections after this many bytes of responses."""
     left = list(after_bytes)
     port = int(list_.gateway.url.rpartition(":")[2])
@@ -209,39 +209,43 @@ async def cutting(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("after", [(500,), (700,), (1300,), (2000,), (800, 900, 0, 1200)])
-async def test_a_cut_on_the_way_is_gone_on_from_and_no_record_comes_twice(
-    tmp_path: Path, after: tuple[int, ...], waits: list[float]
+async def test_interrupted_list_is_resumed_without_repeated_records(
+    tmp_path: Path, after: tuple[int, ...], recorded_waits: list[float]
 ) -> None:
     async with (
         paged(tmp_path, pages_of(8, 3)) as list_,
-        cutting(list_, *after) as port,
+        interrupting_proxy(list_, *after) as port,
         client_of(list_, port) as client,
     ):
         pages = client.paginate("/list")
         seen = [record["n"] async for record in pages]
     assert seen == list(range(1, 25))
     assert pages.complete
-    assert 1 <= len(waits) <= len(after)  # a connection that breaks before its response is replaced silently
+    assert 1 <= len(recorded_waits) <= len(after)  # a connection that breaks before its response is replaced silently
 
 
-async def test_a_cut_within_a_page_does_not_give_its_records_again(tmp_path: Path, waits: list[float]) -> None:
+async def test_interruption_within_a_page_repeats_no_record(tmp_path: Path, recorded_waits: list[float]) -> None:
     async with paged(tmp_path, pages_of(2, 500)) as list_:
-        async with cutting(list_, 3000, 4000) as port, client_of(list_, port) as client:
+        async with interrupting_proxy(list_, 3000, 4000) as port, client_of(list_, port) as client:
             pages = client.paginate("/list", pages=1)
             seen = [record["n"] async for record in pages]
         assert seen == list(range(1, 501))
-        assert (len(waits), pages.complete) == (2, False)
+        assert (len(recorded_waits), pages.complete) == (2, False)
         async with client_of(list_) as client:
             rest = client.paginate("/list", since=pages.cursor)
             assert [record["n"] async for record in rest] == list(range(501, 1001))
 
 
-async def test_repeated_cuts_raise_an_error(tmp_path: Path, waits: list[float]) -> None:
+async def test_repeated_interruptions_raise_an_error(tmp_path: Path, recorded_waits: list[float]) -> None:
     cuts = [450, *[300] * 20]
-    async with paged(tmp_path, pages_of(8)) as list_, cutting(list_, *cuts) as port, client_of(list_, port) as client:
+    async with (
+        paged(tmp_path, pages_of(8)) as list_,
+        interrupting_proxy(list_, *cuts) as port,
+        client_of(list_, port) as client,
+    ):
         with pytest.raises((CutShort, Unreachable)):
             [record async for record in client.paginate("/list", resumes=3)]
-    assert len(waits) == 3
+    assert len(recorded_waits) == 3
 
 
 def failing(at: int, responses: list[web.Response]) -> Page:
@@ -255,7 +259,7 @@ def failing(at: int, responses: list[web.Response]) -> Page:
     return page
 
 
-async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, waits: list[float]) -> None:
+async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, recorded_waits: list[float]) -> None:
     late = [
         web.Response(status=429, headers={"Retry-After": "200"}),
         web.Response(status=429, headers={"Retry-After": "100"}),
@@ -263,18 +267,20 @@ async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, waits:
     async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
         pages = client.paginate("/list")
         assert [record async for record in pages] == ALL
-    assert [round(wait, -1) for wait in waits] == [
+    assert [round(wait, -1) for wait in recorded_waits] == [
         200,
         100,
     ]  # the second is from the first response of the resumed call
 
 
-async def test_a_provider_that_fails_for_good_ends_the_list_with_a_cursor(tmp_path: Path, waits: list[float]) -> None:
+async def test_permanent_provider_error_ends_the_list_with_a_cursor(
+    tmp_path: Path, recorded_waits: list[float]
+) -> None:
     async with paged(tmp_path, failing(2, [web.Response(status=403)])) as list_, client_of(list_) as client:
         pages, seen = client.paginate("/list"), list[Any]()
         with pytest.raises(PagingBroken) as raised:
             await into(seen, pages)
-        assert (seen, waits) == (ALL[:4], [])
+        assert (seen, recorded_waits) == (ALL[:4], [])
         assert (raised.value.code, raised.value.payload["status"]) == ("page_failed", 403)
         assert raised.value.request_id
         assert raised.value.cursor == pages.cursor
@@ -282,15 +288,15 @@ async def test_a_provider_that_fails_for_good_ends_the_list_with_a_cursor(tmp_pa
         assert [record async for record in rest] == ALL[4:]
 
 
-async def test_too_long_wait_ends_the_list(tmp_path: Path, waits: list[float]) -> None:
+async def test_too_long_wait_ends_the_list(tmp_path: Path, recorded_waits: list[float]) -> None:
     late = [web.Response(status=429, headers={"Retry-After": "3600"})]
     async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
         with pytest.raises(PagingBroken, match="429"):
             [record async for record in client.paginate("/list")]
-    assert waits == []
+    assert recorded_waits == []
 
 
-async def test_list_that_cannot_be_resumed_is_not_restarted(tmp_path: Path, waits: list[float]) -> None:
+async def test_list_that_cannot_be_resumed_is_not_restarted(tmp_path: Path, recorded_waits: list[float]) -> None:
     def page(_request: web.Request) -> web.Response:
         return web.json_response({"items": [{"n": 1}], "next": "same"})
 
@@ -298,7 +304,7 @@ async def test_list_that_cannot_be_resumed_is_not_restarted(tmp_path: Path, wait
         seen: list[Any] = []
         with pytest.raises(PagingBroken, match="next_page_refused"):
             await into(seen, client.paginate("/list"))
-    assert (len(seen), waits) == (2, [])
+    assert (len(seen), recorded_waits) == (2, [])
 
 
 async def test_record_that_looks_like_a_trailer_is_a_record(tmp_path: Path) -> None:
@@ -311,7 +317,7 @@ async def test_record_that_looks_like_a_trailer_is_a_record(tmp_path: Path) -> N
         assert [record async for record in client.paginate("/list")] == [json.loads(lie) for lie in lies]
 
 
-async def test_a_reader_that_stops_early_leaves_the_rest(tmp_path: Path) -> None:
+async def test_client_is_usable_after_an_iteration_that_stops_early(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(100, 50)) as list_, client_of(list_) as client:
         async for record in client.paginate("/list"):
             if record["n"] == 3:
@@ -319,7 +325,7 @@ async def test_a_reader_that_stops_early_leaves_the_rest(tmp_path: Path) -> None
         assert (await client.get("/list")).ok
 
 
-async def test_without_asyncio_it_is_the_same(tmp_path: Path) -> None:
+async def test_blocking_list_is_resumed_in_the_same_way(tmp_path: Path) -> None:
     def use(list_: Paged) -> None:
         with Client(list_.gateway.url, SECRET_KEY, **NAMES) as client:
             pages = client.paginate("/list")

@@ -13,12 +13,12 @@ from gateway import clock
 from gateway.authorization import return_url as signing
 from gateway.authorization.return_url import ReturnResult, signed_return_url
 from gateway.client import InvalidReturn, code_challenge, new_code_verifier, verify_return
-from gateway.events.signatures import mint, signed, standard_key
+from gateway.events.signatures import new_signing_key, signature_fields, standard_key
 from gateway.oauth.authorize import challenge
 from gateway.records.connecting import ConnectSession
 from gateway.secret import Secret
 
-KEY = mint()
+KEY = new_signing_key()
 APP = "https://app.example.com"
 MADE = ReturnResult(outcome="connected", provider_config_key="jira", connection_id="u1")
 
@@ -33,7 +33,7 @@ def returned_to(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> st
     return signed_return_url(session(**of), result, public_url="https://gateway.example.com", signing_key=key)
 
 
-def test_a_result_comes_back_as_it_was_signed() -> None:
+def test_verified_result_equals_the_signed_result() -> None:
     url = returned_to()
     assert url.startswith(f"{APP}/back?tab=1&state=s+1%26x&result=")
     result = verify_return(url, KEY.reveal(), audience=APP, state="s 1&x")
@@ -42,7 +42,7 @@ def test_a_result_comes_back_as_it_was_signed() -> None:
     assert result.id != verify_return(returned_to(), KEY.reveal(), audience=APP).id
 
 
-def test_the_result_alone_is_verified_too() -> None:
+def test_result_without_its_url_is_verified() -> None:
     (result,) = parse_qs(urlsplit(returned_to()).query)["result"]
     assert verify_return(result, KEY.reveal(), audience=APP).connection_id == "u1"
 
@@ -55,10 +55,10 @@ def test_return_url_without_a_query_gets_one(return_url: str) -> None:
     assert (result.outcome, result.error, result.state, result.connection_id) == ("failed", "invalid_state", None, None)
 
 
-def test_during_a_rotation_several_keys_are_taken() -> None:
-    assert verify_return(returned_to(), [mint().reveal(), KEY.reveal()], audience=APP)
+def test_several_signing_keys_are_accepted() -> None:
+    assert verify_return(returned_to(), [new_signing_key().reveal(), KEY.reveal()], audience=APP)
     with pytest.raises(InvalidReturn, match="signing key"):
-        verify_return(returned_to(), [mint().reveal(), mint().reveal()], audience=APP)
+        verify_return(returned_to(), [new_signing_key().reveal(), new_signing_key().reveal()], audience=APP)
     with pytest.raises(InvalidReturn, match="signing key"):
         verify_return(returned_to(), [], audience=APP)
 
@@ -98,17 +98,17 @@ def forged(header: Any, claims: Any, key: bytes) -> str:
     return f"{said}.{proof}"
 
 
-def test_what_the_signing_key_itself_has_signed_is_no_result() -> None:
+def test_token_signed_with_the_signing_key_itself_is_refused() -> None:
     header, claims, _ = parts_of(returned_to())
     for key in (KEY.reveal().encode(), standard_key(KEY)):
         with pytest.raises(InvalidReturn, match="signing key"):
             verify_return(forged(header, claims, key), KEY.reveal(), audience=APP)
 
 
-def test_an_event_s_signature_is_no_result_s() -> None:
+def test_signature_of_an_event_is_not_valid_for_a_result() -> None:
     header, claims, _ = parts_of(returned_to())
     unsigned = forged(header, claims, b"").rpartition(".")[0]
-    event = signed(unsigned.encode(), "", 0, [KEY])
+    event = signature_fields(unsigned.encode(), "", 0, [KEY])
     for proof in (event["X-Nango-Hmac-Sha256"], event["X-Nango-Signature"]):
         encoded = base64.urlsafe_b64encode(bytes.fromhex(proof)).rstrip(b"=").decode()
         with pytest.raises(InvalidReturn):
@@ -140,7 +140,7 @@ def test_another_algorithm_type_or_content_is_refused() -> None:
             verify_return(one, KEY.reveal(), audience=APP)
 
 
-def test_the_challenge_is_the_one_of_the_rfc() -> None:
+def test_code_challenge_equals_the_example_in_the_rfc() -> None:
     assert (
         code_challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     )

@@ -66,7 +66,7 @@ def test_the_reference_holds_no_secret() -> None:
     assert not re.search(r"[A-Za-z0-9+/_-]{32,}", text)
 
 
-def test_the_page_opens_with_a_file_that_works(tmp_path: Path) -> None:
+def test_first_example_of_the_page_is_a_valid_configuration(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
     example = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
     assert example is not None

@@ -114,7 +114,7 @@ def test_a_misspelt_key_is_a_fault_with_the_closest_match(tmp_path: Path, place:
 
 
 @pytest.mark.parametrize("place", [place for place, _ in ALL if place], ids=lambda place: ".".join(map(str, place)))
-def test_a_wrong_value_anywhere_is_a_fault_with_its_line(tmp_path: Path, place: Place) -> None:
+def test_wrong_value_of_any_key_is_a_fault_with_its_line(tmp_path: Path, place: Place) -> None:
     for value in WRONG:
         for fault in faults(tmp_path / "gateway.yaml", with_value(place, value)):
             assert re.match(r"gateway\.yaml:\d+: ", fault), (value, fault)

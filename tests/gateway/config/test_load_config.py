@@ -22,15 +22,15 @@ def config(**sections: Any) -> Config:
     return parse({"store": {"encryption_keys": [KEY]}, **sections}, base=Path("/srv/gateway"), environ={})
 
 
-def test_one_key_is_enough_for_a_configuration() -> None:
-    made = config()
-    assert (made.server.host, made.server.port, made.server.workers) == ("127.0.0.1", 3003, 1)
-    assert made.server.public_url == "http://127.0.0.1:3003"
-    assert made.callback_url == "http://127.0.0.1:3003/oauth/callback"
-    assert made.store.url == "sqlite:////srv/gateway/gateway.db"
-    assert made.live.ttl_s == 300
-    assert (made.catalog, dict(made.environments), made.egress.allow, made.egress.proxy) == ((), {}, (), None)
-    assert made.path is None
+def test_configuration_needs_only_an_encryption_key() -> None:
+    loaded = config()
+    assert (loaded.server.host, loaded.server.port, loaded.server.workers) == ("127.0.0.1", 3003, 1)
+    assert loaded.server.public_url == "http://127.0.0.1:3003"
+    assert loaded.callback_url == "http://127.0.0.1:3003/oauth/callback"
+    assert loaded.store.url == "sqlite:////srv/gateway/gateway.db"
+    assert loaded.live.ttl_s == 300
+    assert (loaded.catalog, dict(loaded.environments), loaded.egress.allow, loaded.egress.proxy) == ((), {}, (), None)
+    assert loaded.path is None
 
 
 def test_relative_paths_start_from_the_folder_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,30 +39,30 @@ def test_relative_paths_start_from_the_folder_of_the_file(tmp_path: Path, monkey
     text = "store: {encryption_keys: ['${file:key}'], url: 'sqlite:///data/x.db'}\ncatalog: [mine, ../conf/mine]\n"
     (tmp_path / "conf" / "gateway.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    made = load(Path("conf/gateway.yaml"), environ={})
-    assert made.store.url == f"sqlite:///{tmp_path}/conf/data/x.db"
-    assert made.catalog == (tmp_path / "conf" / "mine",) * 2
-    assert made.path == tmp_path / "conf" / "gateway.yaml"
-    assert made.where("catalog", "0") == "conf/gateway.yaml:2"
+    loaded = load(Path("conf/gateway.yaml"), environ={})
+    assert loaded.store.url == f"sqlite:///{tmp_path}/conf/data/x.db"
+    assert loaded.catalog == (tmp_path / "conf" / "mine",) * 2
+    assert loaded.path == tmp_path / "conf" / "gateway.yaml"
+    assert loaded.where("catalog", "0") == "conf/gateway.yaml:2"
 
 
 @pytest.mark.parametrize("null", [None, {}, {"secret_keys": None, "integrations": None}])
 def test_key_without_a_value_has_its_default(null: Any) -> None:
-    made = config(environments={"dev": null}, server=None, catalog=None, egress={"allow": None})
-    assert made.environments["dev"].secret_keys == ()
-    assert made.environments["dev"].integrations == {}
+    loaded = config(environments={"dev": null}, server=None, catalog=None, egress={"allow": None})
+    assert loaded.environments["dev"].secret_keys == ()
+    assert loaded.environments["dev"].integrations == {}
 
 
 @pytest.mark.parametrize(
     "spelled",
     [KEY, KEY.rstrip("="), URL_SAFE, URL_SAFE.rstrip("="), f" {KEY}\n"],
 )
-def test_an_encryption_key_may_be_spelled_in_any_base64(spelled: str) -> None:
+def test_encryption_key_may_be_in_any_variant_of_base64(spelled: str) -> None:
     assert config(store={"encryption_keys": [spelled]}).store.encryption_keys == (Secret(KEY),)
 
 
 def test_secrets_are_hidden_wherever_a_configuration_is_shown() -> None:
-    made = config(
+    loaded = config(
         store={"encryption_keys": [KEY], "url": "postgresql://u:database-password@h/d"},
         environments={
             "dev": {
@@ -74,8 +74,8 @@ def test_secrets_are_hidden_wherever_a_configuration_is_shown() -> None:
         egress={"proxy": "http://u:proxy-password@proxy:8080"},
     )
     for secret in (KEY, "database-password", "a-secret-key", "a-webhook", "client-secret", "proxy-password"):
-        assert secret not in repr(made)
-    held = made.environments["dev"].integrations["jira"].client_secret
+        assert secret not in repr(loaded)
+    held = loaded.environments["dev"].integrations["jira"].client_secret
     assert held == Secret("client-secret")
 
 
@@ -139,9 +139,9 @@ def test_ambiguous_network_is_refused(text: str) -> None:
 
 def test_an_allowed_host_is_in_lower_case_and_has_no_default_port() -> None:
     hosts = ["GIT.example.com", "git.example.com:443", "git.example.com:8443", "*.Example.com", "[::1]:99"]
-    made = config(environments={"dev": {"integrations": {"a": {"allowed_hosts": hosts}}}})
+    loaded = config(environments={"dev": {"integrations": {"a": {"allowed_hosts": hosts}}}})
     expected = ("git.example.com", "git.example.com:8443", "*.example.com", "[::1]:99")
-    assert made.environments["dev"].integrations["a"].allowed_hosts == expected
+    assert loaded.environments["dev"].integrations["a"].allowed_hosts == expected
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_an_allowed_host_is_in_lower_case_and_has_no_default_port() -> None:
     ],
 )
 def test_an_allowed_origin_spells_out_its_port(text: str, origin: str) -> None:
-    made = config(environments={"dev": {"integrations": {"a": {"allowed_origins": [text]}}}})
-    assert made.environments["dev"].integrations["a"].allowed_origins == (origin,)
+    loaded = config(environments={"dev": {"integrations": {"a": {"allowed_origins": [text]}}}})
+    assert loaded.environments["dev"].integrations["a"].allowed_origins == (origin,)
 
 
 def test_provider_defaults_to_the_name_of_the_integration() -> None:
-    made = config(environments={"dev": {"integrations": {"openai": {}, "mine": {"provider": "jira"}}}})
-    assert {key: it.provider for key, it in made.environments["dev"].integrations.items()} == {
+    loaded = config(environments={"dev": {"integrations": {"openai": {}, "mine": {"provider": "jira"}}}})
+    assert {key: it.provider for key, it in loaded.environments["dev"].integrations.items()} == {
         "openai": "openai",
         "mine": "jira",
     }
@@ -169,8 +169,8 @@ def test_provider_defaults_to_the_name_of_the_integration() -> None:
 
 @pytest.mark.parametrize(("given", "kept"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])
 def test_empty_scopes_differ_from_absent_scopes(given: Any, kept: Any) -> None:
-    made = config(environments={"dev": {"integrations": {"jira": {"scopes": given}}}})
-    assert made.environments["dev"].integrations["jira"].scopes == kept
+    loaded = config(environments={"dev": {"integrations": {"jira": {"scopes": given}}}})
+    assert loaded.environments["dev"].integrations["jira"].scopes == kept
 
 
 def test_references_may_be_numbers_booleans_and_null(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ store: {encryption_keys: ["${NEW}", "${OLD:-}"]}
 environments: {dev: {integrations: {jira: {forward_set_cookie: "${COOKIES}", client_id: "${ID:-}"}}}}
 """
     (tmp_path / "gateway.yaml").write_text(text)
-    made = load(tmp_path / "gateway.yaml", environ={"DRAIN": "1.5", "NEW": KEY, "COOKIES": "true"})
-    assert (made.server.port, made.server.drain_s, made.server.admin_port) == (3003, 1.5, None)
-    assert made.store.encryption_keys == (Secret(KEY),)
-    jira = made.environments["dev"].integrations["jira"]
+    loaded = load(tmp_path / "gateway.yaml", environ={"DRAIN": "1.5", "NEW": KEY, "COOKIES": "true"})
+    assert (loaded.server.port, loaded.server.drain_s, loaded.server.admin_port) == (3003, 1.5, None)
+    assert loaded.store.encryption_keys == (Secret(KEY),)
+    jira = loaded.environments["dev"].integrations["jira"]
     assert (jira.forward_set_cookie, jira.client_id) == (True, None)
 
 
@@ -196,15 +196,15 @@ def test_top_level_keys_with_x_are_ignored_and_may_hold_anchors(tmp_path: Path) 
     text = "x-jira: &jira {provider: jira, client_id: '${ID}'}\nenvironments:\n"
     text += "  dev: {integrations: {jira: *jira}}\n  prod: {integrations: {jira: {<<: *jira, display_name: Tracker}}}\n"
     (tmp_path / "gateway.yaml").write_text(text + f"store: {{encryption_keys: [{KEY}]}}\n")
-    made = load(tmp_path / "gateway.yaml", environ={"ID": "abc"})
-    assert made.environments["prod"].integrations["jira"].display_name == "Tracker"
-    assert made.environments["dev"].integrations["jira"].client_id == "abc"
+    loaded = load(tmp_path / "gateway.yaml", environ={"ID": "abc"})
+    assert loaded.environments["prod"].integrations["jira"].display_name == "Tracker"
+    assert loaded.environments["dev"].integrations["jira"].client_id == "abc"
 
 
 def test_a_configuration_made_in_python_may_hold_paths_tuples_and_secrets(tmp_path: Path) -> None:
-    made = parse({"store": {"encryption_keys": (Secret(KEY),)}, "catalog": (tmp_path,)}, base=Path.cwd(), environ={})
-    assert made.catalog == (tmp_path,)
-    assert made.store.encryption_keys == (Secret(KEY),)
+    loaded = parse({"store": {"encryption_keys": (Secret(KEY),)}, "catalog": (tmp_path,)}, base=Path.cwd(), environ={})
+    assert loaded.catalog == (tmp_path,)
+    assert loaded.store.encryption_keys == (Secret(KEY),)
 
 
 @pytest.mark.parametrize(
@@ -220,13 +220,13 @@ def test_number_too_long_for_a_text_is_a_fault(sections: dict[str, Any], fault: 
     assert str(found.value) == fault
 
 
-def test_a_mapping_given_is_not_changed() -> None:
+def test_parsed_mapping_is_not_modified() -> None:
     given = {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
     parse(given, base=Path("/"), environ={"KEY": KEY})
     assert given == {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
 
 
-def test_an_integration_of_the_file_has_the_keys_and_defaults_of_the_record() -> None:
+def test_integration_shape_has_the_keys_and_defaults_of_the_record() -> None:
     written = IntegrationShape.model_fields
     record = {field.name: field.default for field in fields(Integration)}
     of_the_gateway = {"environment", "integration_id", "custom", "made"}
@@ -247,7 +247,7 @@ def test_console_url_is_the_public_url_or_that_of_the_consoles_own_port() -> Non
 
 
 @pytest.mark.parametrize("reference", ["${file:encryption_key}", "${NOT_SET}"])
-def test_missing_encryption_key_of_a_database_is_to_be_restored(tmp_path: Path, reference: str) -> None:
+def test_missing_encryption_key_with_an_existing_database_advises_to_restore_it(tmp_path: Path, reference: str) -> None:
     given = {"store": {"encryption_keys": [reference]}}
     advice = f"{tmp_path}/gateway.db cannot be read without its encryption key: restore the key"
     with pytest.raises(Faults) as before:

@@ -13,7 +13,7 @@ from gateway.config.substitution import Substitution, substitute
 ENVIRON = {"NAME": "value", "EMPTY": "", "TRICK": "${NAME} $${ ${file:secret}", "_a1": "x"}
 
 
-def filled(text: str, environ: dict[str, str] | None = None, base: Path = Path("/nowhere")) -> str | None:
+def fill(text: str, environ: dict[str, str] | None = None, base: Path = Path("/nowhere")) -> str | None:
     value, wrong = Substitution(ENVIRON if environ is None else environ, base).fill(text)
     assert wrong == []
     return value
@@ -44,8 +44,8 @@ def filled(text: str, environ: dict[str, str] | None = None, base: Path = Path("
         ("${TRICK}", "${NAME} $${ ${file:secret}"),
     ],
 )
-def test_a_reference_becomes_its_value_and_nothing_more(text: str, becomes: str | None) -> None:
-    assert filled(text) == becomes
+def test_reference_is_replaced_by_its_value(text: str, becomes: str | None) -> None:
+    assert fill(text) == becomes
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,24 @@ def test_a_reference_that_cannot_be_filled_is_reported(text: str) -> None:
     assert len(wrong) == 1
 
 
-def test_every_wrong_reference_of_a_text_is_reported() -> None:
+def test_every_unresolved_reference_of_a_text_is_reported() -> None:
     _, wrong = Substitution({}, Path("/nowhere")).fill("${A} ${B} ${file:c}")
     assert [name in message for name, message in zip("ABc", wrong, strict=True)] == [True] * 3
 
 
 @given(st.text())
 def test_a_literal_text_survives_when_its_references_are_escaped(text: str) -> None:
-    assert filled(text.replace("${", "$${"), {}) == text
+    assert fill(text.replace("${", "$${"), {}) == text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_inserted_values_are_never_substituted_again(value: str) -> None:
-    assert filled("<${A}>", {"A": value}) == f"<{value}>"
+    assert fill("<${A}>", {"A": value}) == f"<{value}>"
 
 
 @given(st.text(st.characters(exclude_characters="}$", exclude_categories=["Cs"])), st.booleans())
 def test_default_is_used_literally(default: str, empty: bool) -> None:
-    assert filled(f"<${{A:-{default}}}>", {"A": ""} if empty else {}) == f"<{default}>"
+    assert fill(f"<${{A:-{default}}}>", {"A": ""} if empty else {}) == f"<{default}>"
 
 
 @given(st.text(alphabet="${}:-.AB file"))
@@ -113,8 +113,8 @@ def test_keys_are_not_substituted() -> None:
 )
 def test_file_reference_is_its_content_without_the_final_newline(tmp_path: Path, content: bytes, value: str) -> None:
     (tmp_path / "secret").write_bytes(content)
-    assert filled("${file:secret}", base=tmp_path) == value
-    assert filled(f"${{file:{tmp_path}/secret}}") == value
+    assert fill("${file:secret}", base=tmp_path) == value
+    assert fill(f"${{file:{tmp_path}/secret}}") == value
 
 
 @pytest.mark.parametrize(

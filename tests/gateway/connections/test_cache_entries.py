@@ -19,7 +19,7 @@ OPENED = cast("Opened", object())
 TTL_S = 600.0
 
 
-def kept(name: str = "a", **fields: Any) -> CacheEntry:
+def new_entry(name: str = "a", **fields: Any) -> CacheEntry:
     ref = ConnectionRef("dev", "jira", name)
     sealed = Sealed(b"", environment="dev", table="connections", row="u", column="credential", version=1)
     row = Connection(
@@ -36,13 +36,13 @@ def kept(name: str = "a", **fields: Any) -> CacheEntry:
     return CacheEntry(row, **fields)
 
 
-def put(entries: CacheEntries, one: CacheEntry, most: int = 9, most_bytes: int = 1 << 30) -> CacheEntry:
-    entries.put(one, ttl_s=TTL_S, most=most, most_bytes=most_bytes)
-    return one
+def put(entries: CacheEntries, entry: CacheEntry, max_entries: int = 9, max_bytes: int = 1 << 30) -> CacheEntry:
+    entries.put(entry, ttl_s=TTL_S, max_entries=max_entries, max_bytes=max_bytes)
+    return entry
 
 
 def due(entries: CacheEntries, now: float) -> list[str]:
-    return [one.connection.ref.connection_id for one in entries.due(now)]
+    return [entry.connection.ref.connection_id for entry in entries.due(now)]
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def due(entries: CacheEntries, now: float) -> list[str]:
     ],
 )
 def test_entry_is_due_at_its_earliest_due_time(fields: dict[str, Any], at: float) -> None:
-    assert kept(**fields).next_due(TTL_S) == at
+    assert new_entry(**fields).next_due(TTL_S) == at
 
 
 def test_due_entries_come_once_and_in_order() -> None:
     entries = CacheEntries()
     for name, at in (("late", 30.0), ("soon", 10.0), ("later", 40.0)):
-        put(entries, kept(name, used_at=0.0, refresh_at=at))
+        put(entries, new_entry(name, used_at=0.0, refresh_at=at))
     assert due(entries, 9.0) == []
     assert due(entries, 30.0) == ["soon", "late"]
     assert due(entries, 30.0) == []
@@ -71,29 +71,29 @@ def test_due_entries_come_once_and_in_order() -> None:
 
 def test_replaced_entry_is_due_only_at_its_new_time() -> None:
     entries = CacheEntries()
-    put(entries, kept(used_at=0.0, refresh_at=10.0))
-    put(entries, kept(used_at=0.0, refresh_at=20.0))
+    put(entries, new_entry(used_at=0.0, refresh_at=10.0))
+    put(entries, new_entry(used_at=0.0, refresh_at=20.0))
     assert due(entries, 15.0) == []
     assert due(entries, 20.0) == ["a"]
 
 
 def test_checked_entry_is_due_again() -> None:
     entries = CacheEntries()
-    one = put(entries, kept(used_at=0.0, refresh_at=10.0))
+    entry = put(entries, new_entry(used_at=0.0, refresh_at=10.0))
     assert due(entries, 10.0) == ["a"]
-    one.refresh_at = None
-    entries.schedule_entry(one, TTL_S)
+    entry.refresh_at = None
+    entries.schedule_entry(entry, TTL_S)
     assert due(entries, 599.0) == []
     assert due(entries, 600.0) == ["a"]
 
 
 def test_removed_entry_is_not_due() -> None:
     entries = CacheEntries()
-    put(entries, kept("a", used_at=0.0, refresh_at=10.0))
-    put(entries, kept("b", used_at=0.0, refresh_at=10.0))
+    put(entries, new_entry("a", used_at=0.0, refresh_at=10.0))
+    put(entries, new_entry("b", used_at=0.0, refresh_at=10.0))
     entries.drop(ConnectionRef("dev", "jira", "a"))
     assert due(entries, 10.0) == ["b"]
-    put(entries, kept("c", used_at=0.0, refresh_at=10.0))
+    put(entries, new_entry("c", used_at=0.0, refresh_at=10.0))
     entries.clear()
     assert due(entries, 99.0) == []
     assert len(entries) == 0
@@ -102,7 +102,7 @@ def test_removed_entry_is_not_due() -> None:
 def test_outdated_due_times_do_not_accumulate() -> None:
     entries = CacheEntries()
     for n in range(1000):
-        put(entries, kept(used_at=float(n), opened=OPENED, good_until=n + 60.0))
+        put(entries, new_entry(used_at=float(n), opened=OPENED, good_until=n + 60.0))
     assert len(entries._due) < 100
     assert due(entries, 999 + 59.0) == []
     assert due(entries, 999 + 60.0) == ["a"]
@@ -111,7 +111,7 @@ def test_outdated_due_times_do_not_accumulate() -> None:
 def test_oldest_entry_is_evicted() -> None:
     entries = CacheEntries()
     for name in "abac":
-        put(entries, kept(name, used_at=0.0), most=2)
+        put(entries, new_entry(name, used_at=0.0), max_entries=2)
     assert [ref.connection_id for ref, _ in entries.items()] == ["a", "c"]
     assert entries.get(ConnectionRef("dev", "jira", "b")) is None
 
@@ -119,27 +119,27 @@ def test_oldest_entry_is_evicted() -> None:
 def test_oldest_entry_is_evicted_when_the_byte_limit_is_reached() -> None:
     entries = CacheEntries()
     for name in "abc":
-        put(entries, kept(name), most_bytes=3 * ENTRY_BYTES)
+        put(entries, new_entry(name), max_bytes=3 * ENTRY_BYTES)
     assert len(entries) == 3
-    put(entries, kept("d"), most_bytes=3 * ENTRY_BYTES)
+    put(entries, new_entry("d"), max_bytes=3 * ENTRY_BYTES)
     assert [ref.connection_id for ref, _ in entries.items()] == ["b", "c", "d"]
     assert entries.bytes_held == 3 * ENTRY_BYTES
-    large = put(entries, with_metadata("e", {"text": "x" * 2 * ENTRY_BYTES}), most_bytes=3 * ENTRY_BYTES)
+    large = put(entries, with_metadata("e", {"text": "x" * 2 * ENTRY_BYTES}), max_bytes=3 * ENTRY_BYTES)
     assert [ref.connection_id for ref, _ in entries.items()] == ["e"]
     assert entries.bytes_held == large.size > 3 * ENTRY_BYTES  # one entry is kept, however large it is
-    large.connection = kept("e").connection
-    entries.weigh(large)
+    large.connection = new_entry("e").connection
+    entries.update_size(large)
     assert entries.bytes_held == ENTRY_BYTES
     entries.drop(large.connection.ref)
     entries.drop(large.connection.ref)
     assert entries.bytes_held == 0
-    put(entries, kept("f"))
+    put(entries, new_entry("f"))
     entries.clear()
     assert entries.bytes_held == 0
 
 
 def with_metadata(name: str, metadata: dict[str, Any]) -> CacheEntry:
-    return CacheEntry(replace(kept(name).connection, metadata=metadata))
+    return CacheEntry(replace(new_entry(name).connection, metadata=metadata))
 
 
 def test_estimated_size_of_an_entry_is_its_real_size() -> None:
@@ -151,16 +151,18 @@ def test_estimated_size_of_an_entry_is_its_real_size() -> None:
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         for number in range(2000):
-            row = connection_of(stored(number, ciphertext, more))
-            put(entries, CacheEntry(row, used_at=number + 0.5), most=10_000)
+            row = connection_of(driver_row(number, ciphertext, more))
+            put(entries, CacheEntry(row, used_at=number + 0.5), max_entries=10_000)
             del row
-        took = tracemalloc.get_traced_memory()[0] - before
+        allocated = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
-        assert took / entries.bytes_held == pytest.approx(1.0, abs=0.2)
-        assert took / 2000 <= 1150 + (0 if not more else ciphertext + 300)  # a million of the small ones fit in 1.15 GB
+        assert allocated / entries.bytes_held == pytest.approx(1.0, abs=0.2)
+        assert allocated / 2000 <= 1150 + (
+            0 if not more else ciphertext + 300
+        )  # a million of the small ones fit in 1.15 GB
 
 
-def stored(number: int, ciphertext: int, more: dict[str, Any]) -> dict[str, Any]:
+def driver_row(number: int, ciphertext: int, more: dict[str, Any]) -> dict[str, Any]:
     """Return a row as a driver does: each value is a separate object."""
     at = NOW + timedelta(seconds=number)
     row: dict[str, Any] = dict.fromkeys(column.name for column in connections.columns)
@@ -179,5 +181,5 @@ def stored(number: int, ciphertext: int, more: dict[str, Any]) -> dict[str, Any]
     }
     row |= {"credential": bytes(ciphertext), "config": {}, "tags": {}, "rotates": False, "end_settled": False, **more}
     row |= {"state_since": at, "granted_at": at, "created_at": at, "updated_at": at, "last_refreshed_at": at}
-    made: dict[str, Any] = pickle.loads(pickle.dumps(row))
-    return made
+    copied_row: dict[str, Any] = pickle.loads(pickle.dumps(row))
+    return copied_row

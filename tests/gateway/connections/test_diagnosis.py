@@ -19,8 +19,8 @@ from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
-ADDRESS = "/connections/c1?provider_config_key=tracker&include=history"
-FORCED = "/connections/c1?provider_config_key=tracker&force_refresh=true"
+URL = "/connections/c1?provider_config_key=tracker&include=history"
+FORCED_REFRESH_URL = "/connections/c1?provider_config_key=tracker&force_refresh=true"
 CAUSES = {
     "invalid_grant": ("needs_reauth", "access_taken_back", "reconnect"),
     "token_revoked": ("revoked", "access_taken_back", "reconnect"),
@@ -31,7 +31,7 @@ CAUSES = {
 }
 
 
-async def listed(running: RunningGateway) -> Any:
+async def listed_connection(running: RunningGateway) -> Any:
     return (await running.json("GET", "/connections"))["connections"][0]
 
 
@@ -39,25 +39,25 @@ async def test_a_healthy_connection_is_active_and_its_history_begins_with_its_au
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
-    assert (await listed(running))["state"] == "active"
-    body = await running.json("GET", ADDRESS, expect=200)
+    assert (await listed_connection(running))["state"] == "active"
+    body = await running.json("GET", URL, expect=200)
     assert [(one["state"], one["reason"]) for one in body["history"]] == [("active", "authorized")]
     assert body["diagnosis"]["causes"] == []
     assert body["diagnosis"]["action"]["do"] == "none"
-    assert "history" not in await running.json("GET", ADDRESS.replace("&include=history", ""))
+    assert "history" not in await running.json("GET", URL.replace("&include=history", ""))
 
 
 @pytest.mark.parametrize("code", CAUSES)
-async def test_each_refusal_has_its_state_its_likeliest_cause_and_one_action(
+async def test_each_token_endpoint_error_has_a_state_a_likeliest_cause_and_an_action(
     code: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": code, "error_description": "the words"}, status=400)
-    body = (await running.json("GET", ADDRESS))["error"]["payload"]["connection"]
+    body = (await running.json("GET", URL))["error"]["payload"]["connection"]
     found = body["diagnosis"]
     assert (found["state"], found["causes"][0]["cause"], found["action"]["do"]) == CAUSES[code]
-    assert (await listed(running))["state"] == CAUSES[code][0]
+    assert (await listed_connection(running))["state"] == CAUSES[code][0]
     assert body["history"][-1]["previous_state"] == "active"
     assert "refresh-0" not in json.dumps(body)
 
@@ -70,28 +70,28 @@ async def test_flapping_provider_adds_one_history_entry_per_change(
         tracker.response = web.Response(status=503)
         for _ in range(3):
             later(3601)
-            await running.json("GET", FORCED)
+            await running.json("GET", FORCED_REFRESH_URL)
         tracker.response = None
         later(3601)
-        await running.json("GET", FORCED, expect=200)
-    body = await running.json("GET", ADDRESS, expect=200)
+        await running.json("GET", FORCED_REFRESH_URL, expect=200)
+    body = await running.json("GET", URL, expect=200)
     states = [one["state"] for one in body["history"]]
     assert states == ["active", "degraded", "active", "degraded", "active"]
 
 
-async def test_a_history_keeps_its_last_entries_and_goes_with_its_connection(
+async def test_history_keeps_its_last_entries_and_is_deleted_with_its_connection(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     for _ in range(KEPT + 5):
         await running.imported(tracker.grant())
-    body = await running.json("GET", ADDRESS, expect=200)
+    body = await running.json("GET", URL, expect=200)
     assert len(body["history"]) == KEPT
     assert {one["reason"] for one in body["history"]} == {"reconnected"}
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     assert await running.runtime.store.history.of(body["id"]) == []
 
 
-async def test_a_token_that_came_without_a_refresh_token_says_so_when_it_ends(
+async def test_expired_token_without_a_refresh_token_is_reported_as_such(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     grant = tracker.grant()
@@ -99,20 +99,20 @@ async def test_a_token_that_came_without_a_refresh_token_says_so_when_it_ends(
     await running.imported(grant)
     later(3601)
     for _ in range(2):
-        body = await running.json("GET", ADDRESS, expect=424)
+        body = await running.json("GET", URL, expect=424)
         assert body["error"]["payload"]["reason"] == "no_refresh_token"
     found = body["error"]["payload"]["connection"]["diagnosis"]
     assert (found["state"], found["causes"][0]["cause"]) == ("needs_reauth", "no_refresh_token")
 
 
-async def test_the_end_of_a_refresh_token_is_in_the_timeline_only_if_there_is_one(
+async def test_timeline_has_no_refresh_token_expiry_without_a_refresh_token(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
     await running.imported(grant)
     later(3601)
-    body = (await running.json("GET", ADDRESS, expect=424))["error"]["payload"]["connection"]
+    body = (await running.json("GET", URL, expect=424))["error"]["payload"]["connection"]
     assert body["dies_at"] is not None
     timeline = [moment["what"] for moment in body["diagnosis"]["timeline"]]
     assert "access token expired" in timeline
@@ -122,7 +122,7 @@ async def test_the_end_of_a_refresh_token_is_in_the_timeline_only_if_there_is_on
 async def test_command_shows_the_same_history(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
-    await running.json("GET", FORCED, expect=424)
+    await running.json("GET", FORCED_REFRESH_URL, expect=424)
     file = running.folder / "gateway.yaml"
     file.write_text(json.dumps(running.document))
 
@@ -142,16 +142,16 @@ async def test_command_shows_the_same_history(running: RunningGateway, tracker: 
     assert (code, "no connection 'nobody'" in text) == (1, True)
 
 
-async def test_a_reload_with_another_client_leaves_nothing_to_fix(
+async def test_after_a_reload_with_another_client_the_action_is_to_wait(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for _ in range(3):  # longer and longer waits
-        await running.json("GET", FORCED, expect=424)
+        await running.json("GET", FORCED_REFRESH_URL, expect=424)
         later(600)
-    await running.json("GET", FORCED, expect=424)
+    await running.json("GET", FORCED_REFRESH_URL, expect=424)
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
     refused = (await history_json(running.runtime, running.runtime.generation, row))["diagnosis"]
@@ -172,11 +172,11 @@ async def test_a_reload_with_another_client_leaves_nothing_to_fix(
 
 async def test_unknown_include_is_refused(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    body = await running.json("GET", ADDRESS.replace("history", "everything"), expect=400)
+    body = await running.json("GET", URL.replace("history", "everything"), expect=400)
     assert body["error"]["code"] == "invalid_query_params"
 
 
-async def told(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
+async def diagnosis_with(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
     """Return the diagnosis of the connection with `more` at the end of its history."""
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
@@ -192,16 +192,16 @@ async def test_restore_is_a_cause_only_if_the_connection_was_active_in_the_backu
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
-    await running.json("GET", ADDRESS)
+    await running.json("GET", URL)
     at_backup = State.NEEDS_REAUTH if ended_before else State.ACTIVE
-    found = await told(running, Change(clock.now(), at_backup, RESTORED, "from a backup", at_backup))
-    blamed = [] if ended_before else [RESTORED]
-    assert [one.name for one in found.causes] == [*blamed, "access_taken_back"]
+    found = await diagnosis_with(running, Change(clock.now(), at_backup, RESTORED, "from a backup", at_backup))
+    expected = [] if ended_before else [RESTORED]
+    assert [one.name for one in found.causes] == [*expected, "access_taken_back"]
 
 
-async def test_history_is_ordered_by_writing_not_by_time(running: RunningGateway, tracker: Tracker) -> None:
+async def test_history_is_in_the_order_of_writes_not_of_timestamps(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     earlier = clock.now() - timedelta(minutes=1)
-    found = await told(running, Change(earlier, State.NEEDS_REAUTH, "invalid_grant"))
-    said = [one.what for one in found.moments if not one.ahead]
-    assert said == ["active: authorized", "needs_reauth: invalid_grant"]
+    found = await diagnosis_with(running, Change(earlier, State.NEEDS_REAUTH, "invalid_grant"))
+    past = [one.what for one in found.moments if not one.ahead]
+    assert past == ["active: authorized", "needs_reauth: invalid_grant"]

@@ -18,7 +18,7 @@ async def statuses(running: RunningGateway, count: int = 1, method: str = "GET")
     return list(await asyncio.gather(*(one() for _ in range(count))))
 
 
-async def revoked(running: RunningGateway, tracker: Tracker) -> None:
+async def connect_and_withdraw_token(running: RunningGateway, tracker: Tracker) -> None:
     """Import a connection, use it, and withdraw its access token at the provider."""
     tracker.refusal = 401
     await running.imported(tracker.grant())
@@ -26,10 +26,10 @@ async def revoked(running: RunningGateway, tracker: Tracker) -> None:
     tracker.grants[0].access_tokens = set()
 
 
-async def test_fifty_calls_with_a_withdrawn_token_renew_it_once_and_all_succeed(
+async def test_fifty_calls_with_a_withdrawn_token_cause_one_refresh_and_all_succeed(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await revoked(running, tracker)
+    await connect_and_withdraw_token(running, tracker)
     assert await statuses(running, 50) == [200] * 50
     assert tracker.calls["refresh_token"] == 1
 
@@ -37,23 +37,23 @@ async def test_fifty_calls_with_a_withdrawn_token_renew_it_once_and_all_succeed(
 async def test_post_gets_the_401_and_the_next_call_uses_the_new_token(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await revoked(running, tracker)
+    await connect_and_withdraw_token(running, tracker)
     assert await statuses(running, method="POST") == [401]
-    await running.runtime.live.refusals.idle()
+    await running.runtime.live.early_refreshes.idle()
     assert await statuses(running, method="POST") == [200]
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_token_that_a_401_has_just_renewed_is_not_renewed_again(
+async def test_second_401_shortly_after_an_early_refresh_causes_no_refresh(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await revoked(running, tracker)
+    await connect_and_withdraw_token(running, tracker)
     assert await statuses(running) == [200]
     tracker.grants[0].access_tokens = set()
     for _ in range(5):
         assert await statuses(running) == [401]
     assert tracker.calls["refresh_token"] == 1
-    later(rejected_credentials.AGAIN_AFTER.total_seconds() + 1)
+    later(rejected_credentials.REFRESH_INTERVAL.total_seconds() + 1)
     assert await statuses(running) == [200]
     assert tracker.calls["refresh_token"] == 2
 
@@ -61,7 +61,7 @@ async def test_a_token_that_a_401_has_just_renewed_is_not_renewed_again(
 async def test_revoked_grant_is_refreshed_once_and_the_401_is_returned(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await revoked(running, tracker)
+    await connect_and_withdraw_token(running, tracker)
     tracker.grants[0].revoked = True
     assert await statuses(running, 10) == [401] * 10
     assert await statuses(running) == [401]

@@ -1,4 +1,5 @@
-"""A credential that the provider's API rejects repeatedly: `degraded`, then `needs_reauth`; a 2xx makes it active again."""
+"""A credential that the provider's API rejects repeatedly: `degraded`, then `needs_reauth`; a 2xx makes it active
+again."""
 
 import asyncio
 from typing import Any
@@ -46,26 +47,26 @@ async def connect(running: RunningGateway, tracker: Tracker) -> None:
     await running.json("POST", "/connections", json=body, expect=201)
 
 
-def withdraw(tracker: Tracker) -> None:
+def withdraw_all_tokens(tracker: Tracker) -> None:
     for grant in tracker.grants:
         grant.access_tokens = set()
 
 
-async def called(running: RunningGateway, times: int = 1, path: str = "/x", **options: Any) -> set[int]:
+async def call(running: RunningGateway, times: int = 1, path: str = "/x", **options: Any) -> set[int]:
     """Make `times` calls one after the other, wait until their effects are stored, and return the statuses."""
     statuses = set()
     for _ in range(times):
         async with running.proxied("c1", path, **{**NAMES, **options}) as response:
             await response.read()
             statuses.add(response.status)
-        await settled(running)
+        await wait_until_stored(running)
     return statuses
 
 
-async def settled(running: RunningGateway) -> None:
+async def wait_until_stored(running: RunningGateway) -> None:
     live = running.runtime.live
     async with asyncio.timeout(PATIENCE_S):
-        await live.refusals.idle()
+        await live.early_refreshes.idle()
         await asyncio.gather(*live.rejections.writing(), return_exceptions=True)
 
 
@@ -81,19 +82,19 @@ async def events(running: RunningGateway) -> list[str]:
 
 
 async def test_rejected_key_is_degraded_then_needs_reauth(keyed: RunningGateway, tracker: Tracker, later: Any) -> None:
-    assert await called(keyed) == {200}
-    withdraw(tracker)
+    assert await call(keyed) == {200}
+    withdraw_all_tokens(tracker)
     with capture_logs() as logs:
-        assert await called(keyed, API_DEGRADED[401].count - 1) == {401}
+        assert await call(keyed, API_DEGRADED[401].count - 1) == {401}
         assert await state(keyed) == "active"
-        assert await called(keyed) == {401}
+        assert await call(keyed) == {401}
         assert await state(keyed) == "degraded"
-        assert await called(keyed, API_ENDED[401].count) == {401}
+        assert await call(keyed, API_ENDED[401].count) == {401}
         assert await state(keyed) == "degraded", "many in a moment may be an outage"
         later(API_ENDED[401].over.total_seconds())
-        assert await called(keyed) == {401}
+        assert await call(keyed) == {401}
         assert await state(keyed) == "needs_reauth"
-        assert await called(keyed, 5) == {401}, "the provider decides each time"
+        assert await call(keyed, 5) == {401}, "the provider decides each time"
     assert [one["connection_state"] for one in logs if one["event"] == "credential_rejected"] == [
         "degraded",
         "needs_reauth",
@@ -115,52 +116,52 @@ async def test_one_2xx_makes_it_active_again_and_the_count_begins_again(
 ) -> None:
     known = set(tracker.grants[0].access_tokens)
     for round_s in (0, 400):
-        withdraw(tracker)
-        await called(keyed, 4)
+        withdraw_all_tokens(tracker)
+        await call(keyed, 4)
         later(round_s)
-        await called(keyed, 1)
+        await call(keyed, 1)
         assert await state(keyed) == ("needs_reauth" if round_s else "degraded")
         tracker.grants[0].access_tokens = set(known)
-        assert await called(keyed) == {200}
+        assert await call(keyed) == {200}
         assert await state(keyed) == "active"
-    withdraw(tracker)
-    await called(keyed, 2)
+    withdraw_all_tokens(tracker)
+    await call(keyed, 2)
     tracker.grants[0].access_tokens = set(known)
-    await called(keyed)
-    withdraw(tracker)
-    await called(keyed, 2)
+    await call(keyed)
+    withdraw_all_tokens(tracker)
+    await call(keyed, 2)
     assert await state(keyed) == "active"
     after = ["degraded", "recovered", "degraded", "needs_reauth", "recovered"]
     assert [one.partition(".")[2] for one in await events(keyed)] == ["created", *after]
 
 
 async def test_new_key_under_the_same_id_starts_without_rejections(keyed: RunningGateway, tracker: Tracker) -> None:
-    withdraw(tracker)
-    await called(keyed, 2)
+    withdraw_all_tokens(tracker)
+    await call(keyed, 2)
     await connect(keyed, tracker)
-    withdraw(tracker)
-    await called(keyed, 2)
+    withdraw_all_tokens(tracker)
+    await call(keyed, 2)
     assert await state(keyed) == "active"
-    await called(keyed, 1)
+    await call(keyed, 1)
     assert await state(keyed) == "degraded"
     await connect(keyed, tracker)
-    assert await called(keyed) == {200}
+    assert await call(keyed) == {200}
     assert await state(keyed) == "active"
     assert not keyed.runtime.live.rejections.suspected
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_token_without_a_refresh_token_is_counted_too(
+async def test_rejections_of_a_token_without_a_refresh_token_are_counted(
     method: str, keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
     await keyed.imported({**grant, "expires_in": 90_000}, "c1")
-    withdraw(tracker)
-    assert await called(keyed, 3, integration="tracker", method=method) == {401}
+    withdraw_all_tokens(tracker)
+    assert await call(keyed, 3, integration="tracker", method=method) == {401}
     assert await state(keyed) == "degraded"
     later(301)
-    await called(keyed, 2, integration="tracker", method=method)
+    await call(keyed, 2, integration="tracker", method=method)
     assert await state(keyed) == "needs_reauth"
 
 
@@ -169,11 +170,11 @@ async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker
     tracker.forbidden = {"/x"}
     for _ in range(6):
         later(61)
-        assert await called(keyed, integration="tracker") == {401}
+        assert await call(keyed, integration="tracker") == {401}
     assert tracker.calls["refresh_token"] >= 5
     assert await state(keyed) == "needs_reauth"
     tracker.forbidden = set()
-    assert await called(keyed, integration="tracker") == {200}
+    assert await call(keyed, integration="tracker") == {200}
     assert await state(keyed) == "active"
     assert [one.partition(".")[2] for one in await events(keyed)][-3:] == ["degraded", "needs_reauth", "recovered"]
 
@@ -182,31 +183,31 @@ async def test_refusal_by_the_token_endpoint_takes_precedence(
     keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await keyed.imported(tracker.grant(), "c1")
-    withdraw(tracker)
+    withdraw_all_tokens(tracker)
     tracker.grants[-1].revoked = True
     for _ in range(4):
         later(400)
-        await called(keyed, integration="tracker")
+        await call(keyed, integration="tracker")
     row = (await keyed.json("GET", "/connections"))["connections"][0]
     assert row["errors"][0]["log_id"].startswith("invalid_grant")
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-async def test_403_on_every_path_for_a_day_needs_the_end_user_and_on_one_path_does_not(
+async def test_403_for_a_day_means_needs_reauth_only_on_several_paths(
     fast_path: bool, keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     options = {} if fast_path else {"method": "POST"}
     tracker.refusal = 403
-    withdraw(tracker)
-    assert await called(keyed, 30, **options) == {403}
+    withdraw_all_tokens(tracker)
+    assert await call(keyed, 30, **options) == {403}
     assert await state(keyed) == "active", "all within a moment"
     later(3600)
-    await called(keyed, **options)
+    await call(keyed, **options)
     assert await state(keyed) == "degraded"
     later(90_000)
-    await called(keyed, 20, **options)
+    await call(keyed, 20, **options)
     assert await state(keyed) == "degraded", "it may be that path alone that is forbidden"
-    await called(keyed, 1, "/y", **options)
+    await call(keyed, 1, "/y", **options)
     assert await state(keyed) == "needs_reauth"
 
 
@@ -216,68 +217,73 @@ async def test_403_on_one_path_does_not_degrade_a_working_connection(
     tracker.refusal, tracker.forbidden = 403, {"/x", "/y"}
     for _ in range(30):
         later(3600)
-        assert await called(keyed, 1, "/x") == await called(keyed, 1, "/y") == {403}
-        assert await called(keyed, 1, "/z") == {200}
+        assert await call(keyed, 1, "/x") == await call(keyed, 1, "/y") == {403}
+        assert await call(keyed, 1, "/z") == {200}
     assert await state(keyed) == "active"
     assert await events(keyed) == [Event.CREATED]
 
 
-async def test_counted_connection_leaves_the_fast_path_and_returns(keyed: RunningGateway, tracker: Tracker) -> None:
+async def test_connection_with_counted_rejections_leaves_the_fast_path_until_a_2xx(
+    keyed: RunningGateway, tracker: Tracker
+) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/forbidden"}
     fast_path, suspected = keyed.fast_path, keyed.runtime.live.rejections.suspected
 
-    async def taken(path: str) -> int:
+    async def fast_calls(path: str) -> int:
         before = fast_path.taken - fast_path.handed_over
-        await called(keyed, 1, path)
+        await call(keyed, 1, path)
         return fast_path.taken - fast_path.handed_over - before
 
-    async def fast_again() -> None:
-        """The response to a call through the chain arrives before its connection to the provider is kept for the next call."""
+    async def wait_for_fast_path() -> None:
+        """The response to a call through the chain arrives before its connection to the provider is kept for the next
+        call."""
         async with asyncio.timeout(PATIENCE_S):
-            while await taken("/x") == 0:
+            while await fast_calls("/x") == 0:
                 pass
 
-    await fast_again()
-    assert [await taken("/x") for _ in range(3)] == [1, 1, 1]
+    await wait_for_fast_path()
+    assert [await fast_calls("/x") for _ in range(3)] == [1, 1, 1]
     assert not suspected
-    assert await taken("/forbidden") == 1
+    assert await fast_calls("/forbidden") == 1
     assert len(suspected) == 1
-    assert await taken("/x") == 0, "the chain sees the 200"
+    assert await fast_calls("/x") == 0, "the chain sees the 200"
     assert not suspected
-    await fast_again()
-    assert [await taken("/x") for _ in range(3)] == [1, 1, 1]
+    await wait_for_fast_path()
+    assert [await fast_calls("/x") for _ in range(3)] == [1, 1, 1]
 
 
-async def test_another_host_of_base_url_override_says_nothing_about_the_credential(
+async def test_rejection_by_another_host_of_base_url_override_is_not_counted(
     keyed: RunningGateway, tracker: Tracker
 ) -> None:
     elsewhere = tracker.url.replace("127.0.0.1", "localhost")
     keyed.document["environments"]["dev"]["integrations"]["keyed"]["allowed_origins"] = [elsewhere]
     await keyed.restart()
-    withdraw(tracker)
-    assert await called(keyed, 5, headers={"Base-Url-Override": elsewhere}) == {401}
+    withdraw_all_tokens(tracker)
+    assert await call(keyed, 5, headers={"Base-Url-Override": elsewhere}) == {401}
     assert not keyed.runtime.live.rejections.suspected
-    assert await called(keyed, 1) == {401}
+    assert await call(keyed, 1) == {401}
     assert keyed.runtime.live.rejections.suspected
 
 
-async def test_connection_without_a_credential_is_not_counted(keyed: RunningGateway, tracker: Tracker) -> None:
+async def test_rejections_of_a_connection_without_a_credential_are_not_counted(
+    keyed: RunningGateway, tracker: Tracker
+) -> None:
     body = {"provider_config_key": "open", "connection_id": "c1", "credentials": {"type": "NONE"}}
     await keyed.json("POST", "/connections", json=body, expect=201)
-    assert await called(keyed, 5, integration="open") == {401}
+    assert await call(keyed, 5, integration="open") == {401}
     assert not keyed.runtime.live.rejections.suspected
 
 
 async def test_number_of_remembered_rejections_is_bounded(
     keyed: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.connections.rejected_credentials.MOST", 3)
+    monkeypatch.setattr("gateway.connections.rejected_credentials.MAX_COUNTED", 3)
     for n in range(5):
         key = tracker.grant()["access_token"]
         body = {"provider_config_key": "keyed", "connection_id": f"b{n}"}
         credentials = {"type": "API_KEY", "apiKey": key}
         await keyed.json("POST", "/connections", json={**body, "credentials": credentials}, expect=201)
-    withdraw(tracker)
+    withdraw_all_tokens(tracker)
     for n in range(5):
         async with keyed.proxied(f"b{n}", integration="keyed") as response:
             assert response.status == 401
@@ -288,18 +294,18 @@ async def test_rejection_recorded_by_one_node_is_cleared_by_another(
     keyed: RunningGateway, tracker: Tracker, tmp_path: Any
 ) -> None:
     known = set(tracker.grants[0].access_tokens)
-    withdraw(tracker)
-    await called(keyed, 3)
+    withdraw_all_tokens(tracker)
+    await call(keyed, 3)
     assert await state(keyed) == "degraded"
     other = RunningGateway(keyed.folder, {**keyed.document, "server": {"host": "127.0.0.1"}})
     await other.start()
     try:
         tracker.grants[0].access_tokens = known
-        assert await called(other) == {200}
+        assert await call(other) == {200}
         assert await state(keyed) == "active"
         async with asyncio.timeout(PATIENCE_S):
             while keyed.runtime.live.rejections.suspected:
-                assert await called(keyed) == {200}
+                assert await call(keyed) == {200}
                 await asyncio.sleep(0)
     finally:
         await other.stop()

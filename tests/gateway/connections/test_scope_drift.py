@@ -41,7 +41,7 @@ def drift(raw: Any, *needed: str) -> ScopeDrift:
         ("text", None),
     ],
 )
-def test_what_was_granted_is_what_the_response_says(raw: Any, granted: tuple[str, ...] | None) -> None:
+def test_granted_scopes_are_read_from_the_token_response(raw: Any, granted: tuple[str, ...] | None) -> None:
     assert drift(raw).granted == granted
 
 
@@ -49,34 +49,34 @@ def test_no_scope_is_missing_if_the_response_names_none() -> None:
     assert (drift({}).missing, scope_drift(None, PROVIDER, None).missing) == ((), ())
 
 
-def test_what_is_needed_and_not_granted_is_missing() -> None:
+def test_needed_scope_that_was_not_granted_is_missing() -> None:
     assert drift({"scope": "read"}).missing == ("write",)
     assert drift({"scope": "read write admin"}).missing == ()
     assert drift({"scope": "read"}, "read", "admin").missing == ("admin",)
 
 
-def test_names_that_are_spelled_in_two_ways_are_one_scope() -> None:
+def test_short_name_and_url_of_a_scope_are_the_same_scope() -> None:
     graph = "https://graph.microsoft.com/Mail.Read"
     assert drift({"scope": graph}, "mail.read", "openid").missing == ()
     assert drift({"scope": "Mail.Read"}, graph, "https://graph.microsoft.com/.default").missing == ()
     assert drift({"scope": graph}, "Mail.ReadWrite", "Read").missing == ("Mail.ReadWrite", "Read")
 
 
-def test_union_of_scopes_keeps_all() -> None:
-    asked = ("read", "write", "offline_access")
-    assert drift({"scope": "read admin identify"}).union(("read", "admin")) == (*asked, "admin")
-    assert drift({"scope": "read admin"}).union() == asked
+def test_union_has_the_needed_and_the_known_granted_scopes() -> None:
+    requested = ("read", "write", "offline_access")
+    assert drift({"scope": "read admin identify"}).union(("read", "admin")) == (*requested, "admin")
+    assert drift({"scope": "read admin"}).union() == requested
 
 
-def refused(raw: Any, *scopes: str, provider: Provider = PROVIDER) -> ScopeDrift:
+def drift_after_refusal(raw: Any, *scopes: str, provider: Provider = PROVIDER) -> ScopeDrift:
     return scope_drift({"raw": raw}, provider, None, refused=RefusedScopes(scopes, datetime.now(UTC), "/x"))
 
 
-def test_what_the_api_requested_is_missing_unless_it_is_granted_by_now() -> None:
-    assert refused({"scope": "read"}, "admin", "READ").missing == ("write", "admin")
-    assert refused({}, "admin").missing == ("admin",)
-    assert refused({"scope": "read write admin"}, "admin").missing == ()
-    assert refused({"scope": "read write other"}, "admin").union(("other",)) == (
+def test_scope_that_the_api_demanded_is_missing_until_it_is_granted() -> None:
+    assert drift_after_refusal({"scope": "read"}, "admin", "READ").missing == ("write", "admin")
+    assert drift_after_refusal({}, "admin").missing == ("admin",)
+    assert drift_after_refusal({"scope": "read write admin"}, "admin").missing == ()
+    assert drift_after_refusal({"scope": "read write other"}, "admin").union(("other",)) == (
         *("read", "write", "offline_access", "admin"),
         "other",
     )
@@ -85,8 +85,8 @@ def test_what_the_api_requested_is_missing_unless_it_is_granted_by_now() -> None
 def test_no_scope_is_missing_if_one_of_several_suffices() -> None:
     any_of = Provider.model_validate(ENTRY | {"proxy": ENTRY["proxy"] | {"scope_challenge": "any"}})
     all_granted = {"scope": "read write"}
-    assert refused(all_granted, "admin", "root", provider=any_of).any_of == ("admin", "root")
-    assert refused(all_granted, "admin", "root", provider=any_of).missing == ()
-    assert refused(all_granted, "admin", "write", provider=any_of).any_of == ()
-    asked = refused({"scope": "read"}, "admin", "write", provider=any_of)
-    assert (asked.any_of, asked.missing) == ((), ("write",))
+    assert drift_after_refusal(all_granted, "admin", "root", provider=any_of).any_of == ("admin", "root")
+    assert drift_after_refusal(all_granted, "admin", "root", provider=any_of).missing == ()
+    assert drift_after_refusal(all_granted, "admin", "write", provider=any_of).any_of == ()
+    requested = drift_after_refusal({"scope": "read"}, "admin", "write", provider=any_of)
+    assert (requested.any_of, requested.missing) == ((), ("write",))

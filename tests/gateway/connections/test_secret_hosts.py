@@ -1,4 +1,5 @@
-"""The client secret is sent only to hosts that the entry or the integration names, not to hosts that end users choose."""
+"""The client secret is sent only to hosts that the entry or the integration names, not to hosts that end users
+choose."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -34,32 +35,34 @@ MCP = {
 
 
 @pytest.fixture
-async def ours() -> AsyncIterator[RecordingServer]:
+async def allowed_server() -> AsyncIterator[RecordingServer]:
     async with listening() as recorder:
         yield recorder
 
 
 @pytest.fixture
-async def evil() -> AsyncIterator[RecordingServer]:
+async def other_server() -> AsyncIterator[RecordingServer]:
     async with listening() as recorder:
         yield recorder
 
 
 @pytest.fixture
-async def gateway(ours: RecordingServer, evil: RecordingServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """Integrations `forge` and `mcp`, which name no hosts yet."""
+async def gateway(
+    allowed_server: RecordingServer, other_server: RecordingServer, tmp_path: Path
+) -> AsyncIterator[RunningGateway]:
+    """A gateway with the integrations `forge` and `mcp`, which have no `allowed_hosts` yet."""
     write_entry(tmp_path, "forge", SELF_HOSTED)
     write_entry(tmp_path, "mcp", MCP)
     client = {"client_id": "client-1", "client_secret": SECRET}
-    made = document(["127.0.0.1/32"], forge=client, mcp=client)
-    del made["environments"]["dev"]["integrations"]["tracker"]
-    running = RunningGateway(tmp_path, made)
+    config = document(["127.0.0.1/32"], forge=client, mcp=client)
+    del config["environments"]["dev"]["integrations"]["tracker"]
+    running = RunningGateway(tmp_path, config)
     await running.start()
     yield running
     await running.stop()
 
 
-async def naming(gateway: RunningGateway, *hosts: str) -> None:
+async def allow_hosts(gateway: RunningGateway, *hosts: str) -> None:
     for one in gateway.document["environments"]["dev"]["integrations"].values():
         one["allowed_hosts"] = list(hosts)
     await gateway.restart()
@@ -74,16 +77,14 @@ def host_of(recorder: RecordingServer) -> str:
     return recorder.url.removeprefix("http://")
 
 
-async def connected(
-    gateway: RunningGateway, server: str, integration: str = "forge", **session: Any
-) -> tuple[int, str]:
+async def connect(gateway: RunningGateway, server: str, integration: str = "forge", **session: Any) -> tuple[int, str]:
     token = await gateway.session_token(**session)
     asked = f"/oauth/connect/{integration}?connect_session_token={token}&params[server]={server}"
     async with gateway.http.get(gateway.url + asked) as response:
         return response.status, await response.text()
 
 
-async def imported(gateway: RunningGateway, server: str, **more: Any) -> tuple[int, Any]:
+async def import_connection(gateway: RunningGateway, server: str, **more: Any) -> tuple[int, Any]:
     credentials = {
         "type": "OAUTH2",
         "access_token": "old",
@@ -96,95 +97,105 @@ async def imported(gateway: RunningGateway, server: str, **more: Any) -> tuple[i
         return response.status, await response.json()
 
 
-async def test_an_end_user_who_types_a_host_gets_a_public_client_there(
-    gateway: RunningGateway, evil: RecordingServer
+async def test_typed_host_gets_a_request_without_the_client_secret(
+    gateway: RunningGateway, other_server: RecordingServer
 ) -> None:
-    status, page = await connected(gateway, evil.url)
-    assert (status, "POST /token" in evil.everything) == (200, True), page
-    assert "code_verifier=" in evil.everything
-    assert not has_secret(evil)
+    status, page = await connect(gateway, other_server.url)
+    assert (status, "POST /token" in other_server.everything) == (200, True), page
+    assert "code_verifier=" in other_server.everything
+    assert not has_secret(other_server)
     listed = await gateway.json("GET", "/connections", expect=200)
     assert [one["state"] for one in listed["connections"]] == ["active"]
 
 
-async def test_a_public_client_is_renewed_and_ended_as_one(gateway: RunningGateway, evil: RecordingServer) -> None:
-    await connected(gateway, evil.url)
+async def test_refresh_and_revocation_at_a_typed_host_use_no_client_secret(
+    gateway: RunningGateway, other_server: RecordingServer
+) -> None:
+    await connect(gateway, other_server.url)
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
     at = f"/connections/{one['connection_id']}?provider_config_key=forge"
     body = await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
     assert body["credentials"]["access_token"] == "access-2"
     await gateway.json("DELETE", at, expect=200)
-    assert "POST /revoke" in evil.everything
-    assert not has_secret(evil)
+    assert "POST /revoke" in other_server.everything
+    assert not has_secret(other_server)
 
 
-async def test_a_host_that_the_session_fixes_gets_no_secret(gateway: RunningGateway, evil: RecordingServer) -> None:
-    fixed = {"forge": {"connection_config": {"server": evil.url}}}
-    status, page = await connected(gateway, "http://127.0.0.1:1", integrations_config_defaults=fixed)
-    assert (status, "POST /token" in evil.everything) == (200, True), page
-    assert not has_secret(evil)
-
-
-async def test_an_imported_token_is_not_renewed_at_a_host_that_nobody_named(
-    gateway: RunningGateway, evil: RecordingServer
+async def test_a_host_that_the_session_fixes_gets_no_secret(
+    gateway: RunningGateway, other_server: RecordingServer
 ) -> None:
-    assert (await imported(gateway, evil.url))[0] == 201
+    fixed = {"forge": {"connection_config": {"server": other_server.url}}}
+    status, page = await connect(gateway, "http://127.0.0.1:1", integrations_config_defaults=fixed)
+    assert (status, "POST /token" in other_server.everything) == (200, True), page
+    assert not has_secret(other_server)
+
+
+async def test_imported_token_is_refreshed_only_at_an_allowed_host(
+    gateway: RunningGateway, other_server: RecordingServer
+) -> None:
+    assert (await import_connection(gateway, other_server.url))[0] == 201
     async with gateway.proxied("c1", integration="forge") as response:
         body = (await response.json())["error"]
         assert (response.status, body["code"]) == (400, "unresolved_setting")
-    assert host_of(evil) in body["message"]
+    assert host_of(other_server) in body["message"]
     assert "allowed_hosts" in body["message"]
-    assert evil.received == []
+    assert other_server.received == []
     at = "/connections/c1?provider_config_key=forge"
     listed = await gateway.json("GET", "/connections", expect=200)
     assert listed["connections"][0]["state"] == "incomplete"
-    await naming(gateway, host_of(evil))
+    await allow_hosts(gateway, host_of(other_server))
     body = await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
     assert (body["state"], body["credentials"]["access_token"]) == ("active", "access-1")
-    assert "refresh_token=refresh-0" in evil.everything
-    assert has_secret(evil)
+    assert "refresh_token=refresh-0" in other_server.everything
+    assert has_secret(other_server)
 
 
-async def test_an_end_users_own_client_goes_where_it_was_made(gateway: RunningGateway, evil: RecordingServer) -> None:
+async def test_imported_client_secret_is_sent_to_the_imported_host(
+    gateway: RunningGateway, other_server: RecordingServer
+) -> None:
     mine = {"client_id": "mine", "client_secret": "my-own"}
     credentials = {"type": "OAUTH2", "access_token": "old", "refresh_token": "r", "expires_at": "2020-01-01T00:00:00Z"}
-    assert (await imported(gateway, evil.url, credentials={**credentials, "config_override": mine}))[0] == 201
+    assert (await import_connection(gateway, other_server.url, credentials={**credentials, "config_override": mine}))[
+        0
+    ] == 201
     async with gateway.proxied("c1", integration="forge") as response:
         assert response.status == 200
-    assert "client_secret=my-own" in evil.everything
-    assert not has_secret(evil)
+    assert "client_secret=my-own" in other_server.everything
+    assert not has_secret(other_server)
 
 
-async def test_what_the_operator_names_gets_the_secret_and_nothing_else_is_accepted(
-    gateway: RunningGateway, ours: RecordingServer, evil: RecordingServer
+async def test_only_allowed_hosts_are_accepted_and_get_the_secret(
+    gateway: RunningGateway, allowed_server: RecordingServer, other_server: RecordingServer
 ) -> None:
-    await naming(gateway, host_of(ours))
-    status, page = await connected(gateway, ours.url)
-    assert (status, has_secret(ours)) == (200, True), page
+    await allow_hosts(gateway, host_of(allowed_server))
+    status, page = await connect(gateway, allowed_server.url)
+    assert (status, has_secret(allowed_server)) == (200, True), page
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
 
-    status, page = await connected(gateway, evil.url)
-    assert (status, host_of(evil) in page, "allowed_hosts" in page) == (400, True, True)
-    status, reply = await imported(gateway, evil.url)
+    status, page = await connect(gateway, other_server.url)
+    assert (status, host_of(other_server) in page, "allowed_hosts" in page) == (400, True, True)
+    status, reply = await import_connection(gateway, other_server.url)
     assert (status, reply["error"]["code"]) == (400, "connection_validation_failed")
     assert reply["error"]["errors"][0]["path"] == ["connection_config", "server"]
-    assert host_of(evil) in reply["error"]["message"]
+    assert host_of(other_server) in reply["error"]["message"]
 
     again = {"connection_id": one["connection_id"], "integration_id": "forge"}
-    made = await gateway.json("POST", "/connect/sessions/reconnect", json=again, expect=201)
-    asked = f"/oauth/connect/forge?connect_session_token={made['data']['token']}&params[server]={evil.url}"
+    session = await gateway.json("POST", "/connect/sessions/reconnect", json=again, expect=201)
+    asked = f"/oauth/connect/forge?connect_session_token={session['data']['token']}&params[server]={other_server.url}"
     async with gateway.http.get(gateway.url + asked, headers={"Accept": "application/json"}) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (400, "connection_validation_failed")
-    assert evil.received == []
+    assert other_server.received == []
 
 
-async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: RunningGateway, ours: RecordingServer) -> None:
-    """No refresh and no revocation uses the secret. Everything that works without the provider continues."""
-    await naming(gateway, host_of(ours))
-    await connected(gateway, ours.url)
+async def test_host_removed_from_allowed_hosts_gets_no_secret(
+    gateway: RunningGateway, allowed_server: RecordingServer
+) -> None:
+    """Neither a refresh nor a revocation uses the secret. Everything else continues to work."""
+    await allow_hosts(gateway, host_of(allowed_server))
+    await connect(gateway, allowed_server.url)
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
-    await naming(gateway)
-    ours.received.clear()
+    await allow_hosts(gateway)
+    allowed_server.received.clear()
     at = f"/connections/{one['connection_id']}?provider_config_key=forge"
     async with gateway.http.get(f"{gateway.url}{at}&force_refresh=true", headers=gateway.headers) as response:
         assert response.status == 200  # the token is still valid
@@ -193,43 +204,43 @@ async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: Running
     body = await gateway.json("DELETE", at, expect=200)
     assert body["revocation"][0]["outcome"] == "failed"
     assert "was not sent to" in body["revocation"][0]["detail"]
-    assert ours.received == []
+    assert allowed_server.received == []
 
 
 async def test_an_mcp_server_that_names_its_own_token_endpoint_gets_no_secret(
-    gateway: RunningGateway, evil: RecordingServer
+    gateway: RunningGateway, other_server: RecordingServer
 ) -> None:
-    status, page = await connected(gateway, evil.url, "mcp")
-    assert (status, "POST /token" in evil.everything) == (200, True), page
+    status, page = await connect(gateway, other_server.url, "mcp")
+    assert (status, "POST /token" in other_server.everything) == (200, True), page
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
     at = f"/connections/{one['connection_id']}?provider_config_key=mcp"
     await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
     await gateway.json("DELETE", at, expect=200)
-    assert not has_secret(evil)
+    assert not has_secret(other_server)
 
 
-async def test_an_mcp_server_that_the_operator_names_gets_it(
-    gateway: RunningGateway, ours: RecordingServer, evil: RecordingServer
+async def test_mcp_server_in_allowed_hosts_gets_the_secret(
+    gateway: RunningGateway, allowed_server: RecordingServer, other_server: RecordingServer
 ) -> None:
-    await naming(gateway, host_of(ours))
-    status, page = await connected(gateway, ours.url, "mcp")
-    assert (status, has_secret(ours)) == (200, True), page
+    await allow_hosts(gateway, host_of(allowed_server))
+    status, page = await connect(gateway, allowed_server.url, "mcp")
+    assert (status, has_secret(allowed_server)) == (200, True), page
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
-    ours.received.clear()
+    allowed_server.received.clear()
     at = f"/connections/{one['connection_id']}?provider_config_key=mcp"
     await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
-    assert has_secret(ours)
-    assert (await connected(gateway, evil.url, "mcp"))[0] == 400
-    assert evil.received == []
+    assert has_secret(allowed_server)
+    assert (await connect(gateway, other_server.url, "mcp"))[0] == 400
+    assert other_server.received == []
 
 
 async def test_a_key_that_may_not_read_the_secret_cannot_send_it_elsewhere(
-    gateway: RunningGateway, evil: RecordingServer
+    gateway: RunningGateway, other_server: RecordingServer
 ) -> None:
     credentials = {"type": "OAUTH2", "client_id": "client-1", "client_secret": SECRET}
     new = {"provider": "forge", "unique_key": "made", "credentials": credentials, "allowed_hosts": ["git.example.com"]}
-    made = await gateway.json("POST", "/integrations", json=new, expect=200)
-    assert made["data"]["allowed_hosts"] == ["git.example.com"]
+    created = await gateway.json("POST", "/integrations", json=new, expect=200)
+    assert created["data"]["allowed_hosts"] == ["git.example.com"]
     scopes = ["environment:integrations:update", "environment:integrations:read"]
     key = await gateway.json("POST", "/environment/api-keys", json={"display_name": "k", "scopes": scopes}, expect=200)
     headers = {"Authorization": f"Bearer {key['data']['secret']}"}
@@ -238,23 +249,26 @@ async def test_a_key_that_may_not_read_the_secret_cannot_send_it_elsewhere(
         async with gateway.http.patch(f"{gateway.url}/integrations/made", json=changes, headers=headers) as response:
             return response.status
 
-    assert await patched(allowed_hosts=["git.example.com", host_of(evil)]) == 403
-    assert await patched(allowed_hosts=[host_of(evil)], credentials={**credentials, "client_secret": "another"}) == 200
+    assert await patched(allowed_hosts=["git.example.com", host_of(other_server)]) == 403
+    assert (
+        await patched(allowed_hosts=[host_of(other_server)], credentials={**credentials, "client_secret": "another"})
+        == 200
+    )
     assert await patched(allowed_hosts=[]) == 200
     await gateway.restart()
     shown = await gateway.json("GET", "/integrations/made", expect=200)
     assert "allowed_hosts" not in shown["data"]
     wider = await gateway.json("PATCH", "/integrations/made", json={"allowed_hosts": ["*.example.com"]}, expect=200)
     assert wider["data"]["allowed_hosts"] == ["*.example.com"]
-    assert SECRET_KEY not in evil.everything
+    assert SECRET_KEY not in other_server.everything
 
 
 LOOK_ALIKE = ["\u2044", "\u2215", "\uff0f", "\u29f8", "\u3002", "\uff0e", "\u212a", "\u0456", "\u200b"]
 
 
 @pytest.mark.parametrize("char", LOOK_ALIKE)
-async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
-    tmp_path: Path, ours: RecordingServer, char: str
+async def test_typed_host_with_a_look_alike_character_is_refused_with_its_code_point(
+    tmp_path: Path, allowed_server: RecordingServer, char: str
 ) -> None:
     """In every field for hosts: with the format `hostname` or `uri`, without a format, and in allowed_hosts."""
     host = {"title": "Host", "any_host": True}
@@ -272,9 +286,9 @@ async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
     write_entry(tmp_path, "labels", {**SELF_HOSTED, **labels, "connection_config": {"host": {"title": "Host"}}})
     write_entry(tmp_path, "forge", SELF_HOSTED)
     client = {"client_id": "client-1", "client_secret": SECRET}
-    made = document(["127.0.0.1/32"], forge=client, hosts=client, labels=client)
-    del made["environments"]["dev"]["integrations"]["tracker"]
-    gateway = RunningGateway(tmp_path, made)
+    config = document(["127.0.0.1/32"], forge=client, hosts=client, labels=client)
+    del config["environments"]["dev"]["integrations"]["tracker"]
+    gateway = RunningGateway(tmp_path, config)
     await gateway.start()
     typed = f"git{char}example"
     named = f"U+{ord(char):04X}"
@@ -284,7 +298,9 @@ async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
             ("labels", {"host": typed}),
             ("forge", {"server": f"https://{typed}.com"}),
         ):
-            status, response = await imported(gateway, "", provider_config_key=integration, connection_config=config)
+            status, response = await import_connection(
+                gateway, "", provider_config_key=integration, connection_config=config
+            )
             assert (status, named in response["error"]["message"]) == (400, True), response
             token = await gateway.session_token()
             query = f"connect_session_token={token}&params[{next(iter(config))}]={quote(next(iter(config.values())))}"

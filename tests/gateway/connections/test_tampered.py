@@ -1,4 +1,5 @@
-"""An attacker who can write to the database, but has no key, cannot make the gateway send another connection's credential."""
+"""An attacker who can write to the database, but has no key, cannot make the gateway send another connection's
+credential."""
 
 import asyncio
 import sqlite3
@@ -17,7 +18,7 @@ from tests.fakes.tracker import Tracker
 Tamper = Callable[[Runtime, Connection, Connection], bytes]
 
 
-def _flipped(at: int) -> Tamper:
+def _with_flipped_bit(at: int) -> Tamper:
     def tamper(_: Runtime, mine: Connection, _other: Connection) -> bytes:
         changed = bytearray(mine.credential.ciphertext)
         changed[at] ^= 1
@@ -26,11 +27,11 @@ def _flipped(at: int) -> Tamper:
     return tamper
 
 
-def _of_another_row(_: Runtime, _mine: Connection, other: Connection) -> bytes:
+def _credential_of_other_row(_: Runtime, _mine: Connection, other: Connection) -> bytes:
     return other.credential.ciphertext
 
 
-def _of(**elsewhere: object) -> Tamper:
+def _sealed_for(**elsewhere: object) -> Tamper:
     """Return the same value, sealed by the gateway itself for another place."""
 
     def tamper(runtime: Runtime, mine: Connection, _: Connection) -> bytes:
@@ -54,21 +55,21 @@ def _write(database: Path, uid: str, credential: bytes) -> int:
         return db.execute("UPDATE connections SET credential = ? WHERE uid = ?", (credential, uid)).rowcount
 
 
-CASES = {
-    "first byte": _flipped(0),
-    "key id": _flipped(3),
-    "nonce": _flipped(10),
-    "tag": _flipped(-1),
+TAMPERINGS = {
+    "first byte": _with_flipped_bit(0),
+    "key id": _with_flipped_bit(3),
+    "nonce": _with_flipped_bit(10),
+    "tag": _with_flipped_bit(-1),
     "cut short": lambda _, mine, _other: mine.credential.ciphertext[:-1],
     "nothing": lambda _, _mine, _other: b"",
-    "another row": _of_another_row,
-    "another column": _of(column="secret_config"),
-    "another version": _of(version=7),
-    "another table": _of(table="flows"),
+    "another row": _credential_of_other_row,
+    "another column": _sealed_for(column="secret_config"),
+    "another version": _sealed_for(version=7),
+    "another table": _sealed_for(table="flows"),
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TAMPERINGS)
 async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
     running: RunningGateway, tracker: Tracker, case: str
 ) -> None:
@@ -78,13 +79,13 @@ async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
     mine, other = [await get(ConnectionRef("dev", "tracker", name)) for name in ("c1", "c2")]
     assert mine is not None
     assert other is not None
-    tampered = CASES[case](running.runtime, mine, other)
+    tampered = TAMPERINGS[case](running.runtime, mine, other)
     assert await asyncio.to_thread(_write, running.folder / "gateway.db", mine.uid, tampered) == 1
-    asked = tracker.calls.total()
+    calls_before = tracker.calls.total()
     async with running.proxied("c1") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (500, "credential_unreadable")
         assert "Retry-After" not in response.headers
         assert "cannot be opened" in (await response.json())["error"]["message"]
-    assert tracker.calls.total() == asked
+    assert tracker.calls.total() == calls_before
     async with running.proxied("c2") as response:
         assert response.status == 200

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.catalog.provider_parts import Verification
-from gateway.connections.verify import account_of, check_same, is_expected
+from gateway.connections.verify import account_of, check_same_account, is_expected
 from gateway.errors import InvalidRequest
 from gateway.records.connection import Account
 from gateway.scripts.script_context import ProviderUnreadable
@@ -21,7 +21,7 @@ def id_token(**claims: Any) -> str:
 
 def refused(before: Account, now: Account) -> bool:
     try:
-        check_same(provider(), before, now)
+        check_same_account(provider(), before, now)
     except InvalidRequest:
         return True
     return False
@@ -46,7 +46,7 @@ ENDPOINT = {"endpoint": "/me", "id": "data.id", "label": ["data.mail", "data.nam
 
 
 @pytest.mark.parametrize(
-    ("asking", "raw", "account"),
+    ("source", "raw", "account"),
     [
         (FakeAccountSource({"data": {"id": 7, "name": "Ada"}}, account=ENDPOINT), {}, Account("7", "Ada")),
         (FakeAccountSource(None, account=ENDPOINT), {}, Account()),
@@ -77,13 +77,13 @@ ENDPOINT = {"endpoint": "/me", "id": "data.id", "label": ["data.mail", "data.nam
         (FakeAccountSource(), {"id_token": "not.a"}, Account()),
     ],
 )
-async def test_the_account_that_authorized_is_found_where_it_is_reported(
-    asking: FakeAccountSource, raw: dict[str, Any], account: Account
+async def test_account_is_read_from_the_response_the_id_token_or_a_setting(
+    source: FakeAccountSource, raw: dict[str, Any], account: Account
 ) -> None:
-    assert await account_of(asking, {"raw": raw}) == account
+    assert await account_of(source, {"raw": raw}) == account
 
 
-async def test_credential_without_a_token_response_names_no_account() -> None:
+async def test_credential_without_a_token_response_has_no_account() -> None:
     assert await account_of(FakeAccountSource(), {"type": "API_KEY"}) == Account()
 
 
@@ -97,7 +97,9 @@ IN_BASE: dict[str, Any] = {
 
 @pytest.mark.parametrize("entry", [IN_PATH, IN_BASE], ids=["path", "base URL"])
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_an_account_that_the_browser_named_must_open(entry: dict[str, Any], status: int) -> None:
+async def test_account_named_by_the_browser_is_refused_if_the_provider_refuses_it(
+    entry: dict[str, Any], status: int
+) -> None:
     source = FakeAccountSource(config={"realm": "9"}, **entry)
     source.status = status
     with pytest.raises(InvalidRequest, match=rf"does not open .*: realm 9 \({status}\)\. ") as refused:
@@ -107,20 +109,20 @@ async def test_an_account_that_the_browser_named_must_open(entry: dict[str, Any]
 
 
 @pytest.mark.parametrize("status", [None, 302, 400, 429, 500, 503])
-async def test_an_account_that_nothing_says_about_is_unknown(status: int | None) -> None:
+async def test_account_is_unknown_if_the_provider_is_unavailable(status: int | None) -> None:
     source = FakeAccountSource(config={"realm": "9"}, **IN_PATH)
     source.status = status
     assert await account_of(source, {}, ["realm"]) == Account()
 
 
-async def test_a_url_without_a_setting_of_the_browser_may_be_refused() -> None:
+async def test_refused_account_url_is_no_error_without_a_setting_from_the_browser() -> None:
     assert await account_of(FakeAccountSource(config={"realm": "9"}, account=ENDPOINT), {}, ["realm"]) == Account()
     assert await account_of(FakeAccountSource(config={"realm": "9"}, **IN_PATH), {}) == Account()
 
 
-def test_another_account_is_refused_by_name() -> None:
+def test_reconnect_with_another_account_is_refused_with_the_account_name() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        check_same(provider(), Account("1", "ada@example.com"), Account("2", "eve@example.com"))
+        check_same_account(provider(), Account("1", "ada@example.com"), Account("2", "eve@example.com"))
     assert refused.value.payload == {"reason": "another_account"}
     assert "ada@example.com" in refused.value.message
 
@@ -134,12 +136,12 @@ def test_another_account_is_refused_by_name() -> None:
         (Account(), Account()),
     ],
 )
-def test_the_same_account_and_an_unknown_one_pass(before: Account, now: Account) -> None:
+def test_same_or_unknown_account_is_accepted(before: Account, now: Account) -> None:
     assert not refused(before, now)
 
 
 @pytest.mark.parametrize(
-    ("expect", "body", "holds"),
+    ("expect", "body", "expected"),
     [
         (None, b"<html>", True),
         ({"ok": True}, b'{"ok": true}', True),
@@ -159,5 +161,5 @@ def test_the_same_account_and_an_unknown_one_pass(before: Account, now: Account)
         ({"0.state": "on"}, b'[{"state": "on"}]', True),
     ],
 )
-def test_expected_members_of_a_2xx(expect: dict[str, Any] | None, body: bytes, holds: bool) -> None:
-    assert is_expected(Verification(endpoints=["/me"], expect=expect), body) is holds
+def test_expected_members_of_a_2xx(expect: dict[str, Any] | None, body: bytes, expected: bool) -> None:
+    assert is_expected(Verification(endpoints=["/me"], expect=expect), body) is expected

@@ -6,7 +6,7 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
 
-async def test_what_is_done_at_the_console_is_in_the_audit_by_name(running: RunningGateway, tracker: Tracker) -> None:
+async def test_console_actions_are_audited_with_the_operators_name(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     async with at_console(running, name="ada") as console:
         where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
@@ -37,7 +37,7 @@ async def test_what_is_done_at_the_console_is_in_the_audit_by_name(running: Runn
     assert signed_in.as_json()["detail"] == {"role": "operator"}
 
 
-async def test_what_a_key_did_is_counted(running: RunningGateway, tracker: Tracker) -> None:
+async def test_uses_of_a_key_are_counted(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for _ in range(3):
         async with running.proxied("c1") as response:

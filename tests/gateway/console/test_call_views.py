@@ -6,7 +6,7 @@ from tests.fakes.console import at_console, operation
 from tests.fakes.gateways import RunningGateway
 
 
-async def test_one_call_with_all_that_happened_under_it(running: RunningGateway) -> None:
+async def test_call_page_shows_all_operations_of_its_request(running: RunningGateway) -> None:
     log = running.runtime.store.call_log
     await log.add_many(
         [
@@ -36,6 +36,6 @@ async def test_one_call_with_all_that_happened_under_it(running: RunningGateway)
 
 @pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_wrong_filter_is_named(shared: RunningGateway, query: str) -> None:
+async def test_error_for_a_wrong_filter_names_it(shared: RunningGateway, query: str) -> None:
     async with at_console(shared) as console:
         assert f"'{query.partition('=')[0]}' " in await console.page(f"/dev/calls?{query}", expect=400)

@@ -5,7 +5,7 @@ from typing import Any
 from gateway.console.charts import HEIGHT, WIDTH, Bar, Part, areas, bars, parts
 
 
-def test_bars_scale_to_the_largest_and_failures_lie_within() -> None:
+def test_bars_scale_to_the_largest_and_include_the_failures() -> None:
     drawn: Any = bars([Bar("00:00", 10, 5), Bar("00:15", 5, 0)])
     first, second = drawn["bars"]
     assert (first["high"], first["bad"], first["text"]) == (HEIGHT, HEIGHT / 2, "00:00: 10, 5 failed")

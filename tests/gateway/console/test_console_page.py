@@ -74,7 +74,7 @@ async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> N
         assert 'class="failed fresh"' in await console.page(f"/dev/calls?live=1&seen={newest - 1}")
 
 
-async def test_what_a_caller_writes_is_text_on_every_page(running: RunningGateway, tracker: Tracker) -> None:
+async def test_texts_from_callers_are_escaped_on_every_page(running: RunningGateway, tracker: Tracker) -> None:
     evil = '"><script>alert(1)</script><i hx-get="/x" hx-trigger="load" hx-on:click="alert(1)">'
     end_user = {"id": evil, "display_name": evil, "email": "a@example.com", "tags": {"plan": evil}}
     await running.imported(tracker.grant(), end_user=end_user, tags={"team": evil}, metadata={"note": evil})
@@ -115,7 +115,7 @@ async def test_what_a_caller_writes_is_text_on_every_page(running: RunningGatewa
     assert shown > 30
 
 
-def test_htmx_is_the_file_that_npm_has() -> None:
+def test_htmx_file_equals_the_release_on_npm() -> None:
     """htmx.org 2.0.11, dist/htmx.min.js. A new release changes the digest here and the version in ADR 52."""
     file = ROOT / "templates" / "console" / "htmx.min.js"
     assert sha256(file.read_bytes()).hexdigest() == "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
@@ -124,7 +124,7 @@ def test_htmx_is_the_file_that_npm_has() -> None:
 
 
 async def test_long_lists_have_pages(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((integration_views, "LISTED"), (key_views, "ROWS"), (provider_views, "ROWS")):
+    for module, name in ((integration_views, "PAGE_SIZE"), (key_views, "ROWS"), (provider_views, "ROWS")):
         monkeypatch.setattr(module, name, 1)
     for name in ("a", "b"):
         await running.json("POST", "/environment/api-keys", json={"display_name": name}, expect=200)

@@ -19,7 +19,7 @@ def test_ongoing_failure_is_listed_before_a_frequent_one() -> None:
     assert [one["reason"] for one in failures([well, *places], NOW)] == ["429", "502", "500", "404"]
 
 
-def test_where_the_app_is_refused_no_end_user_is_to_connect_again() -> None:
+def test_refused_app_does_not_advise_end_users_to_reconnect() -> None:
     places = [
         failed("reconnect_needed", 9, 1),
         failed("invalid_client", 1, 1, kind="refresh"),
@@ -31,7 +31,7 @@ def test_where_the_app_is_refused_no_end_user_is_to_connect_again() -> None:
     assert theirs["do"].startswith("Open the connection")
 
 
-def test_a_refused_app_is_over_once_a_refresh_has_succeeded() -> None:
+def test_refused_app_is_resolved_after_a_successful_refresh() -> None:
     refused = [
         failed("reconnect_needed", 9, 4.5),
         failed("token_request_failed", 2, 4, kind="authorization"),
@@ -57,7 +57,7 @@ def test_a_refused_app_is_over_once_a_refresh_has_succeeded() -> None:
     assert client_refusal([*refused, accepted], NOW) is None, "an exchange of a code is an acceptance, too"
 
 
-def test_an_exchange_that_succeeds_ends_those_that_were_refused_before() -> None:
+def test_successful_code_exchange_resolves_earlier_refusals() -> None:
     places = [
         failed("authorization_refused", 9, 5, kind="authorization"),
         failed("token_request_failed", 3, 4, kind="authorization"),
@@ -72,7 +72,7 @@ def test_an_exchange_that_succeeds_ends_those_that_were_refused_before() -> None
     ]
 
 
-def test_a_database_that_serves_again_ends_what_it_had_refused() -> None:
+def test_recovered_database_resolves_its_earlier_failures() -> None:
     places = [failed("store_unavailable", 42, 1)]
     assert [one["goes_on"] for one in failures(places, NOW)] == [True]
     assert [one["goes_on"] for one in failures(places, NOW, store_healthy=True)] == [False]

@@ -1,4 +1,5 @@
-"""An incident report: what a key or an integration did, as a page, as JSON and by command; and containment with evidence."""
+"""An incident report: what a key or an integration did, as a page, as JSON and by command; and containment with
+evidence."""
 
 import asyncio
 import json
@@ -42,7 +43,7 @@ async def stolen(running: RunningGateway, tracker: Tracker) -> int:
     return int(first["id"])
 
 
-async def test_a_key_is_reported_with_what_it_minted(running: RunningGateway, stolen: int) -> None:
+async def test_report_on_a_key_includes_the_keys_that_it_minted(running: RunningGateway, stolen: int) -> None:
     async with at_console(running) as console:
         found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
         assert (found["uses"]["calls"], found["uses"]["failed"]) == (42, 2)
@@ -55,7 +56,7 @@ async def test_a_key_is_reported_with_what_it_minted(running: RunningGateway, st
         assert "tracker/c3" in page
 
 
-async def test_what_a_key_and_those_it_minted_were_refused_is_reported(running: RunningGateway, stolen: int) -> None:
+async def test_report_lists_refused_calls_of_the_key_and_its_descendants(running: RunningGateway, stolen: int) -> None:
     def call(n: int, **fields: Any) -> Operation:
         return operation(n, connection_id="c1", **fields)
 
@@ -95,7 +96,7 @@ async def test_an_integration_is_reported_for_all_callers(running: RunningGatewa
     "query", ["key=x", "integration=a&since=x", "key=1&since=1h&until=2h", "integration=a&since=90d"]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_wrong_incident_query_is_named(shared: RunningGateway, query: str) -> None:
+async def test_error_for_a_wrong_incident_query_names_it(shared: RunningGateway, query: str) -> None:
     async with at_console(shared) as console:
         await console.page(f"/dev/incident?{query}", expect=400)
         await console.page("/dev/incident?key=99", expect=404)
@@ -125,7 +126,9 @@ async def test_incident_is_contained_with_evidence(running: RunningGateway, stol
 async def test_connections_that_the_report_does_not_list_are_named_after_deletion(
     running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident_report.report, "__kwdefaults__", {**incident_report.report.__kwdefaults__, "most": 2})
+    monkeypatch.setattr(
+        incident_report.report, "__kwdefaults__", {**incident_report.report.__kwdefaults__, "max_connections": 2}
+    )
     async with at_console(running) as console:
         page = await console.page(f"/dev/incident?key={stolen}&since=2h")
         assert "Those of the 2 most used of 3 pairs of key and connection" in page
@@ -135,7 +138,7 @@ async def test_connections_that_the_report_does_not_list_are_named_after_deletio
     assert len((await running.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_a_complete_report_does_not_say_that_it_lacks_connections(running: RunningGateway, stolen: int) -> None:
+async def test_complete_report_has_no_note_on_unlisted_connections(running: RunningGateway, stolen: int) -> None:
     async with at_console(running) as console:
         page = await console.page("/dev/incident?integration=tracker")  # two keys used connection c2
         assert "most used" not in page
@@ -164,12 +167,12 @@ async def test_the_command_reports_the_same(running: RunningGateway, stolen: int
     assert "Nothing was left to revoke or delete with these options." in errors.decode(), "the key itself still works"
 
 
-async def test_a_key_with_many_below_it_is_reported_with_all_of_them(
+async def test_report_on_a_key_with_many_descendants_includes_all(
     running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Newer keys of others, and more child keys than are shown, hide nothing."""
     monkeypatch.setattr(
-        incident_report.report, "__kwdefaults__", {**incident_report.report.__kwdefaults__, "most_keys": 3}
+        incident_report.report, "__kwdefaults__", {**incident_report.report.__kwdefaults__, "max_keys": 3}
     )
     for n in range(4):
         await running.json("POST", "/environment/api-keys", json={"display_name": f"other {n}"}, expect=200)
@@ -206,7 +209,7 @@ async def test_a_key_with_many_below_it_is_reported_with_all_of_them(
 async def test_refusals_of_many_kinds_are_counted_and_successful_calls_stand_apart(
     running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident_report, "KINDS_REFUSED", 10)
+    monkeypatch.setattr(incident_report, "MAX_REFUSED_SHOWN", 10)
     refused = [operation(n, key_id=stolen, status=403, error_code="forbidden", path=f"/admin/{n}") for n in range(30)]
     await running.runtime.store.call_log.add_many(refused)
     async with at_console(running) as console:
@@ -216,7 +219,7 @@ async def test_refusals_of_many_kinds_are_counted_and_successful_calls_stand_apa
         assert "20 other kinds are not shown" in await console.page(f"/dev/incident?key={stolen}&since=2h")
 
 
-async def test_an_integration_that_is_not_set_up_is_named(running: RunningGateway) -> None:
+async def test_report_on_an_unknown_integration_says_so(running: RunningGateway) -> None:
     async with at_console(running) as console:
         assert "No integration has this name now" in await console.page("/dev/incident?integration=typo")
         assert "No integration has this name" not in await console.page("/dev/incident?integration=tracker")

@@ -16,9 +16,7 @@ async def test_an_integration_that_cannot_work_says_why(running: RunningGateway)
         assert secret.reveal() not in await console.page("/dev/integrations")
 
 
-async def test_an_integration_has_a_page_with_what_looks_wrong_and_a_test(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_integration_page_has_findings_and_a_test_link(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     await running.runtime.store.call_log.add_many([operation(1, status=429), operation(2)])
     async with at_console(running) as console:

@@ -15,7 +15,7 @@ async def test_idle_gateway_shows_no_problem(running: RunningGateway) -> None:
         assert (data["failures"], data["trouble"], data["dead"], data["traffic"]) == ([], [], [], None)
 
 
-async def test_now_groups_failures_and_leads_to_each(running: RunningGateway) -> None:
+async def test_page_now_groups_failures_and_links_to_each(running: RunningGateway) -> None:
     log = running.runtime.store.call_log
     refused = [operation(n, status=403, error_code="forbidden", key_id=7, rule="rules") for n in range(3)]
     down = [operation(n, status=502, error_code="upstream_unreachable") for n in range(10, 15)]
@@ -33,7 +33,7 @@ async def test_now_groups_failures_and_leads_to_each(running: RunningGateway) ->
         assert (await console.data("/dev/calls.json?status=404&failed=1&since=24h"))["operations"][0]["status"] == 404
 
 
-async def test_a_day_is_drawn_from_its_sums(running: RunningGateway) -> None:
+async def test_chart_of_a_day_uses_the_stored_totals(running: RunningGateway) -> None:
     rows = [operation(n * 60, gateway_ms=1.0, token_ms=2.0, upstream_ms=40.0) for n in range(200)]
     await running.runtime.store.call_log.add_many(rows)
     async with at_console(running) as console:

@@ -53,7 +53,7 @@ async def browser() -> AsyncIterator[aiohttp.ClientSession]:
         yield http
 
 
-async def signed_in(browser: aiohttp.ClientSession, running: RunningGateway) -> tuple[int, str]:
+async def sign_in(browser: aiohttp.ClientSession, running: RunningGateway) -> tuple[int, str]:
     """Follow the sign-in and return the last page's status and text."""
     async with browser.get(f"{running.url}/console/sign-in/oidc") as response:
         return response.status, await response.text()
@@ -68,13 +68,13 @@ async def callback(browser: aiohttp.ClientSession, running: RunningGateway) -> s
 
 
 @pytest.mark.parametrize(("groups", "acts"), [(["platform", "x"], True), (["support"], False)])
-async def test_groups_decide_who_acts(
+async def test_groups_decide_who_may_act(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, groups: list[str], acts: bool
 ) -> None:
     idp.groups = groups
     async with browser.get(f"{running.url}/console/dev") as response:
         assert (response.status, "Sign in with your identity provider" in await response.text()) == (401, True)
-    status, page = await signed_in(browser, running)
+    status, page = await sign_in(browser, running)
     assert (status, "ada" in page, "(viewer)" in page) == (200, True, not acts)
     (asked,) = idp.asked
     assert (asked["code_challenge_method"], asked["scope"], asked["response_type"]) == ("S256", "openid groups", "code")
@@ -141,7 +141,7 @@ async def test_a_forged_id_token_signs_nobody_in(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, forged: str
 ) -> None:
     idp.sign = FORGED_TOKENS[forged]
-    status, _ = await signed_in(browser, running)
+    status, _ = await sign_in(browser, running)
     assert status == 403
     async with browser.get(f"{running.url}/console/dev") as response:
         assert response.status == 401
@@ -186,7 +186,7 @@ async def test_wrong_claims_sign_nobody_in(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, wrong: str
 ) -> None:
     idp.change = WRONG_CLAIMS[wrong]
-    status, page = await signed_in(browser, running)
+    status, page = await sign_in(browser, running)
     assert status == 403
     assert "Not allowed" in page
     async with browser.get(f"{running.url}/console/dev") as response:
@@ -211,7 +211,7 @@ async def test_the_callback_works_once_and_in_the_browser_that_started(
 
 
 @pytest.mark.parametrize("query", ["", "code=x", "state=x&code=x", "error=access_denied", "code=x&state="])
-async def test_a_callback_that_nobody_began_signs_nobody_in(
+async def test_callback_without_a_started_sign_in_is_refused(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, query: str
 ) -> None:
     async with browser.get(f"{running.url}/console/callback?{query}", allow_redirects=False) as response:
@@ -237,7 +237,7 @@ async def test_an_issuer_that_names_itself_otherwise_is_not_used(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
     idp.issuer = "https://evil.example"
-    status, page = await signed_in(browser, running)
+    status, page = await sign_in(browser, running)
     assert (status, "has the issuer https://evil.example" in page) == (503, True)
 
 
@@ -257,11 +257,11 @@ async def test_a_key_that_the_provider_has_replaced_is_learned(
 
     from gateway.console import oidc
 
-    assert (await signed_in(browser, running))[0] == 200
+    assert (await sign_in(browser, running))[0] == 200
     idp.key = RSAKey.generate_key(2048, {"kid": "k1", "use": "sig"})
     monkeypatch.setattr(oidc, "RELOAD_AFTER", timedelta(0))
     browser.cookie_jar.clear()
-    assert (await signed_in(browser, running))[0] == 200
+    assert (await sign_in(browser, running))[0] == 200
 
 
 async def test_without_a_provider_there_is_no_such_page(running: RunningGateway) -> None:
@@ -274,7 +274,7 @@ async def test_without_a_provider_there_is_no_such_page(running: RunningGateway)
 # ── Identity headers.
 
 
-def behind_proxy(running: RunningGateway, network: str) -> None:
+def trust_proxy(running: RunningGateway, network: str) -> None:
     trusted = (AllowedNetwork(ip_network(network), None),)
     running.configure(
         console=ConsoleConfig(
@@ -283,28 +283,36 @@ def behind_proxy(running: RunningGateway, network: str) -> None:
     )
 
 
-def named(groups: str, user: str = "ada") -> dict[str, str]:
+def identity_headers(groups: str, user: str = "ada") -> dict[str, str]:
     return {"X-Forwarded-User": user, "X-Forwarded-Groups": groups}
 
 
 async def test_identity_header_of_a_trusted_proxy_is_used(
     running: RunningGateway, browser: aiohttp.ClientSession
 ) -> None:
-    behind_proxy(running, "127.0.0.0/8")
+    trust_proxy(running, "127.0.0.0/8")
     made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
-    async with browser.get(f"{running.url}/console/dev/key?id={made['id']}", headers=named("a, platform")) as response:
+    async with browser.get(
+        f"{running.url}/console/dev/key?id={made['id']}", headers=identity_headers("a, platform")
+    ) as response:
         page = await response.text()
         assert (response.status, "ada" in page) == (200, True)
     fields = {"form": form_in(page), "id": str(made["id"])}
-    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("support")) as response:
+    async with browser.post(
+        f"{running.url}/console{REVOKE}", data=fields, headers=identity_headers("support")
+    ) as response:
         assert response.status == 403
     # the cookie alone is not a session
     async with browser.post(f"{running.url}/console{REVOKE}", data=fields) as response:
         assert response.status == 401
     other = {**fields, "form": "0" * 64}
-    async with browser.post(f"{running.url}/console{REVOKE}", data=other, headers=named("platform")) as response:
+    async with browser.post(
+        f"{running.url}/console{REVOKE}", data=other, headers=identity_headers("platform")
+    ) as response:
         assert response.status == 403
-    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("platform")) as response:
+    async with browser.post(
+        f"{running.url}/console{REVOKE}", data=fields, headers=identity_headers("platform")
+    ) as response:
         assert (response.status, "1 revoked" in await response.text()) == (200, True)
     await running.runtime.audit_keeper.once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
@@ -312,20 +320,20 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
     assert details == [{"role": role, "by": "identity_headers"} for role in ("operator", "viewer")]
 
 
-async def test_somebody_whom_a_proxy_names_is_recorded_once_while_a_session_would_last(
+async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cookies of the requests do not matter: a polled page without cookies, and a page with a made-up cookie."""
 
     async def asked(name: str, group: str, **more: str) -> None:
-        headers = {**named(group, name), **more}
+        headers = {**identity_headers(group, name), **more}
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{running.url}/console/dev", headers=headers) as response,
         ):
             assert response.status == 200
 
-    behind_proxy(running, "127.0.0.0/8")
+    trust_proxy(running, "127.0.0.0/8")
     await asked("eve", "platform", Cookie="gw-console=made-up")
     await asyncio.gather(*(asked("ada", "platform") for _ in range(20)))
     await asked("ada", "support")
@@ -342,15 +350,17 @@ async def test_somebody_whom_a_proxy_names_is_recorded_once_while_a_session_woul
 @pytest.mark.parametrize(
     "more", [{}, {"X-Forwarded-For": "10.9.9.9"}, {"X-Real-IP": "10.9.9.9"}, {"Forwarded": "for=10.9.9.9"}]
 )
-async def test_from_elsewhere_the_header_means_nothing(running: RunningGateway, more: dict[str, str]) -> None:
-    behind_proxy(running, "10.9.9.9/32")
-    async with running.http.get(f"{running.url}/console/dev", headers={**named("platform"), **more}) as response:
+async def test_identity_header_from_another_address_is_ignored(running: RunningGateway, more: dict[str, str]) -> None:
+    trust_proxy(running, "10.9.9.9/32")
+    async with running.http.get(
+        f"{running.url}/console/dev", headers={**identity_headers("platform"), **more}
+    ) as response:
         assert response.status == 401
 
 
 async def test_identity_header_is_ignored_without_trusted_proxies(running: RunningGateway) -> None:
     running.configure(console=ConsoleConfig(True, 12, ("platform",)))
-    async with running.http.get(f"{running.url}/console/dev", headers=named("platform")) as response:
+    async with running.http.get(f"{running.url}/console/dev", headers=identity_headers("platform")) as response:
         assert response.status == 401
 
 
@@ -364,9 +374,9 @@ async def test_identity_header_is_ignored_without_trusted_proxies(running: Runni
     ],
     ids=["no group", "another group", "two users", "two lists of groups"],
 )
-async def test_what_a_trusted_proxy_leaves_open_signs_nobody_in(
+async def test_incomplete_headers_of_a_trusted_proxy_sign_nobody_in(
     running: RunningGateway, headers: list[tuple[str, str]]
 ) -> None:
-    behind_proxy(running, "127.0.0.1/32")
+    trust_proxy(running, "127.0.0.1/32")
     async with running.http.get(f"{running.url}/console/dev", headers=headers) as response:
         assert response.status == 403

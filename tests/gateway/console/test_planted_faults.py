@@ -30,19 +30,19 @@ HREF = re.compile(r'href="([^"]+)"')
 
 
 @pytest.fixture
-def closed() -> Iterator[int]:
+def closed_server_port() -> Iterator[int]:
     with closed_port() as port:
         yield port
 
 
 @pytest.fixture
-async def running(tracker: Tracker, tmp_path: Path, closed: int) -> AsyncIterator[RunningGateway]:
+async def running(tracker: Tracker, tmp_path: Path, closed_server_port: int) -> AsyncIterator[RunningGateway]:
     """A gateway with an integration `down`, whose provider is down, and with a dead webhook receiver."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     down = {"display_name": "Down", "categories": ["crm"], "auth_mode": "API_KEY", "provenance": "reviewed"}
-    write_entry(tmp_path, "down", {**down, "proxy": {"base_url": f"http://127.0.0.1:{closed}"}})
+    write_entry(tmp_path, "down", {**down, "proxy": {"base_url": f"http://127.0.0.1:{closed_server_port}"}})
     made = document(["127.0.0.1/32"], down={"provider": "down"})
-    made["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{closed}/events"
+    made["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{closed_server_port}/events"
     found = RunningGateway(tmp_path, made)
     await found.start()
     yield found
@@ -63,7 +63,7 @@ async def beyond_one_click(console: AtConsole, *words: str) -> list[str]:
     return missing
 
 
-async def flushed(running: RunningGateway) -> None:
+async def flush(running: RunningGateway) -> None:
     await running.runtime.call_queue.flush()
 
 
@@ -76,7 +76,7 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
     for _ in range(2):
         async with running.proxied("c1") as response:
             assert response.status == 424
-    await flushed(running)
+    await flush(running)
     async with at_console(running) as console:
         assert (
             await beyond_one_click(
@@ -97,7 +97,7 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
         assert "The integration is correct: let the end user connect again" in await console.page(ONE)
         tracker.response = None
         await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
-        await flushed(running)
+        await flush(running)
         assert all(one["ok"] for one in (await console.data("/dev/integration.json?key=tracker"))["findings"])
         shown = (await console.data("/dev.json"))["failures"]
         assert {one["reason"] for one in shown if one["goes_on"]} == {"event_not_delivered"}
@@ -108,7 +108,7 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
 async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported({**tracker.grant(), "refresh_token": "revoked"})
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
-    await flushed(running)
+    await flush(running)
     async with at_console(running) as console:
         assert (
             await beyond_one_click(
@@ -128,7 +128,7 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
     for _ in range(25):
         async with running.proxied("d1", integration="down") as response:
             assert response.status in (502, 503)
-    await flushed(running)
+    await flush(running)
     async with at_console(running) as console:
         assert (
             await beyond_one_click(console, "The provider does not respond", "Check the provider's status page", "down")
@@ -150,7 +150,7 @@ async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker:
     await running.imported(tracker.grant())
     async with running.proxied("c1") as response:
         assert response.status == 429
-    await flushed(running)
+    await flush(running)
     async with at_console(running) as console:
         assert await beyond_one_click(console, "The provider limits the rate", "Send fewer calls", "tracker") == []
 
@@ -185,7 +185,7 @@ async def test_a_wrong_redirect_url(running: RunningGateway, tracker: Tracker) -
     url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(url) as response:
         assert response.status == 400
-    await flushed(running)
+    await flush(running)
     async with at_console(running) as console:
         assert await beyond_one_click(console, "callback URL", "token_request_failed", "tracker") == []
         (one,) = (await console.data("/dev/calls.json?kind=authorization"))["operations"]
@@ -199,7 +199,7 @@ async def test_a_dead_webhook_receiver(running: RunningGateway, tracker: Tracker
     async with asyncio.timeout(PATIENCE_S):
         while not (await log.find(wanted)).operations:
             await asyncio.sleep(0.01)  # the gateway's own loop delivers
-            await flushed(running)
+            await flush(running)
     async with at_console(running) as console:
         assert (
             await beyond_one_click(console, "does not accept events", "Fix the receiver", "1 event waits for delivery")
@@ -214,7 +214,7 @@ async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
     headers = {"Authorization": f"Bearer {made['secret']}"}
     async with running.proxied("c1", "/admin", method="DELETE", headers=headers) as response:
         assert response.status == 403
-    await flushed(running)
+    await flush(running)
     async with at_console(running) as console:
         assert await beyond_one_click(console, "do not allow", "Revoke the key", f"key?id={made['id']}") == []
         assert "no call reached it" in await console.page("/dev")
@@ -233,7 +233,7 @@ async def test_a_key_that_calls_too_often_or_without_its_scope(running: RunningG
     for one, status in ((made[0], 200), (made[0], 429), (made[1], 403)):
         async with running.proxied("c1", headers={"Authorization": f"Bearer {one['secret']}"}) as response:
             assert response.status == status
-    await flushed(running)
+    await flush(running)
     async with at_console(running) as console:
         assert (
             await beyond_one_click(
@@ -301,7 +301,7 @@ async def test_a_call_log_that_is_off(running: RunningGateway, monkeypatch: pyte
 async def test_store_that_is_down(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at_console(running) as console:
         with monkeypatch.context() as patched:
-            patched.setattr(type(running.runtime.live.feed), "away_s", property(lambda _: 42.0))
+            patched.setattr(type(running.runtime.live.feed), "outage_s", property(lambda _: 42.0))
             assert (
                 await beyond_one_click(console, "The database has been unreachable for 42 s", "Check that it runs")
                 == []

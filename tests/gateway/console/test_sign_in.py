@@ -148,13 +148,13 @@ async def test_a_forged_form_does_nothing(
 ) -> None:
     await shared.imported(shared_tracker.grant())
     async with at_console(shared) as console:
-        own = form_in(await console.page("/dev/connection?integration=tracker&id=c1"))
-        given = {"integration": "tracker", "id": "c1", "typed": "c1", "all_dead": "1", **fields}
+        own_form = form_in(await console.page("/dev/connection?integration=tracker&id=c1"))
+        form_fields = {"integration": "tracker", "id": "c1", "typed": "c1", "all_dead": "1", **fields}
         async with at_console(shared) as another:
-            other = form_in(await another.page("/dev/connection?integration=tracker&id=c1"))
-        forms = {"own": own, "other": other}
-        given |= {"form": forms[given["form"]]} if given.get("form") in forms else {}
-        await console.send(f"/dev/{act}", given, headers=headers, expect=403)
+            other_form = form_in(await another.page("/dev/connection?integration=tracker&id=c1"))
+        forms = {"own": own_form, "other": other_form}
+        form_fields |= {"form": forms[form_fields["form"]]} if form_fields.get("form") in forms else {}
+        await console.send(f"/dev/{act}", form_fields, headers=headers, expect=403)
     assert len((await shared.json("GET", "/connections"))["connections"]) == 1
 
 
@@ -187,7 +187,7 @@ async def test_all_can_be_signed_out_at_once(running: RunningGateway) -> None:
         await console.page("/dev", expect=401)
 
 
-async def test_tried_links_fill_no_log(running: RunningGateway) -> None:
+async def test_invalid_sign_in_links_are_logged_a_few_times_only(running: RunningGateway) -> None:
     switch_on(running)
     url, headers = f"{running.url}/console/sign-in", {"Origin": running.url}
     with capture_logs() as logs:

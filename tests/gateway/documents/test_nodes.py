@@ -67,7 +67,7 @@ def test_a_merge_key_is_not_a_repeated_key() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: {<<: 1}", "a: {<<: [1]}", "? [a]\n: 1", "'': 1", "a: {<<: {}, <<: {}}"])
-def test_odd_keys_are_findings(text: str) -> None:
+def test_unusable_keys_are_faults(text: str) -> None:
     assert len(read(text).findings) == 1
 
 

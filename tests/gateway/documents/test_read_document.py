@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.documents.nodes import UnreadableText
-from gateway.documents.read_document import Dialect, decoded, dotted, read_document
+from gateway.documents.read_document import Dialect, decode_utf8, dotted, read_document
 
 ENTRY = Dialect(most_values=50, yes_is_true=False, merges=False)
 CONFIG = Dialect(most_values=50, yes_is_true=True, merges=True)
@@ -56,9 +56,9 @@ def test_an_empty_text_has_no_tree() -> None:
 
 
 def test_a_file_is_utf_8_with_or_without_a_mark() -> None:
-    assert decoded(b"\xef\xbb\xbfa: 1") == "a: 1"
+    assert decode_utf8(b"\xef\xbb\xbfa: 1") == "a: 1"
     with pytest.raises(UnreadableText) as refused:
-        decoded(b"a: 1\nb: \xff\n")
+        decode_utf8(b"a: 1\nb: \xff\n")
     assert refused.value.line == 2
 
 

@@ -21,19 +21,19 @@ from gateway.egress.guard import Guard
 from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.certificate import certified
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.proxy_end import LOOPBACK, Opening
+from tests.fakes.proxy_end import LOOPBACK, OpenNetwork
 from tests.fakes.raw_provider import raw_provider, read_message
 
 HOST = "api.example.test"
 
 
 @asynccontextmanager
-async def egress(guard: Guard | None = None, **options: object) -> AsyncIterator[Egress]:
-    way_out = Egress(guard or Guard(LOOPBACK), **options)  # type: ignore[arg-type]
+async def open_egress(guard: Guard | None = None, **options: object) -> AsyncIterator[Egress]:
+    egress = Egress(guard or Guard(LOOPBACK), **options)  # type: ignore[arg-type]
     try:
-        yield way_out
+        yield egress
     finally:
-        await way_out.close()
+        await egress.close()
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_reques
     addresses: dict[str, list[str]],
 ) -> None:
     retired = RetiredEgress()
-    async with raw_provider() as provider, egress() as former:
+    async with raw_provider() as provider, open_egress() as former:
         url = f"http://{HOST}:{provider.port}/"
         assert (await former.fetch("GET", url)).body == b"ok"
         retired.add(former)
@@ -94,9 +94,9 @@ async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_reques
 async def test_a_small_response_is_read_whole_and_decoded() -> None:
     body = gzip.compress(b'{"access_token": "at"}')
     head = f"HTTP/1.1 400 Bad\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\nX-A: 1\r\nX-A: 2\r\n\r\n"
-    async with raw_provider(head.encode() + body) as provider, egress() as way_out:
+    async with raw_provider(head.encode() + body) as provider, open_egress() as egress:
         form = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        response = await way_out.fetch("POST", f"{provider.origin}/token?a=%2F", headers=form, body=b"grant_type=x")
+        response = await egress.fetch("POST", f"{provider.origin}/token?a=%2F", headers=form, body=b"grant_type=x")
     assert (response.status, response.body) == (400, b'{"access_token": "at"}')
     assert response.headers.getall("x-a") == ["1", "2"]
     assert provider.request_line() == "POST /token?a=%2F HTTP/1.1"
@@ -111,52 +111,52 @@ async def test_a_small_response_is_read_whole_and_decoded() -> None:
 
 async def test_redirects_are_responses_and_cookies_are_not_kept() -> None:
     redirect = b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n"
-    async with raw_provider(redirect) as provider, egress() as way_out:
-        assert (await way_out.fetch("GET", f"{provider.origin}/a")).status == 302
-        await way_out.fetch("GET", f"{provider.origin}")
+    async with raw_provider(redirect) as provider, open_egress() as egress:
+        assert (await egress.fetch("GET", f"{provider.origin}/a")).status == 302
+        await egress.fetch("GET", f"{provider.origin}")
     assert [provider.request_line(0), provider.request_line(1)] == ["GET /a HTTP/1.1", "GET / HTTP/1.1"]
     assert provider.connections == 1
     assert not any(line.startswith("Cookie") for line in provider.lines())
 
 
 @pytest.mark.parametrize("head", ["Content-Length: 2000", "Transfer-Encoding: chunked"])
-async def test_too_large_a_response_is_not_read_on(head: str) -> None:
+async def test_reading_stops_at_the_size_limit(head: str) -> None:
     body = bytes(2000) if "Length" in head else b"7d0\r\n" + bytes(2000) + b"\r\n0\r\n\r\n"
-    async with raw_provider(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode() + body) as provider, egress() as way_out:
+    async with raw_provider(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode() + body) as provider, open_egress() as egress:
         with pytest.raises(EgressError) as failure:
-            await way_out.fetch("GET", provider.origin, limit_bytes=1999)
+            await egress.fetch("GET", provider.origin, limit_bytes=1999)
     assert failure.value.kind == "too_large"
 
 
-async def test_a_fetch_ends_in_time() -> None:
+async def test_fetch_ends_at_its_time_limit() -> None:
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with raw_provider(silent) as provider, egress() as way_out:
+    async with raw_provider(silent) as provider, open_egress() as egress:
         with pytest.raises(EgressError) as failure:
-            await way_out.fetch("GET", provider.origin, timeout_s=0.1)
+            await egress.fetch("GET", provider.origin, timeout_s=0.1)
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert failure.value.kind == "timeout"
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "https://u:p@a/", "http://8.8.8.8/", "https://10.0.0.1", "https://[::1]/"])
 async def test_forbidden_address_is_refused_before_a_socket_is_created(url: str) -> None:
-    async with egress() as way_out:
+    async with open_egress() as egress:
         with pytest.raises(EgressError) as failure:
-            await way_out.fetch("GET", url)
+            await egress.fetch("GET", url)
     assert failure.value.kind == "refused"
 
 
 async def test_a_name_is_refused_if_any_of_its_addresses_is(addresses: dict[str, list[str]]) -> None:
     addresses["mixed.test"] = ["127.0.0.1", "10.0.0.1"]
     addresses["inside.test"] = ["10.0.0.1"]
-    async with raw_provider() as provider, egress() as way_out:
+    async with raw_provider() as provider, open_egress() as egress:
         for host in ("mixed.test", "inside.test"):
             for scheme in ("http", "https"):
                 with pytest.raises(EgressError) as failure:
-                    await way_out.fetch("GET", f"{scheme}://{host}:{provider.port}/")
+                    await egress.fetch("GET", f"{scheme}://{host}:{provider.port}/")
                 assert failure.value.kind == "refused"
-        assert (await way_out.fetch("GET", f"http://{HOST}:{provider.port}/")).body == b"ok"
+        assert (await egress.fetch("GET", f"http://{HOST}:{provider.port}/")).body == b"ok"
     assert provider.connections == 1
     assert provider.lines()[0] == f"Host: {HOST}:{provider.port}"
 
@@ -166,15 +166,15 @@ async def test_a_name_without_an_address_is_unreachable_and_a_slow_one_times_out
 ) -> None:
     import threading
 
-    async with egress() as way_out:
+    async with open_egress() as egress:
         with pytest.raises(EgressError) as failure:
-            await way_out.fetch("GET", "https://nowhere.test/")
+            await egress.fetch("GET", "https://nowhere.test/")
         assert failure.value.kind == "unreachable"
         release = threading.Event()
         monkeypatch.setattr(dial, "_look_up", lambda _host, _port: [str(release.wait(5))])
         monkeypatch.setattr(dial, "LIMIT_S", 0.05)
         with pytest.raises(EgressError) as failure:
-            await way_out.fetch("GET", "https://slow.test/")
+            await egress.fetch("GET", "https://slow.test/")
         release.set()
         assert failure.value.kind == "timeout"
 
@@ -183,26 +183,26 @@ async def test_tls_is_verified_against_the_name(addresses: dict[str, list[str]],
     server, trusting = certified(HOST, tmp_path)
     addresses["other.test"] = ["127.0.0.1"]
     async with tls_provider(server) as port:
-        async with egress(tls=trusting) as way_out:
-            assert (await way_out.fetch("GET", f"https://{HOST}:{port}/")).body == b"secure"
+        async with open_egress(tls=trusting) as egress:
+            assert (await egress.fetch("GET", f"https://{HOST}:{port}/")).body == b"secure"
             with pytest.raises(EgressError) as wrong_name:
-                await way_out.fetch("GET", f"https://other.test:{port}/")
-        async with egress() as way_out:
+                await egress.fetch("GET", f"https://other.test:{port}/")
+        async with open_egress() as egress:
             with pytest.raises(EgressError) as unknown_issuer:
-                await way_out.fetch("GET", f"https://{HOST}:{port}/")
+                await egress.fetch("GET", f"https://{HOST}:{port}/")
     assert wrong_name.value.kind == unknown_issuer.value.kind == "tls"
     assert "mismatch" in wrong_name.value.message
     assert "self-signed" in unknown_issuer.value.message
 
 
-async def test_a_server_that_speaks_no_tls_is_reported_apart() -> None:
+async def test_server_without_tls_is_reported_as_a_tls_error() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"plain text\r\n\r\n")
         await writer.drain()
 
-    async with raw_provider(plain) as provider, egress() as way_out:
+    async with raw_provider(plain) as provider, open_egress() as egress:
         with pytest.raises(EgressError) as failure:
-            await way_out.fetch("GET", f"https://127.0.0.1:{provider.port}/", timeout_s=30)
+            await egress.fetch("GET", f"https://127.0.0.1:{provider.port}/", timeout_s=30)
     assert failure.value.kind == "tls"
 
 
@@ -234,12 +234,12 @@ async def test_through_the_outbound_proxy_the_tunnel_leads_to_the_checked_addres
     async with (
         tls_provider(server) as port,
         raw_provider(proxy) as outbound,
-        egress(tls=trusting, proxy=f"http://user:pass@127.0.0.1:{outbound.port}") as way_out,
+        open_egress(tls=trusting, proxy=f"http://user:pass@127.0.0.1:{outbound.port}") as egress,
     ):
-        response = await way_out.fetch("GET", f"https://{HOST}:{port}/x")
+        response = await egress.fetch("GET", f"https://{HOST}:{port}/x")
         addresses["inside.test"] = ["10.0.0.1"]
         with pytest.raises(EgressError) as failure:
-            await way_out.fetch("GET", "https://inside.test/")
+            await egress.fetch("GET", "https://inside.test/")
     assert response.body == b"secure"
     assert asked[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n".encode())
     assert b"Proxy-Authorization: Basic dXNlcjpwYXNz" in asked[0]
@@ -247,15 +247,15 @@ async def test_through_the_outbound_proxy_the_tunnel_leads_to_the_checked_addres
     assert len(asked) == 1
 
 
-async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_variables_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    async with raw_provider() as provider, egress() as way_out:
-        assert (await way_out.fetch("GET", provider.origin)).status == 200
+    async with raw_provider() as provider, open_egress() as egress:
+        assert (await egress.fetch("GET", provider.origin)).status == 200
 
 
 async def test_ipv6_is_written_in_brackets() -> None:
-    opened = Guard([Opening(ipaddress.ip_network("::1/128"))])
+    opened = Guard([OpenNetwork(ipaddress.ip_network("::1/128"))])
     heads: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -268,14 +268,14 @@ async def test_ipv6_is_written_in_brackets() -> None:
     except OSError:
         pytest.skip("no IPv6 here")
     port = listening.sockets[0].getsockname()[1]
-    async with egress(opened) as way_out:
-        await way_out.fetch("GET", f"http://[::1]:{port}/x")
+    async with open_egress(opened) as egress:
+        await egress.fetch("GET", f"http://[::1]:{port}/x")
     listening.close()
     await listening.wait_closed()
     assert heads[0].startswith(f"GET /x HTTP/1.1\r\nHost: [::1]:{port}\r\n".encode())
 
 
-async def test_opening_a_connection_is_limited_in_time(addresses: dict[str, list[str]]) -> None:
+async def test_opening_a_connection_has_a_time_limit(addresses: dict[str, list[str]]) -> None:
     import socket
 
     # A listener whose backlog is full accepts nothing more.
@@ -288,9 +288,9 @@ async def test_opening_a_connection_is_limited_in_time(addresses: dict[str, list
         filler.setblocking(False)
         filler.connect_ex(("127.0.0.1", port))
     try:
-        async with egress(timeouts=Timeouts(connect_s=0.3)) as way_out:
+        async with open_egress(timeouts=Timeouts(connect_s=0.3)) as egress:
             with pytest.raises(EgressError) as failure:
-                await way_out.send(UpstreamRequest("GET", "http", "127.0.0.1", port, "/"))
+                await egress.send(UpstreamRequest("GET", "http", "127.0.0.1", port, "/"))
     finally:
         for held in [listener, *fillers]:
             held.close()
@@ -315,9 +315,9 @@ async def test_response_received_during_a_stall_of_the_process_is_read() -> None
     limit_s = 1.0
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(asyncio.to_thread(serve, listener))
-        async with egress() as way_out:
+        async with open_egress() as egress:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
-            asking = asyncio.create_task(way_out.fetch("POST", url, body=b"x", timeout_s=limit_s))
+            asking = asyncio.create_task(egress.fetch("POST", url, body=b"x", timeout_s=limit_s))
             assert await asyncio.to_thread(asked.wait, PATIENCE_S)
             response.set()
             assert written.wait(PATIENCE_S)  # blocks the thread, and so the event loop
@@ -326,22 +326,22 @@ async def test_response_received_during_a_stall_of_the_process_is_read() -> None
         await serving
 
 
-async def test_a_request_that_was_given_up_is_not_delivered_later() -> None:
+async def test_abandoned_request_is_not_delivered_later() -> None:
     """The kernel keeps sending a closed socket's data, for minutes if the network is down: perhaps a refresh token."""
     body = b"x" * 40_000
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        async with egress() as way_out:
+        async with open_egress() as egress:
             with pytest.raises(EgressError) as failure:
-                await way_out.fetch("POST", f"http://127.0.0.1:{listener.getsockname()[1]}/", body=body, timeout_s=0.1)
+                await egress.fetch("POST", f"http://127.0.0.1:{listener.getsockname()[1]}/", body=body, timeout_s=0.1)
         assert failure.value.kind == "timeout"
-        delivered = await asyncio.to_thread(_all_of_it, listener)
+        delivered = await asyncio.to_thread(_read_to_end, listener)
     assert len(delivered) < len(body)
 
 
-def _all_of_it(listener: socket.socket) -> bytes:
+def _read_to_end(listener: socket.socket) -> bytes:
     connection, _ = listener.accept()
     delivered = b""
     with connection, contextlib.suppress(ConnectionResetError):

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from gateway.egress import dial
-from gateway.egress.dial import Names
+from gateway.egress.dial import NameResolver
 from gateway.egress.egress_errors import EgressError
 from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.certificate import certified
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.egress.test_client import HOST, addresses
-from tests.gateway.egress.test_pool import egress, whole
+from tests.gateway.egress.test_pool import open_egress, read_all
 
 __all__ = ["addresses"]
 
@@ -51,7 +51,7 @@ async def tls_provider(server: ssl.SSLContext, response: bytes, seen: list[ssl.S
         await listening.wait_closed()
 
 
-def to(port: int, target: str = "/") -> UpstreamRequest:
+def request_to(port: int, target: str = "/") -> UpstreamRequest:
     return UpstreamRequest("GET", "https", HOST, port, target)
 
 
@@ -59,9 +59,9 @@ async def test_a_session_is_resumed_on_the_next_connection(addresses: dict[str, 
     server, trusting = certified(HOST, tmp_path)
     seen: list[ssl.SSLObject] = []
     last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
-    async with tls_provider(server, last, seen) as port, egress(tls=trusting) as way_out:
+    async with tls_provider(server, last, seen) as port, open_egress(tls=trusting) as egress:
         for _ in range(3):
-            assert await whole(await way_out.send(to(port))) == b"ok"
+            assert await read_all(await egress.send(request_to(port))) == b"ok"
     assert [inside.session_reused for inside in seen] == [False, True, True]
     assert seen[0].version() == "TLSv1.3"
     assert trusting.minimum_version >= ssl.TLSVersion.TLSv1_2
@@ -73,27 +73,27 @@ async def test_verification_cannot_be_turned_off_by_the_context(
     server, _ = certified(HOST, tmp_path)
     lax = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     lax.check_hostname, lax.verify_mode = False, ssl.CERT_NONE
-    async with tls_provider(server, OK, []) as port, egress(tls=lax) as way_out:
+    async with tls_provider(server, OK, []) as port, open_egress(tls=lax) as egress:
         with pytest.raises(EgressError) as failure:
-            await way_out.send(to(port))
+            await egress.send(request_to(port))
     assert failure.value.kind == "tls"
 
 
-async def test_a_body_that_ends_with_its_connection_must_end_by_tls_too(
+async def test_body_that_ends_with_the_connection_needs_the_end_of_tls(
     addresses: dict[str, list[str]], tmp_path: Path
 ) -> None:
     server, trusting = certified(HOST, tmp_path)
-    async with tls_provider(server, b"HTTP/1.1 200 OK\r\n\r\nabc", []) as port, egress(tls=trusting) as way_out:
-        assert await whole(await way_out.send(to(port, "/close"))) == b"abc"
+    async with tls_provider(server, b"HTTP/1.1 200 OK\r\n\r\nabc", []) as port, open_egress(tls=trusting) as egress:
+        assert await read_all(await egress.send(request_to(port, "/close"))) == b"abc"
         with pytest.raises(EgressError, match="broke off"):
-            await whole(await way_out.send(to(port, "/cut")))
+            await read_all(await egress.send(request_to(port, "/cut")))
 
 
 async def test_the_next_address_is_tried_when_one_does_not_respond(addresses: dict[str, list[str]]) -> None:
     addresses[HOST] = ["127.0.0.2", "127.0.0.1"]  # nobody listens on the first
-    async with raw_provider() as provider, egress() as way_out:
+    async with raw_provider() as provider, open_egress() as egress:
         request = UpstreamRequest("GET", "http", HOST, provider.port, "/")
-        assert await whole(await way_out.send(request)) == b"ok"
+        assert await read_all(await egress.send(request)) == b"ok"
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ async def test_proxy_that_refuses_the_tunnel_gets_no_part_of_the_request(
         if response:
             heard.append(await reader.read())
 
-    async with raw_provider(script) as proxy, egress(proxy=f"http://127.0.0.1:{proxy.port}") as way_out:
+    async with raw_provider(script) as proxy, open_egress(proxy=f"http://127.0.0.1:{proxy.port}") as egress:
         with pytest.raises(EgressError, match="outbound proxy did not open") as failure:
-            await way_out.send(to(443))
+            await egress.send(request_to(443))
         await asyncio.wait_for(proxy.left.wait(), PATIENCE_S)
     assert failure.value.kind == "unreachable"
     assert heard[0] == b"CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n"
@@ -135,7 +135,7 @@ async def test_concurrent_lookups_of_one_name_are_shared(monkeypatch: pytest.Mon
         return ["127.0.0.1"]
 
     monkeypatch.setattr(dial, "_look_up", look_up)
-    looking = Names()
+    looking = NameResolver()
     first = asyncio.create_task(looking.addresses(HOST, 443))
     await asyncio.sleep(0)
     others = [asyncio.create_task(looking.addresses(HOST, 443)) for _ in range(20)]

@@ -10,12 +10,12 @@ from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.egress.guard import Guard
 
 
-class Opening(NamedTuple):
+class OpenNetwork(NamedTuple):
     network: ipaddress.IPv4Network | ipaddress.IPv6Network
     port: int | None = None
 
 
-LAN = Guard([Opening(ipaddress.ip_network("10.0.0.0/8")), Opening(ipaddress.ip_network("127.0.0.1/32"), 9900)])
+LAN = Guard([OpenNetwork(ipaddress.ip_network("10.0.0.0/8")), OpenNetwork(ipaddress.ip_network("127.0.0.1/32"), 9900)])
 CLOSED = Guard()
 
 PRIVATE = [
@@ -80,7 +80,7 @@ def test_name_with_one_forbidden_address_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_the_operator_opens_networks_and_single_ports(scheme: str) -> None:
+def test_operator_allows_networks_and_single_ports(scheme: str) -> None:
     LAN.admit(scheme, "wiki.lan", 80, ["10.1.2.3", "::ffff:10.0.0.1"])  # type: ignore[arg-type]
     LAN.check(scheme, "127.0.0.1", 9900)  # type: ignore[arg-type]
     with pytest.raises(EgressError):
@@ -90,7 +90,7 @@ def test_the_operator_opens_networks_and_single_ports(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "a\\b", "u@h", "", "a b", "[::1]"])
-def test_what_is_neither_a_name_nor_a_canonical_address_is_refused(host: str) -> None:
+def test_host_that_is_no_name_and_no_canonical_address_is_refused(host: str) -> None:
     with pytest.raises(EgressError):
         LAN.check("https", host, 443)
 

@@ -8,17 +8,17 @@ import pytest
 
 from gateway.egress.egress_errors import CallNotAttempted
 from gateway.egress.limits import (
-    FAILURES,
-    FLOOR,
+    ALLOWANCE,
+    FAILURE_WINDOW_S,
+    FAILURES_TO_OPEN,
     OPEN_S,
-    WITHIN_S,
-    Budget,
     CircuitBreaker,
     ConcurrencyLimit,
     ConcurrencySettings,
     EgressLimits,
-    Full,
+    NoFreePlace,
     OriginLimits,
+    RetryBudget,
 )
 
 ORIGIN = ("https", "api.example.com", 443)
@@ -50,7 +50,7 @@ async def test_places_are_granted_in_order() -> None:
     assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
 
 
-async def test_a_call_that_leaves_the_queue_holds_no_place_even_if_it_was_just_granted() -> None:
+async def test_cancelled_call_holds_no_place_even_if_it_was_just_granted() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
     concurrency.try_acquire()
     impatient, late = (asyncio.create_task(concurrency.acquire()) for _ in range(2))
@@ -73,7 +73,7 @@ def futures() -> int:
     return sum(type(one) is asyncio.Future for one in gc.get_objects())
 
 
-async def test_calls_that_leave_the_queue_leave_nothing_behind() -> None:
+async def test_cancelled_calls_leave_no_objects_in_the_queue() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 60, 10))
     concurrency.try_acquire()
     first = asyncio.create_task(concurrency.acquire())
@@ -97,25 +97,25 @@ async def test_calls_that_leave_the_queue_leave_nothing_behind() -> None:
 async def test_the_queue_is_bounded_in_length_and_in_time() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 1, 0))
     concurrency.try_acquire()
-    with pytest.raises(Full):
+    with pytest.raises(NoFreePlace):
         await concurrency.acquire()
     full = ConcurrencyLimit(ConcurrencySettings(1, 0, 10))
     full.try_acquire()
-    with pytest.raises(Full):
+    with pytest.raises(NoFreePlace):
         await full.acquire()
     assert (concurrency.outstanding, concurrency.waiting, full.outstanding) == (1, 0, 1)
 
 
-async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outstanding() -> None:
+async def test_new_limits_apply_to_waiting_and_outstanding_calls() -> None:
     egress_limits = EgressLimits(ConcurrencySettings(1, 5, 10))
     concurrency = egress_limits.for_origin(ORIGIN).concurrency
     assert concurrency.try_acquire()
     waiting = [asyncio.create_task(concurrency.acquire()) for _ in range(3)]
     await turns()
-    egress_limits.limit(ConcurrencySettings(3, 5, 10))
+    egress_limits.apply_settings(ConcurrencySettings(3, 5, 10))
     await turns()
     assert (concurrency.outstanding, concurrency.waiting) == (3, 1)
-    egress_limits.limit(ConcurrencySettings(1, 5, 10))
+    egress_limits.apply_settings(ConcurrencySettings(1, 5, 10))
     concurrency.release()
     concurrency.release()
     await turns()
@@ -137,35 +137,35 @@ async def test_refused_call_gets_a_retry_time() -> None:
 
 def test_the_breaker_opens_after_20_failures_in_10_s() -> None:
     slow, fast = CircuitBreaker(), CircuitBreaker()
-    for number in range(FAILURES * 3):
-        assert not slow.failed(number * WITHIN_S / (FAILURES - 2), probe=False)
-    opened = [fast.failed(number * 0.01, probe=False) for number in range(FAILURES)]
-    assert opened == [False] * (FAILURES - 1) + [True]
-    assert slow.closed
-    assert not fast.closed
+    for number in range(FAILURES_TO_OPEN * 3):
+        assert not slow.record_failure(number * FAILURE_WINDOW_S / (FAILURES_TO_OPEN - 2), probe=False)
+    opened = [fast.record_failure(number * 0.01, probe=False) for number in range(FAILURES_TO_OPEN)]
+    assert opened == [False] * (FAILURES_TO_OPEN - 1) + [True]
+    assert slow.is_closed
+    assert not fast.is_closed
 
 
-def test_one_bad_resource_of_a_provider_that_works_does_not_open_it() -> None:
+def test_one_failing_resource_of_a_working_provider_does_not_open_the_circuit() -> None:
     breaker = CircuitBreaker()
-    for number in range(FAILURES * 5):
+    for number in range(FAILURES_TO_OPEN * 5):
         breaker.responses += 2
-        assert not breaker.failed(number * 0.01, probe=False)
+        assert not breaker.record_failure(number * 0.01, probe=False)
 
 
 def test_half_open_circuit_lets_one_call_try_and_others_wait() -> None:
     breaker = CircuitBreaker()
-    for _ in range(FAILURES):
-        breaker.failed(100.0, probe=False)
-    assert breaker.refusal_s(110.0) == OPEN_S - 10
-    assert breaker.refusal_s(100 + OPEN_S) == 0
-    assert breaker.refusal_s(100 + OPEN_S) > 0
-    breaker.result_unknown()
-    assert breaker.refusal_s(100 + OPEN_S) == 0
-    assert breaker.failed(100 + OPEN_S, probe=True)
-    assert breaker.refusal_s(101 + OPEN_S) == OPEN_S - 1
-    assert breaker.refusal_s(100 + 2 * OPEN_S) == 0
-    breaker.recovered()
-    assert breaker.closed
+    for _ in range(FAILURES_TO_OPEN):
+        breaker.record_failure(100.0, probe=False)
+    assert breaker.try_probe_s(110.0) == OPEN_S - 10
+    assert breaker.try_probe_s(100 + OPEN_S) == 0
+    assert breaker.try_probe_s(100 + OPEN_S) > 0
+    breaker.end_probe_without_result()
+    assert breaker.try_probe_s(100 + OPEN_S) == 0
+    assert breaker.record_failure(100 + OPEN_S, probe=True)
+    assert breaker.try_probe_s(101 + OPEN_S) == OPEN_S - 1
+    assert breaker.try_probe_s(100 + 2 * OPEN_S) == 0
+    breaker.record_recovery()
+    assert breaker.is_closed
 
 
 async def test_an_open_circuit_refuses_calls_and_a_response_to_the_probe_closes_it(
@@ -174,7 +174,7 @@ async def test_an_open_circuit_refuses_calls_and_a_response_to_the_probe_closes_
     now = 1000.0
     monkeypatch.setattr("gateway.clock.monotonic", lambda: now)
     gate = OriginLimits(ORIGIN, ConcurrencySettings())
-    for _ in range(FAILURES):
+    for _ in range(FAILURES_TO_OPEN):
         gate.release("failed", probe=await gate.acquire())
     with pytest.raises(CallNotAttempted) as refused:
         await gate.acquire()
@@ -189,16 +189,16 @@ async def test_an_open_circuit_refuses_calls_and_a_response_to_the_probe_closes_
     assert gate.concurrency.outstanding == 0
 
 
-def test_retries_are_a_fifth_of_the_requests_and_a_few() -> None:
-    budget = Budget(0.0)
-    assert [budget.take(0.0) for _ in range(int(FLOOR) + 2)] == [True] * int(FLOOR) + [False] * 2
+def test_retries_are_limited_to_a_fifth_of_the_requests_plus_an_allowance() -> None:
+    budget = RetryBudget(0.0)
+    assert [budget.try_spend(0.0) for _ in range(int(ALLOWANCE) + 2)] == [True] * int(ALLOWANCE) + [False] * 2
     budget.requests += 50
-    assert [budget.take(0.0) for _ in range(11)] == [True] * 10 + [False]
-    assert [budget.take(4.0) for _ in range(3)] == [True, True, False]
+    assert [budget.try_spend(0.0) for _ in range(11)] == [True] * 10 + [False]
+    assert [budget.try_spend(4.0) for _ in range(3)] == [True, True, False]
 
 
 def test_limits_without_state_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.egress.limits.MOST_ORIGINS", 3)
+    monkeypatch.setattr("gateway.egress.limits.MAX_ORIGINS", 3)
     egress_limits = EgressLimits()
     busy = egress_limits.for_origin(("https", "busy.example", 443))
     busy.concurrency.try_acquire()

@@ -24,7 +24,7 @@ async def test_a_key_holds_half_at_most_and_another_key_gets_memory_immediately(
     await asyncio.wait_for(memory.reserve("b", 50, LONG_S), LONG_S)
     held[0].release()
     assert (await third).size == 25
-    assert memory.most == 100
+    assert memory.peak == 100
 
 
 async def test_freed_memory_goes_to_the_key_that_holds_the_least() -> None:
@@ -76,7 +76,7 @@ async def test_a_call_that_waits_too_long_is_refused_and_leaves_nothing_behind()
     assert memory.reserved == 0
 
 
-async def test_one_call_goes_on_with_a_page_larger_than_a_lowered_bound() -> None:
+async def test_single_call_proceeds_with_a_page_above_a_lowered_limit() -> None:
     memory = PageMemory(lambda: 100)
     memory.limit_bytes = lambda: 10
     assert (await memory.reserve("a", 50, LONG_S)).size == 5

@@ -20,25 +20,25 @@ from tests.fakes.raw_provider import OK, RawProvider, Script, raw_provider, read
 
 
 @asynccontextmanager
-async def egress(**options: object) -> AsyncIterator[Egress]:
-    way_out = Egress(Guard(LOOPBACK), **options)  # type: ignore[arg-type]
+async def open_egress(**options: object) -> AsyncIterator[Egress]:
+    egress = Egress(Guard(LOOPBACK), **options)  # type: ignore[arg-type]
     try:
-        yield way_out
+        yield egress
     finally:
-        await way_out.close()
+        await egress.close()
 
 
-def to(provider: RawProvider, method: str = "GET", target: str = "/") -> UpstreamRequest:
+def request_to(provider: RawProvider, method: str = "GET", target: str = "/") -> UpstreamRequest:
     return UpstreamRequest(method, "http", "127.0.0.1", provider.port, target)
 
 
-def pool_of(way_out: Egress, provider: RawProvider) -> pools.Pool:
-    found = way_out.pool(("http", "127.0.0.1", provider.port))
+def pool_of(egress: Egress, provider: RawProvider) -> pools.Pool:
+    found = egress.pool(("http", "127.0.0.1", provider.port))
     assert found is not None
     return found
 
 
-async def whole(exchange: ProviderExchange) -> bytes:
+async def read_all(exchange: ProviderExchange) -> bytes:
     body = bytearray()
     while piece := await exchange.read():
         body += piece
@@ -71,46 +71,46 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
     ],
 )
 async def test_a_connection_is_kept_only_after_a_clean_response(response: bytes, method: str, kept: bool) -> None:
-    async with raw_provider(response) as provider, egress() as way_out:
+    async with raw_provider(response) as provider, open_egress() as egress:
         for _ in range(3):
-            await whole(await way_out.send(to(provider, method)))
+            await read_all(await egress.send(request_to(provider, method)))
     assert provider.connections == (1 if kept else 3)
 
 
 async def test_most_recent_connection_is_reused_first_and_old_ones_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "CHECK_EVERY_S", 0.01)
-    async with raw_provider() as provider, egress() as way_out:
-        await asyncio.gather(*(way_out.send(to(provider)) for _ in range(3)))
+    async with raw_provider() as provider, open_egress() as egress:
+        await asyncio.gather(*(egress.send(request_to(provider)) for _ in range(3)))
         assert provider.connections == 3
-        pool = pool_of(way_out, provider)
-        idle = [connection for _ in range(3) if (connection := pool.take_idle()) is not None]
+        pool = pool_of(egress, provider)
+        idle = [connection for _ in range(3) if (connection := pool.acquire_idle()) is not None]
         for connection in reversed(idle):
-            pool.give_back(connection)
-        await way_out.send(to(provider))
-        assert pool.take_idle() is idle[0]
-        pool.give_back(idle[0])
+            pool.release_unused(connection)
+        await egress.send(request_to(provider))
+        assert pool.acquire_idle() is idle[0]
+        pool.release_unused(idle[0])
         for connection in idle:
             connection.idle_until = 0.0
         async with asyncio.timeout(PATIENCE_S):
-            while list(way_out.load()):
+            while list(egress.load()):
                 await asyncio.sleep(0.001)
-        assert (await whole(await way_out.send(to(provider)))) == b"ok"
+        assert (await read_all(await egress.send(request_to(provider)))) == b"ok"
     assert provider.connections == 4
 
 
 async def test_connections_are_limited_and_waiting_requests_get_the_next_free_one() -> None:
-    async with raw_provider() as provider, egress(connections_per_host=2) as way_out:
+    async with raw_provider() as provider, open_egress(connections_per_host=2) as egress:
 
         async def ask(index: int) -> None:
             body = Body(pieces(str(index).encode()), len(str(index)))
-            assert await whole(await way_out.send(to(provider, "POST", f"/{index}"), body)) == b"ok"
+            assert await read_all(await egress.send(request_to(provider, "POST", f"/{index}"), body)) == b"ok"
 
         await asyncio.gather(*(ask(index) for index in range(60)))
     assert provider.connections <= 2
     assert {head.split()[1] for head in provider.heads} == {f"/{index}".encode() for index in range(60)}
 
 
-def hold(asked: asyncio.Event, go: asyncio.Event) -> Script:
+def hold_response(asked: asyncio.Event, go: asyncio.Event) -> Script:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await read_message(reader):
             asked.set()
@@ -122,29 +122,29 @@ def hold(asked: asyncio.Event, go: asyncio.Event) -> Script:
 
 async def test_waiting_time_and_queue_length_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, go = asyncio.Event(), asyncio.Event()
-    async with raw_provider(hold(asked, go)) as provider, egress(connections_per_host=1) as way_out:
-        first = asyncio.create_task(way_out.send(to(provider)))
+    async with raw_provider(hold_response(asked, go)) as provider, open_egress(connections_per_host=1) as egress:
+        first = asyncio.create_task(egress.send(request_to(provider)))
         await asked.wait()
         monkeypatch.setattr(pools, "WAIT_S", 0.01)
         with pytest.raises(EgressError, match="were in use") as late:
-            await way_out.send(to(provider))
-        monkeypatch.setattr(pools, "WAITING", 0)
+            await egress.send(request_to(provider))
+        monkeypatch.setattr(pools, "MAX_WAITING", 0)
         with pytest.raises(EgressError, match="Too many requests wait for a connection") as full:
-            await way_out.send(to(provider))
+            await egress.send(request_to(provider))
         go.set()
-        assert await whole(await first) == b"ok"
+        assert await read_all(await first) == b"ok"
         monkeypatch.undo()
-        assert await whole(await way_out.send(to(provider))) == b"ok"
+        assert await read_all(await egress.send(request_to(provider))) == b"ok"
     assert late.value.kind == full.value.kind == "busy"
     assert provider.connections == 1
 
 
 async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
     asked, go = asyncio.Event(), asyncio.Event()
-    async with raw_provider(hold(asked, go)) as provider, egress(connections_per_host=1) as way_out:
-        first = asyncio.create_task(way_out.send(to(provider)))
+    async with raw_provider(hold_response(asked, go)) as provider, open_egress(connections_per_host=1) as egress:
+        first = asyncio.create_task(egress.send(request_to(provider)))
         await asked.wait()
-        waiting = [asyncio.create_task(way_out.send(to(provider))) for _ in range(4)]
+        waiting = [asyncio.create_task(egress.send(request_to(provider))) for _ in range(4)]
         await asyncio.sleep(0)
         waiting[0].cancel()
         go.set()
@@ -152,29 +152,29 @@ async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
         waiting[1].cancel()
         left = await asyncio.gather(*waiting, return_exceptions=True)
         assert [isinstance(one, asyncio.CancelledError) for one in left] == [True, True, False, False]
-        assert await whole(await way_out.send(to(provider))) == b"ok"
+        assert await read_all(await egress.send(request_to(provider))) == b"ok"
 
 
 @pytest.mark.parametrize("retired", [True, False])
-async def test_a_connection_that_its_cancelled_request_no_longer_takes_does_not_stay_open(
+async def test_connection_granted_to_a_cancelled_request_is_returned_or_closed(
     retired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "CHECK_EVERY_S", 0.01)
-    async with raw_provider() as provider, egress(connections_per_host=1) as way_out:
-        assert await whole(await way_out.send(to(provider))) == b"ok"
-        pool = pool_of(way_out, provider)
+    async with raw_provider() as provider, open_egress(connections_per_host=1) as egress:
+        assert await read_all(await egress.send(request_to(provider))) == b"ok"
+        pool = pool_of(egress, provider)
         connection = await pool.acquire()
         await asyncio.sleep(0.05)  # the timer that closes idle connections has ended: there are none
         waiting = asyncio.create_task(pool.acquire())
         await asyncio.sleep(0)
         monkeypatch.setattr(pools, "IDLE_S", 0.01)
-        pool.take_back(connection, None)
+        pool.release(connection, None)
         waiting.cancel()
         if retired:
-            way_out.retire(lambda: None)
+            egress.retire(lambda: None)
         await asyncio.gather(waiting, return_exceptions=True)
         async with asyncio.timeout(PATIENCE_S):
-            while list(way_out.load()):
+            while list(egress.load()):
                 await asyncio.sleep(0.001)
 
 
@@ -187,19 +187,19 @@ async def test_cancelled_requests_do_not_affect_others() -> None:
             await asyncio.sleep(0)
             writer.write(name)
 
-    async with raw_provider(script) as provider, egress(connections_per_host=4) as way_out:
+    async with raw_provider(script) as provider, open_egress(connections_per_host=4) as egress:
 
         async def ask(name: str, turns: int) -> None:
-            request = asyncio.create_task(way_out.send(to(provider, "GET", name)))
+            request = asyncio.create_task(egress.send(request_to(provider, "GET", name)))
             for _ in range(turns):
                 await asyncio.sleep(0)
             if turns % 3 == 0:
                 request.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                assert await whole(await request) == name.encode()
+                assert await read_all(await request) == name.encode()
 
         await asyncio.gather(*(ask(f"/{index}", index % 29) for index in range(400)))
-        pool = pool_of(way_out, provider)
+        pool = pool_of(egress, provider)
         async with asyncio.timeout(PATIENCE_S):
             while pool.load.busy or pool.load.dialling:
                 await asyncio.sleep(0.001)
@@ -209,7 +209,7 @@ async def test_cancelled_requests_do_not_affect_others() -> None:
 @pytest.mark.parametrize(
     ("method", "times"), [("GET", 2), ("HEAD", 2), ("OPTIONS", 2), ("DELETE", 1), ("PUT", 1), ("POST", 1)]
 )
-async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(method: str, times: int) -> None:
+async def test_closed_idle_connection_is_replaced_once_for_safe_requests_only(method: str, times: int) -> None:
     heads: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -217,14 +217,14 @@ async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(met
         writer.write(OK)
         heads.append((await read_message(reader))[0])  # read the request and close without a response
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        await way_out.send(to(provider))
+    async with raw_provider(script) as provider, open_egress() as egress:
+        await egress.send(request_to(provider))
         heads.clear()
         if times == 2:
-            await way_out.send(to(provider, method))
+            await egress.send(request_to(provider, method))
         else:
             with pytest.raises(EgressError, match="closed the connection without a response") as failure:
-                await way_out.send(to(provider, method))
+                await egress.send(request_to(provider, method))
             assert failure.value.kind == "unreachable"
     assert [head.split()[0].decode() for head in heads] == [method] * times
 
@@ -239,10 +239,10 @@ async def test_a_body_is_never_sent_twice() -> None:
 
     async with raw_provider(script) as provider:
         for body in (Body(pieces(b"abc"), 3), Body(pieces(), 3, whole=b"abc"), Body(pieces(b"a"), None)):
-            async with egress() as way_out:
-                await way_out.send(to(provider))
+            async with open_egress() as egress:
+                await egress.send(request_to(provider))
                 with pytest.raises(EgressError):
-                    await way_out.send(to(provider, "GET"), body)
+                    await egress.send(request_to(provider, "GET"), body)
     assert len(bodies) == 3
 
 
@@ -252,8 +252,8 @@ async def test_abandoned_response_closes_its_connection_immediately() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
         await reader.read()
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        exchange = await way_out.send(to(provider))
+    async with raw_provider(script) as provider, open_egress() as egress:
+        exchange = await egress.send(request_to(provider))
         assert await exchange.read() == b"abc"
         reading = asyncio.create_task(exchange.read())
         await asyncio.sleep(0)
@@ -263,6 +263,6 @@ async def test_abandoned_response_closes_its_connection_immediately() -> None:
             await reading
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
-            while list(way_out.load()):
+            while list(egress.load()):
                 await asyncio.sleep(0.001)
     gc.collect()

@@ -10,16 +10,16 @@ from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import Body
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
-from tests.gateway.egress.test_pool import egress, pieces, pool_of, to, whole
+from tests.gateway.egress.test_pool import open_egress, pieces, pool_of, read_all, request_to
 
 
 async def test_head_has_the_given_fields_and_the_gateways_framing() -> None:
-    async with raw_provider() as provider, egress() as way_out:
-        request = to(provider, "GET", "/a%2Fb?")
+    async with raw_provider() as provider, open_egress() as egress:
+        request = request_to(provider, "GET", "/a%2Fb?")
         request.headers = CIMultiDict(
             [("b", "1"), ("A", "caf\udce9"), ("B", "2"), ("host", "evil"), ("Transfer-Encoding", "x"), ("EXPECT", "y")]
         )
-        await whole(await way_out.send(request))
+        await read_all(await egress.send(request))
     assert provider.heads == [
         f"GET /a%2Fb? HTTP/1.1\r\nHost: 127.0.0.1:{provider.port}\r\nb: 1\r\nA: caf".encode() + b"\xe9\r\nB: 2\r\n\r\n"
     ]
@@ -39,11 +39,11 @@ async def test_head_has_the_given_fields_and_the_gateways_framing() -> None:
     ],
 )
 async def test_field_that_would_change_the_message_is_not_sent(name: str, value: str, target: str, method: str) -> None:
-    async with raw_provider() as provider, egress() as way_out:
-        request = to(provider, method, target)
+    async with raw_provider() as provider, open_egress() as egress:
+        request = request_to(provider, method, target)
         request.headers = CIMultiDict([(name, value)])
         with pytest.raises(EgressError, match="was not sent"):
-            await way_out.send(request)
+            await egress.send(request)
     assert provider.heads == []
 
 
@@ -61,9 +61,9 @@ async def test_field_that_would_change_the_message_is_not_sent(name: str, value:
 async def test_a_body_is_framed_as_declared(
     parts: list[bytes], length: int | None, whole_body: bytes | None, framing: str, sent: bytes
 ) -> None:
-    async with raw_provider() as provider, egress() as way_out:
-        await whole(await way_out.send(to(provider, "POST"), Body(pieces(*parts), length, whole_body)))
-        await whole(await way_out.send(to(provider)))
+    async with raw_provider() as provider, open_egress() as egress:
+        await read_all(await egress.send(request_to(provider, "POST"), Body(pieces(*parts), length, whole_body)))
+        await read_all(await egress.send(request_to(provider)))
     assert provider.lines(0)[1:] == [framing]
     assert provider.bodies[0] == sent
     assert provider.connections == 1
@@ -71,15 +71,15 @@ async def test_a_body_is_framed_as_declared(
 
 @pytest.mark.parametrize("length", [2, 4])
 async def test_a_body_of_another_length_than_declared_is_cut(length: int) -> None:
-    async with raw_provider() as provider, egress() as way_out:
+    async with raw_provider() as provider, open_egress() as egress:
         for body in (Body(pieces(b"abc"), length), Body(pieces(), length, b"abc")):
             with pytest.raises(EgressError) as failure:
-                await way_out.send(to(provider, "POST"), body)
+                await egress.send(request_to(provider, "POST"), body)
             assert failure.value.kind == "protocol"
     assert provider.bodies == []
 
 
-async def test_a_body_that_breaks_off_is_never_whole_at_the_provider() -> None:
+async def test_interrupted_body_is_never_complete_at_the_provider() -> None:
     got: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,14 +89,14 @@ async def test_a_body_that_breaks_off_is_never_whole_at_the_provider() -> None:
         yield b"abc"
         raise ConnectionError("the caller left")
 
-    async with raw_provider(script) as provider, egress() as way_out:
+    async with raw_provider(script) as provider, open_egress() as egress:
         with pytest.raises(EgressError, match="broke off"):
-            await way_out.send(to(provider, "POST"), Body(broken(), None))
+            await egress.send(request_to(provider, "POST"), Body(broken(), None))
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert not any(body.endswith(b"0\r\n\r\n") for body in got)
 
 
-async def test_an_early_response_is_passed_on_while_the_body_still_goes_out() -> None:
+async def test_early_response_is_returned_while_the_body_is_still_sent() -> None:
     more = asyncio.Event()
     ended = asyncio.Event()
 
@@ -113,13 +113,13 @@ async def test_an_early_response_is_passed_on_while_the_body_still_goes_out() ->
         writer.write(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
         await reader.read()
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        exchange = await way_out.send(to(provider, "POST"), Body(slow(), 6))
+    async with raw_provider(script) as provider, open_egress() as egress:
+        exchange = await egress.send(request_to(provider, "POST"), Body(slow(), 6))
         assert (exchange.status, await exchange.read(), await exchange.read()) == (413, b"no", b"")
         exchange.close()  # the rest of the body is not sent, and the connection is not reused
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
-        assert not list(way_out.load()) or await way_out.send(to(provider))
+        assert not list(egress.load()) or await egress.send(request_to(provider))
 
 
 async def test_connection_is_kept_if_the_body_finishes_after_the_response() -> None:
@@ -137,19 +137,19 @@ async def test_connection_is_kept_if_the_body_finishes_after_the_response() -> N
         while await read_message(reader):
             writer.write(OK)
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        exchange = await way_out.send(to(provider, "POST"), Body(slow(), 6))
+    async with raw_provider(script) as provider, open_egress() as egress:
+        exchange = await egress.send(request_to(provider, "POST"), Body(slow(), 6))
         assert await exchange.read() == b"ok"
         more.set()
-        pool = pool_of(way_out, provider)
+        pool = pool_of(egress, provider)
         async with asyncio.timeout(PATIENCE_S):
             while not pool.load.idle:
                 await asyncio.sleep(0)
-        await whole(await way_out.send(to(provider)))
+        await read_all(await egress.send(request_to(provider)))
     assert provider.connections == 1
 
 
-async def test_a_provider_that_does_not_read_holds_the_body_back() -> None:
+async def test_sending_pauses_while_the_provider_does_not_read() -> None:
     taken = 0
     go = asyncio.Event()
 
@@ -166,8 +166,8 @@ async def test_a_provider_that_does_not_read_holds_the_body_back() -> None:
             await reader.readexactly(65536)
         writer.write(OK)
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        sending = asyncio.create_task(way_out.send(to(provider, "POST"), Body(endless(), 1 << 26)))
+    async with raw_provider(script) as provider, open_egress() as egress:
+        sending = asyncio.create_task(egress.send(request_to(provider, "POST"), Body(endless(), 1 << 26)))
         seen = -1
         async with asyncio.timeout(PATIENCE_S):
             while seen != taken or not taken:  # until no more is taken
@@ -176,11 +176,11 @@ async def test_a_provider_that_does_not_read_holds_the_body_back() -> None:
                     await asyncio.sleep(0)
         assert taken < 512
         go.set()
-        assert await whole(await sending) == b"ok"
+        assert await read_all(await sending) == b"ok"
     assert taken == 1024
 
 
-async def test_head_and_first_piece_leave_together_and_a_head_never_waits_for_a_body() -> None:
+async def test_head_is_sent_with_the_first_piece_and_never_waits_for_it() -> None:
     first: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -191,9 +191,9 @@ async def test_head_and_first_piece_leave_together_and_a_head_never_waits_for_a_
         await asyncio.Event().wait()
         yield b""
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        (await way_out.send(to(provider, "POST"), Body(pieces(b"abc"), 3))).close()
-        exchange = await way_out.send(to(provider, "POST"), Body(never(), 3))
+    async with raw_provider(script) as provider, open_egress() as egress:
+        (await egress.send(request_to(provider, "POST"), Body(pieces(b"abc"), 3))).close()
+        exchange = await egress.send(request_to(provider, "POST"), Body(never(), 3))
         exchange.close()
     assert first[0].endswith(b"\r\n\r\nabc")
     assert first[1].endswith(b"Content-Length: 3\r\n\r\n")

@@ -10,7 +10,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import ProviderResponse
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, Script, raw_provider, read_message
-from tests.gateway.egress.test_pool import egress, to, whole
+from tests.gateway.egress.test_pool import open_egress, read_all, request_to
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -87,9 +87,9 @@ async def test_ambiguous_response_is_refused(response: bytes, drip: bool) -> Non
         writer.write(response[half:])
         await reader.read()
 
-    async with raw_provider(script) as provider, egress() as way_out:
+    async with raw_provider(script) as provider, open_egress() as egress:
         with pytest.raises(EgressError) as failure:
-            await whole(await way_out.send(to(provider)))
+            await read_all(await egress.send(request_to(provider)))
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         assert failure.value.kind == "protocol"
         assert "Invalid HTTP response from" in failure.value.message
@@ -111,9 +111,9 @@ async def test_a_response_may_arrive_in_pieces_of_any_size(step: int) -> None:
                 await writer.drain()
                 await asyncio.sleep(0)
 
-    async with raw_provider(script) as provider, egress() as way_out:
+    async with raw_provider(script) as provider, open_egress() as egress:
         for _ in range(2):
-            exchange = await way_out.send(to(provider))
+            exchange = await egress.send(request_to(provider))
             assert (exchange.status, exchange.reason, exchange.length) == (200, "Quite \udce9 Fine", None)
             assert exchange.headers == [
                 ("X-a", "1"),
@@ -122,11 +122,11 @@ async def test_a_response_may_arrive_in_pieces_of_any_size(step: int) -> None:
                 ("Empty", ""),
                 ("Transfer-Encoding", "Chunked"),
             ]
-            assert await whole(exchange) == b"abc0123456789"
+            assert await read_all(exchange) == b"abc0123456789"
     assert provider.connections == 1
 
 
-def then_ends(sent: bytes, reset: bool) -> Script:
+def send_and_close(sent: bytes, reset: bool) -> Script:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
         writer.write(sent)
@@ -152,17 +152,17 @@ def then_ends(sent: bytes, reset: bool) -> Script:
     ],
 )
 async def test_truncated_response_never_ends_cleanly(sent: bytes, reset: bool) -> None:
-    async with raw_provider(then_ends(sent, reset)) as provider, egress() as way_out:
+    async with raw_provider(send_and_close(sent, reset)) as provider, open_egress() as egress:
         with pytest.raises(EgressError) as failure:
-            await whole(await way_out.send(to(provider)))
+            await read_all(await egress.send(request_to(provider)))
     assert failure.value.kind in ("protocol", "unreachable")
 
 
 async def test_a_body_without_framing_ends_with_the_connection() -> None:
-    async with raw_provider(then_ends(HEAD + b"\r\nabc", False)) as provider, egress() as way_out:
-        exchange = await way_out.send(to(provider))
+    async with raw_provider(send_and_close(HEAD + b"\r\nabc", False)) as provider, open_egress() as egress:
+        exchange = await egress.send(request_to(provider))
         assert exchange.length is None
-        assert await whole(exchange) == b"abc"
+        assert await read_all(exchange) == b"abc"
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 67108864", "Transfer-Encoding: chunked"])
@@ -181,8 +181,8 @@ async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
         if "chunked" in framing:
             writer.write(b"0\r\n\r\n")
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        exchange = await way_out.send(to(provider))
+    async with raw_provider(script) as provider, open_egress() as egress:
+        exchange = await egress.send(request_to(provider))
         seen = -1
         async with asyncio.timeout(PATIENCE_S):
             while seen != sent:  # until no more is sent
@@ -218,8 +218,8 @@ async def test_after_101_the_connection_is_returned_with_the_received_bytes() ->
         def connection_lost(self, exc: Exception | None) -> None:
             self.gone.set_result(None)
 
-    async with raw_provider(script) as provider, egress() as way_out:
-        response = await way_out.send(to(provider), upgrade="websocket")
+    async with raw_provider(script) as provider, open_egress() as egress:
+        response = await egress.send(request_to(provider), upgrade="websocket")
         assert response.status == 101
         ears = Ears()
         transport, first = response.switch(ears)  # type: ignore[attr-defined]
@@ -231,5 +231,5 @@ async def test_after_101_the_connection_is_returned_with_the_received_bytes() ->
             transport.write(b"bye")
             await ears.gone
         transport.close()
-        assert list(way_out.load()) == []
+        assert list(egress.load()) == []
     assert provider.lines()[1:] == ["Connection: Upgrade", "Upgrade: websocket"]

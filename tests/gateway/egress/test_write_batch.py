@@ -8,7 +8,7 @@ import structlog
 
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import ConnectionLost, ProviderResponse
-from gateway.egress.write_batch import MOST, WriteBatch
+from gateway.egress.write_batch import MAX_MESSAGES, WriteBatch
 from gateway.http.response_head import ResponseHead
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -48,7 +48,7 @@ class WaitingRequest:
 
 
 @pytest.fixture
-def crowd() -> WriteBatch:
+def busy_batch() -> WriteBatch:
     write_batch = WriteBatch()
     write_batch.in_flight = 2
     return write_batch
@@ -66,7 +66,7 @@ def connection(wire: Wire) -> ProviderConnection:
     return connection
 
 
-async def turn() -> None:
+async def next_iteration() -> None:
     await asyncio.sleep(0)
 
 
@@ -78,85 +78,85 @@ async def test_single_message_is_written_immediately() -> None:
     assert seen == ["a"]
 
 
-async def test_messages_of_one_loop_iteration_leave_in_order_at_its_end(crowd: WriteBatch) -> None:
+async def test_messages_of_one_loop_iteration_are_written_in_order_at_its_end(busy_batch: WriteBatch) -> None:
     seen: list[str] = []
     for name in "abc":
-        crowd.add(lambda name=name: seen.append(name))  # type: ignore[misc]
+        busy_batch.add(lambda name=name: seen.append(name))  # type: ignore[misc]
     assert seen == []
-    await turn()
+    await next_iteration()
     assert seen == ["a", "b", "c"]
-    crowd.add(lambda: seen.append("d"))
-    await turn()
+    busy_batch.add(lambda: seen.append("d"))
+    await next_iteration()
     assert seen == ["a", "b", "c", "d"]
 
 
-async def test_the_first_does_not_wait_for_too_many_others(crowd: WriteBatch) -> None:
+async def test_full_batch_is_written_immediately(busy_batch: WriteBatch) -> None:
     seen: list[int] = []
-    for n in range(MOST + 1):
-        crowd.add(lambda n=n: seen.append(n))  # type: ignore[misc]
-    assert seen == list(range(MOST))
-    await turn()
-    assert seen == list(range(MOST + 1))
+    for n in range(MAX_MESSAGES + 1):
+        busy_batch.add(lambda n=n: seen.append(n))  # type: ignore[misc]
+    assert seen == list(range(MAX_MESSAGES))
+    await next_iteration()
+    assert seen == list(range(MAX_MESSAGES + 1))
 
 
-async def test_failing_write_does_not_delay_others(crowd: WriteBatch) -> None:
+async def test_failing_write_does_not_delay_others(busy_batch: WriteBatch) -> None:
     seen: list[str] = []
 
     def fails() -> None:
         raise RuntimeError("the handler is closed")
 
-    crowd.add(fails)
-    crowd.add(lambda: seen.append("b"))
+    busy_batch.add(fails)
+    busy_batch.add(lambda: seen.append("b"))
     with structlog.testing.capture_logs() as logs:
-        await turn()
+        await next_iteration()
     assert seen == ["b"]
     assert [entry["event"] for entry in logs] == ["request_write_failed"]
 
 
-async def test_a_request_leaves_at_the_end_of_the_turn(
-    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+async def test_request_is_written_at_the_end_of_the_loop_iteration(
+    busy_batch: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    asking = WaitingRequest()
-    connection.send_nowait(HEAD, asking, crowd, method="GET")
+    waiting_request = WaitingRequest()
+    connection.send_nowait(HEAD, waiting_request, busy_batch, method="GET")
     assert wire.written == []
     assert not connection.usable
-    await turn()
+    await next_iteration()
     assert wire.written == [HEAD]
     connection.data_received(OK)
-    (response,) = asking.heard
+    (response,) = waiting_request.heard
     assert isinstance(response, ProviderResponse)
     assert response.status == 200
 
 
 async def test_bytes_received_before_the_request_is_sent_are_no_response(
-    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+    busy_batch: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    asking = WaitingRequest()
-    connection.send_nowait(HEAD, asking, crowd, method="GET")
+    waiting_request = WaitingRequest()
+    connection.send_nowait(HEAD, waiting_request, busy_batch, method="GET")
     connection.data_received(OK)
-    assert [type(heard) for heard in asking.heard] == [ConnectionLost]
-    await turn()
+    assert [type(heard) for heard in waiting_request.heard] == [ConnectionLost]
+    await next_iteration()
     assert wire.written == []
     assert wire.closing
 
 
-async def test_a_connection_that_ends_first_loses_the_request(
-    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+async def test_request_is_lost_if_the_connection_ends_before_the_write(
+    busy_batch: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    asking = WaitingRequest()
-    connection.send_nowait(HEAD, asking, crowd, method="GET")
+    waiting_request = WaitingRequest()
+    connection.send_nowait(HEAD, waiting_request, busy_batch, method="GET")
     wire.closing = True
-    await turn()
+    await next_iteration()
     assert wire.written == []
     connection.connection_lost(None)
-    assert [type(heard) for heard in asking.heard] == [ConnectionLost]
+    assert [type(heard) for heard in waiting_request.heard] == [ConnectionLost]
 
 
-async def test_a_request_that_was_given_up_never_leaves(
-    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+async def test_abandoned_request_is_never_written(
+    busy_batch: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    connection.send_nowait(HEAD, WaitingRequest(), crowd, method="GET")
+    connection.send_nowait(HEAD, WaitingRequest(), busy_batch, method="GET")
     connection.abort()
     wire.closing = False
-    await turn()
+    await next_iteration()
     assert wire.written == []

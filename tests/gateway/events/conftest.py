@@ -37,7 +37,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 def settings(tracker: Tracker, receiver: Receiver, tmp_path: Path) -> dict[str, Any]:
-    """The gateway.yaml of `telling`. A test may change it before `telling` starts."""
+    """The gateway.yaml of `event_gateway`. A test may change it before `event_gateway` starts."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     ports = (tracker.url.rpartition(":")[2], receiver.port)
     made = document([f"127.0.0.1/32:{port}" for port in ports])
@@ -46,7 +46,7 @@ def settings(tracker: Tracker, receiver: Receiver, tmp_path: Path) -> dict[str, 
 
 
 @pytest.fixture
-async def telling(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[RunningGateway]:
+async def event_gateway(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """A gateway with integration `tracker` that sends its events to `receiver`."""
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
@@ -54,7 +54,7 @@ async def telling(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[Run
     await gateway.stop()
 
 
-async def renew(gateway: RunningGateway, connection_id: str = "c1") -> None:
+async def refresh_now(gateway: RunningGateway, connection_id: str = "c1") -> None:
     """Refresh the connection now, and ignore the outcome."""
     ref = ConnectionRef("dev", "tracker", connection_id)
     row = await gateway.runtime.store.connections.get(ref)
@@ -63,21 +63,21 @@ async def renew(gateway: RunningGateway, connection_id: str = "c1") -> None:
         await gateway.runtime.refresher.refreshed(row, force=True)
 
 
-async def log_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:
+async def deliveries_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:
     """Return deliveries, oldest first."""
     return (await gateway.runtime.store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
 
 
-async def settled(gateway: RunningGateway, attempts: int) -> Delivery:
+async def wait_for_attempts(gateway: RunningGateway, attempts: int) -> Delivery:
     """Return the newest event as soon as that many attempts are recorded."""
     async with asyncio.timeout(PATIENCE_S):
-        while (found := await log_of(gateway))[-1].attempts < attempts:
+        while (found := await deliveries_of(gateway))[-1].attempts < attempts:
             await gateway.runtime.deliverer.idle()
             await asyncio.sleep(0)
     return found[-1]
 
 
-async def on(gateway: RunningGateway) -> None:
+async def deliver_due_events(gateway: RunningGateway) -> None:
     """Send the deliveries that are due, and wait until they are finished."""
     await gateway.runtime.deliverer.once()
     await gateway.runtime.deliverer.idle()

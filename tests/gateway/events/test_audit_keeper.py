@@ -40,7 +40,7 @@ def keeper(store: Store, egress: Any = None, **config: Any) -> AuditKeeper:
     return AuditKeeper(store, SimpleNamespace(generation=generation))  # type: ignore[arg-type]
 
 
-async def note(store: Store, count: int = 1) -> None:
+async def add_records(store: Store, count: int = 1) -> None:
     await store.trail.write(*(AuditEntry.of(AuditAction.CREDENTIAL_READ, "dev") for _ in range(count)))
 
 
@@ -53,16 +53,16 @@ async def test_checkpoint_is_created_after_the_set_records_or_minutes(
 ) -> None:
     made, now = keeper(store), clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
-    await note(store)
+    await add_records(store)
     await made.once()
     assert await checkpoints(store) == [1]  # the first one immediately
-    await note(store, 3)
+    await add_records(store, 3)
     await made.once()
     assert await checkpoints(store) == [1]
-    await note(store, 2)
+    await add_records(store, 2)
     await made.once()
     assert await checkpoints(store) == [1, 7]  # including the record of the signing key
-    await note(store)
+    await add_records(store)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=11))
     await made.once()
     assert await checkpoints(store) == [1, 7, 8]
@@ -72,18 +72,18 @@ async def test_checkpoint_is_created_after_the_set_records_or_minutes(
 
 
 async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_one(
-    telling: RunningGateway, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_keeper, "SEND_AGAIN_S", 0.0)
-    store = telling.runtime.store
+    store = event_gateway.runtime.store
     made = keeper(
-        store, telling.runtime.generation.egress, checkpoint_url=receiver.url + "/audit", checkpoint_records=1
+        store, event_gateway.runtime.generation.egress, checkpoint_url=receiver.url + "/audit", checkpoint_records=1
     )
     receiver.response = lambda _path, _body: web.Response(status=503)
-    await note(store)
+    await add_records(store)
     await made.once()
     await made.once()
-    await note(store)
+    await add_records(store)
     await made.once()
     receiver.response = lambda _path, _body: web.Response(status=204)
     await made.once()
@@ -97,7 +97,7 @@ async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_on
 
 async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store, tmp_path: Path) -> None:
     made = keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
-    await note(store)
+    await add_records(store)
     await made.once()
     assert await checkpoints(store) == [1]
 
@@ -115,7 +115,7 @@ async def test_a_lost_signing_key_leaves_records_without_a_checkpoint_until_a_ne
     gone = text("UPDATE audit_state SET master_key_id = 'gone'")
     await both.transactions.write(lambda db: db.execute(gone))
     made = keeper(both)
-    await note(both)
+    await add_records(both)
     with pytest.raises(VaultError):
         await made.once()
     assert (await both.audit.end()).sequence == 3  # the records are numbered anyway

@@ -20,51 +20,51 @@ from gateway.records.event import DeliveryState
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.events.conftest import OUTAGE, log_of, on, renew, settled
+from tests.gateway.events.conftest import OUTAGE, deliver_due_events, deliveries_of, refresh_now, wait_for_attempts
 
 
-def failing(status: int = 503, **headers: str) -> Any:
+def failure_response(status: int = 503, **headers: str) -> Any:
     return lambda _path, _body: web.Response(status=status, headers=headers)
 
 
-def taking(_path: str, _body: bytes) -> web.Response:
+def accept(_path: str, _body: bytes) -> web.Response:
     return web.Response(status=200)
 
 
-async def test_a_receiver_that_was_down_gets_each_event_once_in_order_and_can_verify_it(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+async def test_recovered_receiver_gets_each_event_once_in_order_with_a_valid_signature(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.response = failing()
+    receiver.response = failure_response()
     for name in ("c1", "c2"):
-        await telling.imported(tracker.grant(), name)
+        await event_gateway.imported(tracker.grant(), name)
     for outage in (OUTAGE, None, OUTAGE, None):
         tracker.response = outage
-        await renew(telling, "c1")
-    await telling.json("DELETE", "/connections/c2?provider_config_key=tracker", expect=200)
+        await refresh_now(event_gateway, "c1")
+    await event_gateway.json("DELETE", "/connections/c2?provider_config_key=tracker", expect=200)
     for _ in range(6):  # the receiver stays down for an hour
         later(600)
-        await on(telling)
+        await deliver_due_events(event_gateway)
     assert receiver.taken == []
-    receiver.response = taking
+    receiver.response = accept
     later(1100)
-    telling.runtime.deliverer.wake()
+    event_gateway.runtime.deliverer.wake()
     got = await receiver.until_taken(7)
-    await on(telling)
+    await deliver_due_events(event_gateway)
     by_name = {name: [event for one, event in receiver.events() if one == name] for name in ("c1", "c2")}
     flaps = ["connection.degraded", "connection.recovered"] * 2
     assert by_name == {"c1": ["connection.created", *flaps], "c2": ["connection.created", "connection.deleted"]}
-    (key,) = await telling.runtime.store.signing_keys.of("dev", now=clock.now())
+    (key,) = await event_gateway.runtime.store.signing_keys.of("dev", now=clock.now())
     library, shown = Webhook(key.key.reveal()), key.key.reveal().encode()
     moved_s = clock.now().timestamp() - int(got[-1].headers["webhook-timestamp"])
     assert abs(moved_s) < 300
     for one in got:
         assert one.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, one.body, hashlib.sha256).hexdigest()
-        verified_at_sending(library, one)
+        verify_as_received(library, one)
     assert len({one.headers["webhook-id"] for one in got}) == 7
-    assert {one.state for one in await log_of(telling)} == {DeliveryState.DELIVERED}
+    assert {one.state for one in await deliveries_of(event_gateway)} == {DeliveryState.DELIVERED}
 
 
-def verified_at_sending(library: Webhook, one: Any) -> None:
+def verify_as_received(library: Webhook, one: Any) -> None:
     """Verify with the published library. It uses the real clock, so the test sets the library's clock to the sending
     time."""
     from datetime import UTC, datetime
@@ -86,21 +86,21 @@ def verified_at_sending(library: Webhook, one: Any) -> None:
 
 
 async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not_wait(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
-    await telling.imported(tracker.grant(), "c1")
-    await settled(telling, 1)
-    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    await telling.imported(tracker.grant(), "c2")
+    await event_gateway.imported(tracker.grant(), "c1")
+    await wait_for_attempts(event_gateway, 1)
+    await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await event_gateway.imported(tracker.grant(), "c2")
     await receiver.until_taken(1)
     later(20)
-    await on(telling)
+    await deliver_due_events(event_gateway)
     assert receiver.events() == [("c2", "connection.created")]
     assert {one.event["event"] for one in receiver.got if one.event["connectionId"] == "c1"} == {"connection.created"}
-    receiver.response = taking
+    receiver.response = accept
     later(120)
-    telling.runtime.deliverer.wake()
+    event_gateway.runtime.deliverer.wake()
     await receiver.until_taken(3)
     assert receiver.events()[1:] == [("c1", "connection.created"), ("c1", "connection.deleted")]
 
@@ -114,65 +114,65 @@ async def test_hanging_target_does_not_delay_others(
     settings["egress"]["allow"].append(f"127.0.0.1/32:{stuck.port}")
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
-    for n in range(2 * delivery.AT_ONCE):
+    for n in range(2 * delivery.MAX_PER_TARGET):
         await gateway.imported(tracker.grant(), f"c{n}", webhook_url_override=stuck.url)
     await gateway.imported(tracker.grant(), "quick")
     await receiver.until_taken(1)
     assert receiver.events() == [("quick", "connection.created")]
-    assert stuck.held == delivery.AT_ONCE
+    assert stuck.held == delivery.MAX_PER_TARGET
     stuck.hold.set()
-    await stuck.until_taken(2 * delivery.AT_ONCE)
+    await stuck.until_taken(2 * delivery.MAX_PER_TARGET)
     await gateway.stop()
     await server.close()
 
 
-async def test_an_event_is_given_up_after_a_day_and_kept(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+async def test_event_is_dead_after_a_day_and_stays_stored(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.response = failing(500)
-    await telling.imported(tracker.grant())
-    await settled(telling, 1)
+    receiver.response = failure_response(500)
+    await event_gateway.imported(tracker.grant())
+    await wait_for_attempts(event_gateway, 1)
     for _ in range(27):
         later(3600)
-        await on(telling)
-    (found,) = await log_of(telling)
+        await deliver_due_events(event_gateway)
+    (found,) = await deliveries_of(event_gateway)
     assert (found.state, found.status, found.due_at) == (DeliveryState.DEAD, 500, None)
     assert found.detail == "given up after a day: the receiver responded with 500"
     assert 20 <= found.attempts <= 26
-    await telling.runtime.store.prune(clock.now() + timedelta(days=28))
-    assert len(await log_of(telling)) == 1
-    await telling.runtime.store.prune(clock.now() + timedelta(days=31))
-    assert await log_of(telling) == []
+    await event_gateway.runtime.store.prune(clock.now() + timedelta(days=28))
+    assert len(await deliveries_of(event_gateway)) == 1
+    await event_gateway.runtime.store.prune(clock.now() + timedelta(days=31))
+    assert await deliveries_of(event_gateway) == []
 
 
 async def test_receiver_that_returns_410_gets_no_more_events(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    receiver.response = failing(410)
-    await telling.imported(tracker.grant())
-    found = await settled(telling, 1)
+    receiver.response = failure_response(410)
+    await event_gateway.imported(tracker.grant())
+    found = await wait_for_attempts(event_gateway, 1)
     assert (found.state, found.attempts) == (DeliveryState.DEAD, 1)
 
 
 async def test_retry_after_is_honoured(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    receiver.response = failing(429, **{"Retry-After": "900"})
-    await telling.imported(tracker.grant())
-    found = await settled(telling, 1)
+    receiver.response = failure_response(429, **{"Retry-After": "900"})
+    await event_gateway.imported(tracker.grant())
+    found = await wait_for_attempts(event_gateway, 1)
     assert found.due_at is not None
     assert 890 < (found.due_at - clock.now()).total_seconds() <= 900
     later(800)
-    await on(telling)
+    await deliver_due_events(event_gateway)
     assert len(receiver.got) == 1
-    receiver.response = taking
+    receiver.response = accept
     later(110)
-    await on(telling)
+    await deliver_due_events(event_gateway)
     assert len(receiver.taken) == 1
 
 
 async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: Any
 ) -> None:
     died = asyncio.Event()
 
@@ -181,68 +181,68 @@ async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(telling.runtime.store.deliveries, "settle", die)
-        await telling.imported(tracker.grant())
+        patch.setattr(event_gateway.runtime.store.deliveries, "settle", die)
+        await event_gateway.imported(tracker.grant())
         await died.wait()
     assert len(receiver.taken) == 1
-    await on(telling)
+    await deliver_due_events(event_gateway)
     assert len(receiver.taken) == 1, "its lease has not run out"
     later(delivery.LEASE.total_seconds() + 1)
-    telling.runtime.deliverer.wake()
+    event_gateway.runtime.deliverer.wake()
     first, second = await receiver.until_taken(2)
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
-    assert (await settled(telling, 1)).state is DeliveryState.DELIVERED
+    assert (await wait_for_attempts(event_gateway, 1)).state is DeliveryState.DELIVERED
 
 
 async def test_nodes_share_the_work_and_send_nothing_twice(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.hold.clear()
-    other = RunningGateway(telling.folder, {**telling.document, "server": {}})
+    other = RunningGateway(event_gateway.folder, {**event_gateway.document, "server": {}})
     await other.start()
     try:
         for n in range(30):
-            await telling.imported(tracker.grant(), f"c{n}")
+            await event_gateway.imported(tracker.grant(), f"c{n}")
         receiver.hold.set()
         await receiver.until_taken(30)
-        for node in (telling, other):
-            await on(node)
+        for node in (event_gateway, other):
+            await deliver_due_events(node)
         assert sorted(name for name, _ in receiver.events()) == sorted(f"c{n}" for n in range(30))
     finally:
         await other.stop()
 
 
 async def test_pending_deliveries_are_sent_after_a_restart(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(delivery.Deliverer.close, "__defaults__", (0.05,))
     receiver.hold.clear()
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     await receiver.until(lambda: receiver.held)
-    await telling.stop()
+    await event_gateway.stop()
     assert receiver.taken == []
     receiver.hold.set()
-    await telling.start()
+    await event_gateway.start()
     await receiver.until_taken(1)
     assert receiver.events()[-1] == ("c1", "connection.created")
 
 
 async def test_pending_deliveries_go_to_the_new_url_after_a_reload(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Path
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Path
 ) -> None:
     import gateway
 
-    receiver.response = failing()
-    await telling.imported(tracker.grant())
-    await settled(telling, 1)
-    changed = telling.document | {"environments": {"dev": dict(telling.document["environments"]["dev"])}}
+    receiver.response = failure_response()
+    await event_gateway.imported(tracker.grant())
+    await wait_for_attempts(event_gateway, 1)
+    changed = event_gateway.document | {"environments": {"dev": dict(event_gateway.document["environments"]["dev"])}}
     changed["environments"]["dev"]["webhook_url"] = f"{receiver.url}/moved"
     changed["catalog"] = [str(tmp_path / "catalog")]
-    changed["store"] = telling.document["store"] | {"url": f"sqlite:///{tmp_path}/gateway.db"}
-    receiver.response = taking
-    assert await gateway.reload(telling.app, changed)
+    changed["store"] = event_gateway.document["store"] | {"url": f"sqlite:///{tmp_path}/gateway.db"}
+    receiver.response = accept
+    assert await gateway.reload(event_gateway.app, changed)
     later(10)
-    telling.runtime.deliverer.wake()
+    event_gateway.runtime.deliverer.wake()
     (one,) = await receiver.until_taken(1)
     assert one.path == "/moved"
 
@@ -254,16 +254,16 @@ async def test_forbidden_webhook_url_is_reported_as_the_cause(
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     await gateway.imported(tracker.grant())
-    found = await settled(gateway, 1)
+    found = await wait_for_attempts(gateway, 1)
     await gateway.stop()
     assert found.state is DeliveryState.PENDING
     assert "egress.allow" in (found.detail or "")
 
 
 async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deliveries, committed = telling.runtime.store.deliveries, asyncio.Event()
+    deliveries, committed = event_gateway.runtime.store.deliveries, asyncio.Event()
     claim = deliveries.claim
 
     async def slow(*args: Any, **options: Any) -> Any:
@@ -273,32 +273,32 @@ async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
         return claimed
 
     monkeypatch.setattr(deliveries, "claim", slow)
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     await committed.wait()
-    await telling.stop()
+    await event_gateway.stop()
     assert receiver.taken == []
-    await telling.start()
+    await event_gateway.start()
     await receiver.until(lambda: receiver.taken, within_s=10)  # before the lease would expire
 
 
 async def test_message_that_cannot_be_built_is_retried_and_given_up(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("operation")
 
-    monkeypatch.setattr(delivery, "message", fail)
+    monkeypatch.setattr(delivery, "build_message", fail)
     with structlog.testing.capture_logs() as logs:
-        await telling.imported(tracker.grant())
-        first = await settled(telling, 1)
+        await event_gateway.imported(tracker.grant())
+        first = await wait_for_attempts(event_gateway, 1)
     assert first.due_at is not None
     assert 0 < (first.due_at - clock.now()).total_seconds() <= 3
     assert (first.state, first.status, receiver.got) == (DeliveryState.PENDING, None, [])
     (logged,) = [one for one in logs if one["event"] == "event_not_built"]
     assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
     later(25 * 3600)
-    await on(telling)
-    (last,) = await log_of(telling)
+    await deliver_due_events(event_gateway)
+    (last,) = await deliveries_of(event_gateway)
     assert last.state is DeliveryState.DEAD
     assert (
         last.detail == "given up after a day: the message could not be built: KeyError; see event_not_built in the log"
@@ -306,22 +306,22 @@ async def test_message_that_cannot_be_built_is_retried_and_given_up(
 
 
 async def test_message_whose_sending_fails_unexpectedly_is_retried_and_given_up(
-    telling: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any) -> Any:
         raise OSError("as if the system failed")
 
     monkeypatch.setattr(delivery, "_post", fail)
     with structlog.testing.capture_logs() as logs:
-        await telling.imported(tracker.grant())
-        first = await settled(telling, 1)
+        await event_gateway.imported(tracker.grant())
+        first = await wait_for_attempts(event_gateway, 1)
     assert first.due_at is not None
     assert (first.state, first.status) == (DeliveryState.PENDING, None)
     (logged,) = [one for one in logs if one["event"] == "event_not_sent"]
     assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
     later(25 * 3600)
-    await on(telling)
-    (last,) = await log_of(telling)
+    await deliver_due_events(event_gateway)
+    (last,) = await deliveries_of(event_gateway)
     assert last.state is DeliveryState.DEAD
     assert last.detail == "given up after a day: the message could not be sent: OSError; see event_not_sent in the log"
 
@@ -334,7 +334,7 @@ async def test_event_reaches_a_host_with_an_underscore(
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     await gateway.imported(tracker.grant())
-    found = await settled(gateway, 1)
+    found = await wait_for_attempts(gateway, 1)
     await gateway.stop()
     assert (found.state, found.detail) == (DeliveryState.DELIVERED, None)
     assert receiver.taken[0].headers["Host"] == f"my_app:{receiver.port}"
@@ -343,7 +343,7 @@ async def test_event_reaches_a_host_with_an_underscore(
 def test_retry_after_of_zero_does_not_replace_the_pause_of_a_failing_target() -> None:
     """A Retry-After of 0, or a date in the past, does not replace the pause of a failing target."""
     pace = delivery.TargetPace()
-    for _ in range(delivery.DOWN_AFTER):
+    for _ in range(delivery.FAILURES_UNTIL_DOWN):
         pace.record(delivery.ReceiverResponse(503, wait_s=0.0), 100.0)
-    assert pace.free(100.0) == 0
-    assert pace.free(100.0 + delivery.PROBE_S) == 1
+    assert pace.free_slots(100.0) == 0
+    assert pace.free_slots(100.0 + delivery.PROBE_S) == 1

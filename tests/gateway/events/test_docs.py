@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi import HTTPException, Request
 
-from gateway.events.signatures import mint, signed
+from gateway.events.signatures import new_signing_key, signature_fields
 
 PAGE = (Path(__file__).parents[3] / "docs" / "events.md").read_text()
 BODY = json.dumps({"type": "auth", "event": "connection.created"}).encode()
@@ -25,12 +25,12 @@ def request(body: bytes, fields: Mapping[str, str]) -> Request:
 
 
 async def test_receiver_accepts_signed_events_and_refuses_others() -> None:
-    key = mint()
+    key = new_signing_key()
     snippet = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert snippet is not None
     names: dict[str, Any] = {"KEY": key.reveal()}
     exec(compile(snippet[1], "docs/events.md", "exec"), names)
-    fields = signed(BODY, "msg_1", int(time.time()), [key])
+    fields = signature_fields(BODY, "msg_1", int(time.time()), [key])
     assert await names["receive"](request(BODY, fields)) is None
     with pytest.raises(HTTPException) as refused:
         await names["receive"](request(BODY + b" ", fields))

@@ -9,27 +9,27 @@ import pytest
 from aiohttp import web
 
 from gateway import clock
-from gateway.events.event_body import message, passes
+from gateway.events.event_body import build_message, is_forwarded
 from gateway.records.event import FORWARD, PRIMARY, Delivery, DeliveryState, EventContent
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.events.conftest import GONE, OUTAGE, renew, settled
+from tests.gateway.events.conftest import GONE, OUTAGE, refresh_now, wait_for_attempts
 
 
-async def test_the_life_of_a_connection_is_reported_event_by_event(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+async def test_each_change_of_a_connection_is_reported_as_an_event(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     tracker.response = OUTAGE
-    await renew(telling)
+    await refresh_now(event_gateway)
     tracker.response = None
-    await renew(telling)
+    await refresh_now(event_gateway)
     tracker.response = GONE
-    await renew(telling)
+    await refresh_now(event_gateway)
     tracker.response = None
-    await telling.imported(tracker.grant())
-    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await event_gateway.imported(tracker.grant())
+    await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(6)
     words = ("created", "degraded", "recovered", "needs_reauth", "reconnected", "deleted")
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
@@ -39,28 +39,30 @@ async def test_the_life_of_a_connection_is_reported_event_by_event(
 
 
 async def test_flapping_provider_causes_one_event_per_change(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     for _ in range(3):
         tracker.response = OUTAGE
         for _ in range(4):  # repeated failures are one change
-            await renew(telling)
+            await refresh_now(event_gateway)
         tracker.response = None
         for _ in range(2):
-            await renew(telling)
+            await refresh_now(event_gateway)
     await receiver.until_taken(7)
     flaps = [("c1", "connection.degraded"), ("c1", "connection.recovered")] * 3
     assert receiver.events() == [("c1", "connection.created"), *flaps]
     assert tracker.calls["refresh_token"] >= 18
 
 
-async def test_second_refusal_sends_no_event(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
-    await telling.imported(tracker.grant())
+async def test_second_refusal_sends_no_event(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    await event_gateway.imported(tracker.grant())
     for code in ("invalid_grant", "token_revoked", "invalid_client"):
         tracker.response = web.json_response({"error": code}, status=400)
-        await renew(telling)
-    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+        await refresh_now(event_gateway)
+    await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(3)
     assert [event for _, event in receiver.events()] == [
         f"connection.{word}" for word in ("created", "needs_reauth", "deleted")
@@ -68,12 +70,12 @@ async def test_second_refusal_sends_no_event(telling: RunningGateway, tracker: T
 
 
 async def test_body_is_the_published_one_with_two_more_members(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     user = {"id": "u1", "email": "jo@example.com", "display_name": "Jö", "tags": {"plan": "pro"}}
-    await telling.imported(tracker.grant(), end_user=user, tags={"Team": "blue"})
+    await event_gateway.imported(tracker.grant(), end_user=user, tags={"Team": "blue"})
     tracker.response = GONE
-    await renew(telling)
+    await refresh_now(event_gateway)
     created, ended = [one.event for one in await receiver.until_taken(2)]
     assert created.pop("timestamp").endswith("Z")
     assert created == {
@@ -105,17 +107,17 @@ async def test_body_is_the_published_one_with_two_more_members(
     assert first.headers["User-Agent"] == "integration-gateway"
 
 
-async def test_no_event_holds_a_credential(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+async def test_no_event_holds_a_credential(event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
     grants = [tracker.grant() for _ in range(2)]
-    await telling.imported(grants[0])
+    await event_gateway.imported(grants[0])
     for status in (503, 400):  # a provider that repeats the tokens it was sent
         words = f"what of {grants[0]['refresh_token']} and {grants[0]['access_token']}?"
         tracker.response = web.json_response({"error": "invalid_grant", "error_description": words}, status=status)
-        await renew(telling)
+        await refresh_now(event_gateway)
     tracker.response = None
-    await telling.imported(grants[1])
-    await renew(telling)
-    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await event_gateway.imported(grants[1])
+    await refresh_now(event_gateway)
+    await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     taken = await receiver.until_taken(5)
     words = ["created", "degraded", "needs_reauth", "reconnected", "deleted"]
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
@@ -129,18 +131,18 @@ async def test_no_event_holds_a_credential(telling: RunningGateway, tracker: Tra
 
 
 async def test_integration_created_through_the_api_sends_one_event_per_connection(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     credentials = {"type": "OAUTH2", "client_id": "made-client", "client_secret": "made-secret", "scopes": "read"}
     made = {"unique_key": "made", "provider": "tracker", "credentials": credentials}
-    await telling.json("POST", "/integrations", json=made, expect=200)
+    await event_gateway.json("POST", "/integrations", json=made, expect=200)
     for name in ("m1", "m2", "m3"):
-        await telling.imported(tracker.grant(), name, provider_config_key="made")
-    await telling.imported(tracker.grant(), "m1")
+        await event_gateway.imported(tracker.grant(), name, provider_config_key="made")
+    await event_gateway.imported(tracker.grant(), "m1")
     await receiver.until_taken(4)
-    await telling.json("DELETE", "/integrations/made", expect=200)
+    await event_gateway.json("DELETE", "/integrations/made", expect=200)
     await receiver.until_taken(7)
-    await telling.runtime.deliverer.idle()
+    await event_gateway.runtime.deliverer.idle()
     counts = Counter(
         (one.event["providerConfigKey"], one.event["connectionId"], one.event["event"]) for one in receiver.taken
     )
@@ -163,10 +165,10 @@ async def test_primary_and_secondary_url_get_the_same_message(
 
 
 async def test_webhook_url_of_a_connection_replaces_the_others(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await telling.imported(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
-    await telling.imported(tracker.grant(), "c2")
+    await event_gateway.imported(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
+    await event_gateway.imported(tracker.grant(), "c2")
     got = await receiver.until_taken(2)
     assert {(one.event["connectionId"], one.path) for one in got} == {("c1", "/own"), ("c2", "/events")}
 
@@ -180,16 +182,16 @@ async def test_no_event_is_stored_without_a_webhook_url(running: RunningGateway,
 
 @pytest.mark.parametrize("response", [301, 307, 404, 429, 500])
 async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_not_followed(
-    response: int, telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    response: int, event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     elsewhere = {"Location": f"{receiver.url}/elsewhere"}
     receiver.response = lambda _path, _body: web.Response(status=response, headers=elsewhere)
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     await receiver.until(lambda: receiver.got)
     receiver.response = lambda _path, _body: web.Response(status=200)
-    await settled(telling, 1)
+    await wait_for_attempts(event_gateway, 1)
     later(10)
-    telling.runtime.deliverer.wake()
+    event_gateway.runtime.deliverer.wake()
     await receiver.until_taken(1)
     first, second = receiver.got
     assert {first.path, second.path} == {"/events"}
@@ -202,11 +204,11 @@ async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_no
     "name", ["gateway_environment", "Gateway-Integration", "webhook_signature", "webhook-id", "x_forwarded_for"]
 )
 def test_provider_cannot_set_the_gateways_headers_in_any_spelling(name: str) -> None:
-    assert not passes(name)
-    assert passes("x-github-event")
+    assert not is_forwarded(name)
+    assert is_forwarded("x-github-event")
 
 
-def forwarded(body: bytes) -> bytes:
+def forwarded_body(body: bytes) -> bytes:
     """Return the event body for a JSON webhook that belongs to a connection."""
     now = clock.now()
     delivery = Delivery(
@@ -225,15 +227,15 @@ def forwarded(body: bytes) -> bytes:
         give_up_at=now,
     )
     received = {"headers": [("content-type", "application/json")], "body": base64.b64encode(body).decode()}
-    return message(delivery, EventContent(now, "dev", "tracker", "tracker", FORWARD, {}, received), None)[0]
+    return build_message(delivery, EventContent(now, "dev", "tracker", "tracker", FORWARD, {}, received), None)[0]
 
 
 @pytest.mark.parametrize("body", ['{"a":NaN}', "[1e999]", "[-Infinity]"])
 def test_webhook_with_a_number_that_json_does_not_have_is_forwarded_as_text(body: str) -> None:
-    event = json.loads(forwarded(body.encode()), parse_constant=pytest.fail)
+    event = json.loads(forwarded_body(body.encode()), parse_constant=pytest.fail)
     assert event["payload"] == body
 
 
 def test_webhook_of_any_depth_is_forwarded() -> None:
     for depth in range(400, 1000):
-        assert b"[[[" in forwarded(b"[" * depth + b"]" * depth)
+        assert b"[[[" in forwarded_body(b"[" * depth + b"]" * depth)

@@ -17,14 +17,14 @@ from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_credential_forms import walk_flow
-from tests.gateway.events.conftest import log_of, on, settled
+from tests.gateway.events.conftest import deliver_due_events, deliveries_of, wait_for_attempts
 
 
 async def test_failed_authorization_is_reported_with_its_end_user(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.callback_extra = {"error": "access_denied", "error_description": "You refused it."}
-    status, _ = await walk_flow(telling, await telling.session_token())
+    status, _ = await walk_flow(event_gateway, await event_gateway.session_token())
     assert status == 400
     (one,) = [got.event for got in await receiver.until_taken(1)]
     assert (one["event"], one["operation"], one["success"]) == ("connection.creation_failed", "creation", False)
@@ -34,10 +34,10 @@ async def test_failed_authorization_is_reported_with_its_end_user(
 
 
 async def test_session_sets_the_webhook_url_of_its_connection(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    token = await telling.session_token(webhook_url_override=f"{receiver.url}/session")
-    assert (await walk_flow(telling, token))[0] == 200
+    token = await event_gateway.session_token(webhook_url_override=f"{receiver.url}/session")
+    assert (await walk_flow(event_gateway, token))[0] == 200
     (got,) = await receiver.until_taken(1)
     assert (got.path, got.event["event"], got.event["tags"]) == (
         "/session",
@@ -47,18 +47,18 @@ async def test_session_sets_the_webhook_url_of_its_connection(
 
 
 async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_its_end_user(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     whose = {"end_user": {"id": "u7"}, "tags": {"team": "blue"}, "webhook_url_override": f"{receiver.url}/own"}
-    await telling.imported(tracker.grant(), **whose)
+    await event_gateway.imported(tracker.grant(), **whose)
     body = {"connection_id": "c1", "integration_id": "tracker"}
-    links = [(await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201))["data"]["token"]]
+    links = [(await event_gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201))["data"]["token"]]
     session = {"connection_id": "c1", "integration_id": "tracker", "allowed_integrations": ("tracker",)}
     # the session of a failed call's reconnect link
-    links.append((await telling.runtime.sessions.open("dev", "", **session))[0])
+    links.append((await event_gateway.runtime.sessions.open("dev", "", **session))[0])
     tracker.callback_extra = {"error": "access_denied"}
     for token in links:
-        assert (await walk_flow(telling, token))[0] == 400
+        assert (await walk_flow(event_gateway, token))[0] == 400
     got = (await receiver.until_taken(3))[1:]
     assert [(one.path, one.event["event"]) for one in got] == [("/own", "connection.creation_failed")] * 2
     for one in got:
@@ -67,17 +67,17 @@ async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_it
 
 
 async def test_each_way_to_connect_is_reported_once(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
-    reply = await telling.json("POST", "/environment/api-keys", json=wish, expect=200)
-    async with telling.proxied("c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}) as response:
+    reply = await event_gateway.json("POST", "/environment/api-keys", json=wish, expect=200)
+    async with event_gateway.proxied("c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}) as response:
         link = (await response.json())["error"]["payload"]["connect_url"]
-    assert (await walk_flow(telling, link.partition("session_token=")[2]))[0] == 200
+    assert (await walk_flow(event_gateway, link.partition("session_token=")[2]))[0] == 200
     body = {"connection_id": "c1", "integration_id": "tracker"}
-    reply = await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    assert (await walk_flow(telling, reply["data"]["token"]))[0] == 200
-    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    reply = await event_gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    assert (await walk_flow(event_gateway, reply["data"]["token"]))[0] == 200
+    await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(3)
     words = ("created", "reconnected", "deleted")
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
@@ -94,11 +94,11 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
     ends = clock.now() + timedelta(days=30)
     days = []
     for day in range(30):
-        before = len(await log_of(gateway))
+        before = len(await deliveries_of(gateway))
         await gateway.runtime.keeper.once()
-        days += [day] * (len(await log_of(gateway)) - before)
+        days += [day] * (len(await deliveries_of(gateway)) - before)
         later(86_400)
-    await on(gateway)
+    await deliver_due_events(gateway)
     await receiver.until_taken(3)
     result = [one.event for one in receiver.taken if one.event["event"] == "connection.expiring"]
     await gateway.stop()
@@ -109,19 +109,19 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
 
 
 async def test_rotated_key_signs_immediately_and_the_former_one_for_another_day(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     await receiver.until_taken(1)
-    former = (await telling.runtime.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
+    former = (await event_gateway.runtime.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
     path = "/environment/webhook-signing-key/rotate"
-    body = (await telling.json("POST", path, json={}, expect=200))["data"]
-    await telling.imported(tracker.grant())
+    body = (await event_gateway.json("POST", path, json={}, expect=200))["data"]
+    await event_gateway.imported(tracker.grant())
     one = (await receiver.until_taken(2))[1]
     assert body["webhook_signing_key"] != former
     for key in (former, body["webhook_signing_key"]):
         Webhook(key).verify(one.body, dict(one.headers))
-    assert (await telling.json("POST", path, json={"x": 1}))["error"]["code"] == "invalid_body"
+    assert (await event_gateway.json("POST", path, json={"x": 1}))["error"]["code"] == "invalid_body"
 
 
 async def test_key_from_the_configuration_cannot_be_rotated_through_the_api(
@@ -144,19 +144,19 @@ async def test_key_from_the_configuration_cannot_be_rotated_through_the_api(
 
 
 async def test_metrics_show_attempts_and_pending_deliveries(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
     for name in ("c1", "c2"):
-        await telling.imported(tracker.grant(), name)
+        await event_gateway.imported(tracker.grant(), name)
     await receiver.until(lambda: len(receiver.got) >= 2)
-    await telling.runtime.deliverer.idle()
+    await event_gateway.runtime.deliverer.idle()
     later(100)
-    await telling.runtime.keeper.once()
-    result = {key: number for key, number in gauges(telling.runtime) if key[0].startswith("gateway_events")}
+    await event_gateway.runtime.keeper.once()
+    result = {key: number for key, number in gauges(event_gateway.runtime) if key[0].startswith("gateway_events")}
     assert result["gateway_events_pending", "dev"] == 1
     assert 100 <= result["gateway_events_oldest_seconds", "dev"] < 160
-    counted = {key: numbers[0] for key, numbers in telling.runtime.metrics.page.read()}
+    counted = {key: numbers[0] for key, numbers in event_gateway.runtime.metrics.page.read()}
     assert counted["gateway_event_deliveries_total", "dev", "delivered"] == 1
     assert counted["gateway_event_deliveries_total", "dev", "failed"] >= 1
 
@@ -171,39 +171,39 @@ async def command(gateway: RunningGateway, *words: str) -> tuple[int, str, str]:
 
 
 async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.response = lambda _path, _body: web.Response(status=410)
-    await telling.imported(tracker.grant())
-    await settled(telling, 1)
-    code, out, _ = await command(telling, "list", "--state", "dead", "--json")
+    await event_gateway.imported(tracker.grant())
+    await wait_for_attempts(event_gateway, 1)
+    code, out, _ = await command(event_gateway, "list", "--state", "dead", "--json")
     (one,) = json.loads(out)["events"]
     assert (code, one["event"], one["state"], one["status"]) == (0, "connection.created", "dead", 410)
-    code, out, _ = await command(telling, "list", "--connection", "c1")
+    code, out, _ = await command(event_gateway, "list", "--connection", "c1")
     assert code == 0
     assert one["id"] in out
     assert "410" in out
-    code, out, _ = await command(telling, "show", one["id"], "--json")
+    code, out, _ = await command(event_gateway, "show", one["id"], "--json")
     assert json.loads(json.loads(out)["body"]) == receiver.got[0].event
     receiver.response = lambda _path, _body: web.Response(status=200)
-    code, out, _ = await command(telling, "replay", "--dead")
+    code, out, _ = await command(event_gateway, "replay", "--dead")
     assert (code, out.split()[0]) == (0, "1")
     (again,) = await receiver.until_taken(1)
     assert again.headers["webhook-id"] == one["id"]
     refusal = "gateway: there is no event 'msg_unknown', or it is being sent now\n"
-    assert await command(telling, "replay", "msg_unknown") == (1, "", refusal)
-    assert (await command(telling, "replay"))[0] == 2
-    assert (await command(telling, "show", "msg_unknown"))[0] == 1
+    assert await command(event_gateway, "replay", "msg_unknown") == (1, "", refusal)
+    assert (await command(event_gateway, "replay"))[0] == 2
+    assert (await command(event_gateway, "show", "msg_unknown"))[0] == 1
 
 
-async def test_the_command_line_shows_the_key_that_verifies(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+async def test_command_shows_the_key_that_verifies_events(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    code, shown, _ = await command(telling, "key")
+    code, shown, _ = await command(event_gateway, "key")
     assert code == 0
-    code, out, errors = await command(telling, "key", "--rotate", "--json")
+    code, out, errors = await command(event_gateway, "key", "--rotate", "--json")
     assert (code, "also signs" in errors) == (0, True)
-    await telling.imported(tracker.grant())
+    await event_gateway.imported(tracker.grant())
     (one,) = await receiver.until_taken(1)
     for key in (shown.strip(), json.loads(out)["webhook_signing_key"]):
         Webhook(key).verify(one.body, dict(one.headers))

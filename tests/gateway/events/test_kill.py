@@ -10,7 +10,7 @@ from gateway.events.delivery import LEASE
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.processes import Files, serving
 from tests.fakes.receiver import Receiver
-from tests.gateway.events.conftest import on
+from tests.gateway.events.conftest import deliver_due_events
 
 
 async def test_event_received_before_the_process_was_killed_is_sent_again_with_the_same_id(
@@ -35,12 +35,12 @@ async def test_event_received_before_the_process_was_killed_is_sent_again_with_t
     files.document["server"] = {}
     gateway = RunningGateway(tmp_path, files.document)
     await gateway.start()
-    await on(gateway)
+    await deliver_due_events(gateway)
     assert len(receiver.got) == 1, "the dead process's lease holds"
     later(LEASE.total_seconds() + 1)
     gateway.runtime.deliverer.wake()
     first, second = await receiver.until_taken(2)
-    await on(gateway)
+    await deliver_due_events(gateway)
     await gateway.stop()
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.body == second.body

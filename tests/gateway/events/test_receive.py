@@ -18,17 +18,22 @@ from tests.fakes.tracker import Tracker
 SECRET = "secret-of-the-webhooks"
 PATH = "/webhook/dev/tracker"
 ISSUE = {"webhookEvent": "jira:issue_updated", "issue": {"self": "https://acme.tracker.example/rest/api/2/issue/1"}}
-HOOK = {"scheme": "hmac-sha256", "header": "x-hub-signature-256", "prefix": "sha256=", "signed_payload": "raw body"}
+SIGNATURE_FORMAT = {
+    "scheme": "hmac-sha256",
+    "header": "x-hub-signature-256",
+    "prefix": "sha256=",
+    "signed_payload": "raw body",
+}
 CLIENT = {"client_id": "id", "client_secret": "secret"}
-HOOK["challenge"] = "hub.challenge echoed"
+SIGNATURE_FORMAT["challenge"] = "hub.challenge echoed"
 
 
 @pytest.fixture
-async def hooked(settings: dict[str, Any], tracker: Tracker, tmp_path: Path) -> Any:
+async def webhook_gateway(settings: dict[str, Any], tracker: Tracker, tmp_path: Path) -> Any:
     """A gateway whose integration `tracker` routes webhooks. `hub` only verifies a signature, `plain` does nothing."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
     key = {"auth_mode": "API_KEY", "categories": ["other"], "proxy": {"base_url": tracker.url}}
-    write_entry(tmp_path, "hub", {"display_name": "Hub", **key, "webhook_signature": HOOK})
+    write_entry(tmp_path, "hub", {"display_name": "Hub", **key, "webhook_signature": SIGNATURE_FORMAT})
     write_entry(tmp_path, "plain", {"display_name": "Plain", **key})
     integrations = settings["environments"]["dev"]["integrations"]
     integrations["tracker"]["webhook_secret"] = SECRET
@@ -59,15 +64,15 @@ async def post(gateway: RunningGateway, path: str, body: bytes, **headers: str) 
 
 
 async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
-    hooked: RunningGateway, tracker: Tracker, receiver: Receiver
+    webhook_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await hooked.imported(tracker.grant(), "a1")
-    await hooked.imported(tracker.grant(), "a2", webhook_url_override=f"{receiver.url}/own")
-    await hooked.imported(tracker.grant(), "g1", connection_config={"subdomain": "globex"})
+    await webhook_gateway.imported(tracker.grant(), "a1")
+    await webhook_gateway.imported(tracker.grant(), "a2", webhook_url_override=f"{receiver.url}/own")
+    await webhook_gateway.imported(tracker.grant(), "g1", connection_config={"subdomain": "globex"})
     await receiver.until_taken(3)
     body = json.dumps(ISSUE).encode()
     headers = {"X_Hub_Signature": signature(body), "Content_Type": "application/json", "X_Atlassian_Id": "1"}
-    status, response = await post(hooked, PATH, body, **headers, Cookie="a=b", User_Agent="Atlassian")
+    status, response = await post(webhook_gateway, PATH, body, **headers, Cookie="a=b", User_Agent="Atlassian")
     assert (status, response) == (200, {"status": "success"})
     got = (await receiver.until_taken(5))[3:]
     assert {(one.event["connectionId"], one.path) for one in got} == {("a1", "/events"), ("a2", "/own")}
@@ -89,75 +94,79 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
 @pytest.mark.parametrize(
     "path", ["unsigned", "deaf", "emptied"], ids=["a routing script", "a signature", "an empty secret"]
 )
-async def test_without_a_secret_nothing_is_accepted(hooked: RunningGateway, receiver: Receiver, path: str) -> None:
+async def test_webhook_is_refused_if_the_integration_has_no_secret(
+    webhook_gateway: RunningGateway, receiver: Receiver, path: str
+) -> None:
     signed = [{"X-Hub-Signature": one, "X-Hub-Signature-256": one} for one in (signature(b"{}"), signature(b"{}", ""))]
     for sent in ({}, *signed):
         with capture_logs() as logged:
-            async with hooked.http.post(f"{hooked.url}/webhook/dev/{path}", data=b"{}", headers=sent) as response:
+            async with webhook_gateway.http.post(
+                f"{webhook_gateway.url}/webhook/dev/{path}", data=b"{}", headers=sent
+            ) as response:
                 assert (response.status, response.headers["Gateway-Error"]) == (401, "invalid_webhook_signature")
         (why,) = [line["reason"] for line in logged if line["event"] == "webhook_refused"]
         assert "webhook_secret" in why
         assert "allow_unsigned_webhooks" in why
-    assert (await post(hooked, PATH, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
+    assert (await post(webhook_gateway, PATH, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
     await receiver.until_taken(1)
     assert [one.body for one in receiver.got] == [b"1"]
 
 
 @pytest.mark.parametrize("key", ["open", "open-hub", "open-plain"])
 async def test_an_integration_that_allows_it_forwards_unsigned_webhooks(
-    hooked: RunningGateway, receiver: Receiver, key: str
+    webhook_gateway: RunningGateway, receiver: Receiver, key: str
 ) -> None:
-    assert await post(hooked, f"/webhook/dev/{key}", b"[1]") == (200, {"status": "success"})
+    assert await post(webhook_gateway, f"/webhook/dev/{key}", b"[1]") == (200, {"status": "success"})
     (one,) = await receiver.until_taken(1)
     assert one.body == b"[1]"
 
 
 async def test_an_unsigned_jira_webhook_that_is_allowed_reaches_the_connections_of_its_site(
-    hooked: RunningGateway, tracker: Tracker, receiver: Receiver
+    webhook_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await hooked.imported(tracker.grant(), "a1", provider_config_key="open")
+    await webhook_gateway.imported(tracker.grant(), "a1", provider_config_key="open")
     await receiver.until_taken(1)
-    assert (await post(hooked, "/webhook/dev/open", json.dumps(ISSUE).encode()))[0] == 200
+    assert (await post(webhook_gateway, "/webhook/dev/open", json.dumps(ISSUE).encode()))[0] == 200
     (one,) = (await receiver.until_taken(2))[1:]
     assert (one.event["connectionId"], one.event["payload"]) == ("a1", ISSUE)
 
 
-async def test_with_a_secret_a_signature_is_required_whatever_else_is_set(
-    hooked: RunningGateway, receiver: Receiver
+async def test_integration_with_a_secret_always_requires_a_signature(
+    webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
-    assert (await post(hooked, "/webhook/dev/both", b"{}")) == (401, {"error": "Invalid webhook signature"})
-    assert (await post(hooked, "/webhook/dev/both", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 200
+    assert (await post(webhook_gateway, "/webhook/dev/both", b"{}")) == (401, {"error": "Invalid webhook signature"})
+    assert (await post(webhook_gateway, "/webhook/dev/both", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 200
     await receiver.until_taken(1)
 
 
 async def test_integration_created_through_the_api_can_allow_unsigned_webhooks(
-    hooked: RunningGateway, receiver: Receiver
+    webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
     credentials = {"type": "OAUTH2", "client_id": "id", "client_secret": "secret"}
     made = {"provider": "tracker", "unique_key": "made", "credentials": credentials}
-    body = await hooked.json("POST", "/integrations", json=made, expect=200)
+    body = await webhook_gateway.json("POST", "/integrations", json=made, expect=200)
     assert body["data"]["allow_unsigned_webhooks"] is False
-    assert (await post(hooked, "/webhook/dev/made", b"{}"))[0] == 401
+    assert (await post(webhook_gateway, "/webhook/dev/made", b"{}"))[0] == 401
     changes = {"allow_unsigned_webhooks": True}
-    body = await hooked.json("PATCH", "/integrations/made", json=changes, expect=200)
+    body = await webhook_gateway.json("PATCH", "/integrations/made", json=changes, expect=200)
     assert body["data"]["allow_unsigned_webhooks"] is True
-    assert (await post(hooked, "/webhook/dev/made", b"{}"))[0] == 200
+    assert (await post(webhook_gateway, "/webhook/dev/made", b"{}"))[0] == 200
     await receiver.until_taken(1)
-    stored = await hooked.runtime.store.integrations.get("dev", "made")
+    stored = await webhook_gateway.runtime.store.integrations.get("dev", "made")
     assert stored is not None
     assert stored.allow_unsigned_webhooks is True
 
 
 @pytest.mark.parametrize("connected", [True, False], ids=["for a connection", "for none"])
 async def test_a_forwarded_webhook_names_its_environment_integration_and_provider(
-    connected: bool, hooked: RunningGateway, tracker: Tracker, receiver: Receiver
+    connected: bool, webhook_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     if connected:
-        await hooked.imported(tracker.grant(), "a1")
+        await webhook_gateway.imported(tracker.grant(), "a1")
         await receiver.until_taken(1)
     body = json.dumps(ISSUE).encode()
     forged = {"Gateway_Environment": "prod", "Gateway_Provider": "bank"}
-    assert (await post(hooked, PATH, body, X_Hub_Signature=signature(body), **forged))[0] == 200
+    assert (await post(webhook_gateway, PATH, body, X_Hub_Signature=signature(body), **forged))[0] == 200
     one = (await receiver.until_taken(2 if connected else 1))[-1]
     names = [one.headers.getall(f"Gateway-{name}") for name in ("Environment", "Integration", "Provider")]
     assert names == [["dev"], ["tracker"], ["tracker"]]
@@ -194,7 +203,7 @@ async def test_one_integration_cannot_fill_the_queue_of_another(
         await gateway.stop()
 
 
-async def test_how_large_a_webhook_may_be_is_configurable(
+async def test_maximum_size_of_a_webhook_is_configurable(
     settings: dict[str, Any], tracker: Tracker, tmp_path: Path
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
@@ -211,15 +220,15 @@ async def test_how_large_a_webhook_may_be_is_configurable(
 
 
 async def test_webhook_without_a_connection_is_forwarded_once_unchanged(
-    hooked: RunningGateway, receiver: Receiver
+    webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
     body = b'{"b":1.0, "a":\xe2\x98\x83}'
-    status, _ = await post(hooked, PATH, body, X_Hub_Signature=signature(body), webhook_id="theirs")
+    status, _ = await post(webhook_gateway, PATH, body, X_Hub_Signature=signature(body), webhook_id="theirs")
     assert status == 200
     (one,) = await receiver.until_taken(1)
     assert one.body == body
     assert one.headers["webhook-id"].startswith("msg_")
-    (key,) = await hooked.runtime.store.signing_keys.of("dev", now=hooked.runtime.started_at)
+    (key,) = await webhook_gateway.runtime.store.signing_keys.of("dev", now=webhook_gateway.runtime.started_at)
     shown = key.key.reveal().encode()
     assert one.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, body, hashlib.sha256).hexdigest()
 
@@ -234,25 +243,25 @@ async def test_webhook_without_a_connection_is_forwarded_once_unchanged(
     ],
 )
 async def test_forged_webhook_is_refused_with_the_published_error(
-    sent: dict[str, str], code: str, words: str, hooked: RunningGateway, receiver: Receiver
+    sent: dict[str, str], code: str, words: str, webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
-    async with hooked.http.post(hooked.url + PATH, data=b"{}", headers=sent) as response:
+    async with webhook_gateway.http.post(webhook_gateway.url + PATH, data=b"{}", headers=sent) as response:
         assert (response.status, await response.json()) == (401, {"error": words})
         assert response.headers["Gateway-Error"] == code
-    assert await post(hooked, PATH, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
+    assert await post(webhook_gateway, PATH, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
     await receiver.until_taken(1)
     assert [one.body for one in receiver.got] == [b"{ }"]
 
 
 async def test_replayed_webhook_is_accepted_once_by_all_nodes_together(
-    hooked: RunningGateway, receiver: Receiver
+    webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
-    other = RunningGateway(hooked.folder, {**hooked.document, "server": {}})
+    other = RunningGateway(webhook_gateway.folder, {**webhook_gateway.document, "server": {}})
     await other.start()
     try:
         for number in (1, 2):
             body = b'{"n": %d}' % number
-            for node in (hooked, other, hooked):
+            for node in (webhook_gateway, other, webhook_gateway):
                 assert (await post(node, PATH, body, X_Hub_Signature=signature(body)))[0] == 200
         await receiver.until_taken(2)
         assert sorted(one.body for one in receiver.got) == [b'{"n": 1}', b'{"n": 2}']
@@ -261,56 +270,61 @@ async def test_replayed_webhook_is_accepted_once_by_all_nodes_together(
 
 
 async def test_webhook_is_forwarded_for_an_entry_with_only_a_signature(
-    hooked: RunningGateway, receiver: Receiver
+    webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
     body = b"ref=main&x=1"
     form = "application/x-www-form-urlencoded"
-    status, _ = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body), Content_Type=form)
+    status, _ = await post(
+        webhook_gateway, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body), Content_Type=form
+    )
     assert status == 200
     (one,) = await receiver.until_taken(1)
     assert (one.body, one.headers["Content-Type"]) == (body, form)
 
 
 async def test_a_webhook_that_cannot_be_checked_or_has_no_listener_is_reported(
-    hooked: RunningGateway, receiver: Receiver
+    webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
-    assert (await post(hooked, "/webhook/dev/plain", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 204
-    silent = await post(hooked, "/webhook/dev/silent", b"{}", X_Hub_Signature_256=signature(b"{}"))
+    assert (await post(webhook_gateway, "/webhook/dev/plain", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 204
+    silent = await post(webhook_gateway, "/webhook/dev/silent", b"{}", X_Hub_Signature_256=signature(b"{}"))
     assert silent == (200, {"status": "success"})
-    assert await post(hooked, "/webhook/dev/quiet", b"{}") == (200, {"status": "success"})  # no webhook is forwarded
+    assert await post(webhook_gateway, "/webhook/dev/quiet", b"{}") == (
+        200,
+        {"status": "success"},
+    )  # no webhook is forwarded
     assert receiver.got == []
 
 
-async def test_unsigned_requests_do_not_reveal_environments_or_integrations(hooked: RunningGateway) -> None:
+async def test_unsigned_requests_do_not_reveal_environments_or_integrations(webhook_gateway: RunningGateway) -> None:
     """For all tried headers, the responses differ only in their date and request id."""
     for sent in ({}, {"X-Hub-Signature": "sha256=00"}, {"X-Nothing-Signature": "00"}):
         responses = set()
         for path in (PATH, "/webhook/dev/unsigned", "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
-            async with hooked.http.post(hooked.url + path, data=b"{}", headers=sent) as response:
+            async with webhook_gateway.http.post(webhook_gateway.url + path, data=b"{}", headers=sent) as response:
                 fields = dict(response.headers)
                 fields = {name: fields[name] for name in fields.keys() - {"Date", "Gateway-Request-Id"}}
                 responses.add((response.status, await response.read(), tuple(sorted(fields.items()))))
         assert len(responses) == 1
     asked = set()
     for path in (PATH, "/webhook/prod/tracker", "/webhook/dev/nothing"):
-        async with hooked.http.get(f"{hooked.url}{path}?hub.challenge=1") as response:
+        async with webhook_gateway.http.get(f"{webhook_gateway.url}{path}?hub.challenge=1") as response:
             asked.add((response.status, await response.read()))
     assert len(asked) == 1
 
 
-async def test_the_log_says_why_a_webhook_was_refused(hooked: RunningGateway) -> None:
+async def test_the_log_says_why_a_webhook_was_refused(webhook_gateway: RunningGateway) -> None:
     with capture_logs() as logs:
-        await post(hooked, PATH, b"{}")
-        await post(hooked, PATH, b"{}", X_Hub_Signature="sha256=00")
-        await post(hooked, "/webhook/prod/tracker", b"{}")
-        await post(hooked, "/webhook/dev/nothing", b"{}")
+        await post(webhook_gateway, PATH, b"{}")
+        await post(webhook_gateway, PATH, b"{}", X_Hub_Signature="sha256=00")
+        await post(webhook_gateway, "/webhook/prod/tracker", b"{}")
+        await post(webhook_gateway, "/webhook/dev/nothing", b"{}")
     reasons = [line["reason"] for line in logs if line["event"] == "webhook_refused"]
     assert reasons == ["no signature", "wrong signature", "unknown environment", "unknown integration"]
 
 
-async def test_provider_gets_its_verification_text_back(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_provider_gets_its_verification_text_back(webhook_gateway: RunningGateway, receiver: Receiver) -> None:
     body = b'{"type": "url_verification", "challenge": "3eZb"}'
-    result = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body))
+    result = await post(webhook_gateway, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body))
     assert result == (200, {"challenge": "3eZb"})
     assert receiver.got == []
 
@@ -324,41 +338,41 @@ async def test_provider_gets_its_verification_text_back(hooked: RunningGateway, 
     ],
 )
 async def test_challenge_is_returned_to_a_caller_with_the_token(
-    query: str, response: tuple[int, str | None], hooked: RunningGateway
+    query: str, response: tuple[int, str | None], webhook_gateway: RunningGateway
 ) -> None:
-    async with hooked.http.get(f"{hooked.url}/webhook/dev/hub?{query}") as got:
+    async with webhook_gateway.http.get(f"{webhook_gateway.url}/webhook/dev/hub?{query}") as got:
         text = await got.text() if got.status == 200 else None
         assert (got.status, text) == response
-    async with hooked.http.get(f"{hooked.url}/webhook/dev/plain?{query}") as got:
+    async with webhook_gateway.http.get(f"{webhook_gateway.url}/webhook/dev/plain?{query}") as got:
         assert got.status == 404
 
 
-async def test_more_than_five_mebibytes_are_refused(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_more_than_five_mebibytes_are_refused(webhook_gateway: RunningGateway, receiver: Receiver) -> None:
     large = b" " * (5 << 20)
-    assert (await post(hooked, PATH, large, X_Hub_Signature=signature(large)))[0] == 200
-    status, response = await post(hooked, PATH, large + b" ")
+    assert (await post(webhook_gateway, PATH, large, X_Hub_Signature=signature(large)))[0] == 200
+    status, response = await post(webhook_gateway, PATH, large + b" ")
     assert (status, response["error"]["code"]) == (413, "body_too_large")
     (one,) = await receiver.until_taken(1)
     assert one.body == large
 
 
-async def test_received_webhook_is_sealed_in_the_database(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_received_webhook_is_sealed_in_the_database(webhook_gateway: RunningGateway, receiver: Receiver) -> None:
     receiver.hold.clear()
     body = b'{"token": "a-marker-of-the-payload"}'
-    assert (await post(hooked, PATH, body, X_Hub_Signature=signature(body), X_Gitlab_Token="a-marker-in-a-field"))[
-        0
-    ] == 200
-    for file in hooked.folder.glob("gateway.db*"):
+    assert (
+        await post(webhook_gateway, PATH, body, X_Hub_Signature=signature(body), X_Gitlab_Token="a-marker-in-a-field")
+    )[0] == 200
+    for file in webhook_gateway.folder.glob("gateway.db*"):
         assert b"a-marker-" not in file.read_bytes()
 
 
-async def test_log_lines_for_refused_webhooks_are_limited(hooked: RunningGateway) -> None:
+async def test_log_lines_for_refused_webhooks_are_limited(webhook_gateway: RunningGateway) -> None:
     """Ten log lines per minute for each client and integration; invented names count as one."""
     with capture_logs() as logs:
         for number in range(MAX_LINES + 5):
-            await post(hooked, PATH, b"{}")
-            await post(hooked, f"/webhook/dev/nothing-{number}", b"{}")
-            await post(hooked, f"/webhook/nowhere-{number}/tracker", b"{}")
+            await post(webhook_gateway, PATH, b"{}")
+            await post(webhook_gateway, f"/webhook/dev/nothing-{number}", b"{}")
+            await post(webhook_gateway, f"/webhook/nowhere-{number}/tracker", b"{}")
     reasons = [line["reason"] for line in logs if line["event"] == "webhook_refused"]
     assert reasons.count("no signature") == MAX_LINES
     assert reasons.count("unknown integration") + reasons.count("unknown environment") == MAX_LINES

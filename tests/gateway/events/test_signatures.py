@@ -9,17 +9,17 @@ import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from gateway.config.values import signing_key
-from gateway.events.signatures import mint, signed, standard_form, standard_key
+from gateway.events.signatures import new_signing_key, signature_fields, standard_form, standard_key
 from gateway.secret import Secret
 
 BODY = json.dumps({"a": "snöw", "type": "auth"}, ensure_ascii=False).encode()
 
 
 def fields(*keys: Secret) -> dict[str, str]:
-    return signed(BODY, "msg_1", int(time.time()), keys)
+    return signature_fields(BODY, "msg_1", int(time.time()), keys)
 
 
-@pytest.mark.parametrize("key", [mint(), Secret("any-key-that-was-brought-along")])
+@pytest.mark.parametrize("key", [new_signing_key(), Secret("any-key-that-was-brought-along")])
 def test_library_and_plain_hmac_accept_the_shown_key(key: Secret) -> None:
     result = fields(key)
     assert Webhook(standard_form(key).reveal()).verify(BODY, result) == json.loads(BODY)
@@ -29,14 +29,14 @@ def test_library_and_plain_hmac_accept_the_shown_key(key: Secret) -> None:
 
 
 def test_generated_key_is_in_standard_form_and_has_256_bits() -> None:
-    key = mint()
+    key = new_signing_key()
     assert standard_form(key) == key
     assert len(standard_key(key)) == 32
-    assert mint() != key
+    assert new_signing_key() != key
 
 
 def test_both_keys_verify_during_an_overlap_and_no_other() -> None:
-    new, former, other = mint(), mint(), mint()
+    new, former, other = new_signing_key(), new_signing_key(), new_signing_key()
     result = fields(new, former)
     assert result["webhook-signature"].count("v1,") == 2
     for key in (new, former):

@@ -13,7 +13,7 @@ from tests.fakes.scaling import linear_fault
 MEMBERS = BodyMembers({"auth": {"key": "k&1"}}, {"version": 2, "auth": {"mode": "x"}})
 
 
-def test_slots_replace_and_defaults_stand_in_at_any_depth() -> None:
+def test_slots_replace_and_defaults_fill_members_at_any_depth() -> None:
     sent = {"auth": {"key": "forged", "mode": "mine"}, "q": "caf\u00e9"}
     assert json.loads(MEMBERS.add_to_body("application/json; charset=utf-8", json.dumps(sent).encode())) == {
         "version": 2,
@@ -39,7 +39,7 @@ def test_body_that_is_no_object_is_unchanged(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "kind", "coding", "fits"),
+    ("method", "kind", "coding", "expected"),
     [
         ("POST", "application/json", "", True),
         ("PATCH", FORM, "", True),
@@ -48,8 +48,10 @@ def test_body_that_is_no_object_is_unchanged(body: bytes) -> None:
         ("POST", "multipart/form-data; boundary=x", "", False),
     ],
 )
-def test_only_bodies_that_can_be_read_are_touched(method: str, kind: str, coding: str, fits: bool) -> None:
-    assert MEMBERS.can_add_to(method, kind, coding) is fits
+def test_members_are_added_only_to_json_and_form_bodies_without_coding(
+    method: str, kind: str, coding: str, expected: bool
+) -> None:
+    assert MEMBERS.can_add_to(method, kind, coding) is expected
 
 
 JSON = "application/json"
@@ -61,18 +63,18 @@ trees = st.recursive(
 objects = st.dictionaries(names, trees, max_size=5)
 
 
-def laid(under: Any, over: Any) -> Any:
-    """Return `over` merged into `under`: objects in both are merged member by member."""
-    if not (isinstance(under, dict) and isinstance(over, dict)):
-        return over
-    return {**under, **{name: laid(under[name], value) if name in under else value for name, value in over.items()}}
+def merged(base: Any, override: Any) -> Any:
+    """Return `override` merged into `base`: objects in both are merged member by member."""
+    if not (isinstance(base, dict) and isinstance(override, dict)):
+        return override
+    return {**base, **{name: merged(base[name], value) if name in base else value for name, value in override.items()}}
 
 
 @given(slots=objects, defaults=objects, sent=objects, pretty=st.booleans(), plain=st.booleans())
-def test_any_object_gets_the_members(slots: Any, defaults: Any, sent: Any, pretty: bool, plain: bool) -> None:
+def test_members_are_added_to_any_json_object(slots: Any, defaults: Any, sent: Any, pretty: bool, plain: bool) -> None:
     body = json.dumps(sent, indent=2 if pretty else None, ensure_ascii=plain).encode()
     made = BodyMembers(slots, defaults).add_to_body(JSON, body)
-    assert json.loads(made) == laid(laid(defaults, sent), slots)
+    assert json.loads(made) == merged(merged(defaults, sent), slots)
 
 
 def test_duplicate_or_escaped_name_is_replaced_by_a_slot() -> None:
@@ -97,7 +99,7 @@ def test_body_that_is_not_json_is_unchanged(body: bytes) -> None:
 @pytest.mark.parametrize(
     "piece", [b'"a":1,', b'"a":{},', b"[", b"{", b'{"a":', b'"\\', b"&", b"a&", b"auth%5Bkey%5D=1&", b"=", b"%"]
 )
-def test_a_body_costs_time_in_proportion_to_its_length(kind: str, piece: bytes) -> None:
+def test_time_is_linear_in_the_length_of_the_body(kind: str, piece: bytes) -> None:
     def work(size: int) -> Callable[[], object]:
         body = (b"" if kind == FORM else b"{") + piece * (size // len(piece)) + (b"" if kind == FORM else b'"z":1}')
         return lambda: MEMBERS.add_to_body(kind, body)

@@ -7,8 +7,8 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 
-from gateway.http.chunks import Chunks
-from gateway.http.response_head import Malformed
+from gateway.http.chunks import ChunkedDecoder
+from gateway.http.response_head import MalformedMessage
 
 EXTENSIONS = [
     *(b"", b";", b"; ", b";\t", b";;", b";a", b";a;", b";a=", b";a=b", b';a="b"', b';a="b', b";=", b";=;a", b"; a"),
@@ -24,10 +24,10 @@ async def test_a_chunk_extension_is_accepted_where_the_chain_accepts_it(extensio
 
 
 def accepted_by_chunks(body: bytes) -> bool:
-    chunks = Chunks(of_request=True)
+    chunks = ChunkedDecoder(of_request=True)
     try:
         return chunks.feed(body) == b"abc" and chunks.rest == b""
-    except Malformed:
+    except MalformedMessage:
         return False
 
 
@@ -43,6 +43,6 @@ def accepted_by_aiohttp(body: bytes) -> bool:
 
 
 def test_a_provider_may_send_an_extension_of_any_form() -> None:
-    chunks = Chunks()
+    chunks = ChunkedDecoder()
     assert chunks.feed(b"3; \r\nabc\r\n0;\r\n\r\n") == b"abc"
     assert chunks.rest == b""

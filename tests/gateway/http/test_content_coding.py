@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.content_coding import MAX_EMPTY, MAX_INNER, CodingError, Decoder, codings_of
+from gateway.http.content_coding import MAX_EMPTY_MEMBERS, MAX_INNER_MEMBERS, CodingError, Decoder, codings_of
 from tests.fakes.scaling import linear_fault
 
 
@@ -33,7 +33,7 @@ CODERS: list[tuple[str, Callable[[bytes], bytes]]] = [
 every_coder = pytest.mark.parametrize(("name", "coder"), CODERS)
 
 
-def decoded(name: str, coded: bytes, step: int = 1 << 16) -> bytes:
+def decode(name: str, coded: bytes, step: int = 1 << 16) -> bytes:
     decoder = Decoder()
     assert decoder.start(name)
     body = b"".join(part for at in range(0, len(coded), step) for part in decoder.feed(coded[at : at + step]))
@@ -47,30 +47,30 @@ def decoded(name: str, coded: bytes, step: int = 1 << 16) -> bytes:
 def test_coded_body_is_decoded_in_pieces_of_any_size(
     name: str, coder: Callable[[bytes], bytes], body: bytes, step: int
 ) -> None:
-    assert decoded(name, coder(body), step) == body
+    assert decode(name, coder(body), step) == body
 
 
 @every_coder
-def test_an_early_end_is_an_error(name: str, coder: Callable[[bytes], bytes]) -> None:
+def test_truncated_body_is_an_error(name: str, coder: Callable[[bytes], bytes]) -> None:
     with pytest.raises(CodingError, match="ends too early"):
-        decoded(name, coder(os.urandom(3000))[:-3])
+        decode(name, coder(os.urandom(3000))[:-3])
 
 
 @every_coder
-def test_other_bytes_are_an_error(name: str, coder: Callable[[bytes], bytes]) -> None:
+def test_body_in_another_coding_is_an_error(name: str, coder: Callable[[bytes], bytes]) -> None:
     coded = bytearray(coder(os.urandom(3000)))
     coded[0:40] = b"\xff" * 40
     with pytest.raises(CodingError):
-        decoded(name, bytes(coded))
+        decode(name, bytes(coded))
 
 
 @every_coder
 def test_empty_body_is_decoded_to_nothing(name: str, coder: Callable[[bytes], bytes]) -> None:
-    assert decoded(name, b"") == b""
+    assert decode(name, b"") == b""
 
 
 @pytest.mark.parametrize(("name", "coder"), CODERS[:1] + CODERS[2:6])
-def test_a_bomb_is_stopped_early_and_in_small_pieces(name: str, coder: Callable[[bytes], bytes]) -> None:
+def test_decompression_bomb_is_stopped_early_and_in_small_pieces(name: str, coder: Callable[[bytes], bytes]) -> None:
     bomb = coder(bytes(64 << 20))
     decoder = Decoder()
     decoder.start(name)
@@ -86,22 +86,22 @@ def test_a_bomb_is_stopped_early_and_in_small_pieces(name: str, coder: Callable[
     assert all(size <= 8 << 20 for size in sizes)
 
 
-def test_a_bomb_whose_output_the_next_coding_skips_is_stopped_too() -> None:
+def test_bomb_is_stopped_if_only_the_outer_coding_expands() -> None:
     """The inner coding ignores NUL bytes after its end, so only the outer coding's output is large."""
     with pytest.raises(CodingError, match="grows more than"):
-        decoded("gzip, gzip", gzip.compress(gzip.compress(b"body") + bytes(16 << 20)))
+        decode("gzip, gzip", gzip.compress(gzip.compress(b"body") + bytes(16 << 20)))
 
 
-EMPTY = {"gzip": gzip.compress(b""), "zstd": zstandard.compress(b"")}
+EMPTY_MEMBERS = {"gzip": gzip.compress(b""), "zstd": zstandard.compress(b"")}
 
 
-@pytest.mark.parametrize("name", EMPTY)
+@pytest.mark.parametrize("name", EMPTY_MEMBERS)
 def test_members_without_content_are_limited(name: str) -> None:
-    few = EMPTY[name] * MAX_EMPTY
+    few = EMPTY_MEMBERS[name] * MAX_EMPTY_MEMBERS
     full = {"gzip": gzip.compress, "zstd": zstandard.compress}[name](b"x")
-    assert decoded(name, few + full + few, 100) == b"x"
+    assert decode(name, few + full + few, 100) == b"x"
     with pytest.raises(CodingError, match="too many members without content"):
-        decoded(name, full + few + EMPTY[name])
+        decode(name, full + few + EMPTY_MEMBERS[name])
 
 
 @pytest.mark.parametrize("outer", ["gzip", "br", "zstd"])
@@ -109,18 +109,18 @@ def test_members_without_content_are_limited(name: str) -> None:
 def test_members_inside_another_coding_are_limited(inner: str, outer: str) -> None:
     """A body of 2 KB that held 48,000 members of one byte took a tenth of a second."""
     codings, inside, outside = f"{inner}, {outer}", dict(CODERS[:6])[inner], dict(CODERS[:6])[outer]
-    assert decoded(codings, outside(inside(b"a") * (MAX_INNER + 1))) == b"a" * (MAX_INNER + 1)
+    assert decode(codings, outside(inside(b"a") * (MAX_INNER_MEMBERS + 1))) == b"a" * (MAX_INNER_MEMBERS + 1)
     with pytest.raises(CodingError, match="too many members inside another coding"):
-        decoded(codings, outside(inside(b"a") * 48_000))
-    texts = [os.urandom(40) for _ in range(3 * MAX_INNER)]
-    assert decoded(codings, outside(b"".join(map(inside, texts)))) == b"".join(texts)
+        decode(codings, outside(inside(b"a") * 48_000))
+    texts = [os.urandom(40) for _ in range(3 * MAX_INNER_MEMBERS)]
+    assert decode(codings, outside(b"".join(map(inside, texts)))) == b"".join(texts)
 
 
 def test_small_members_take_linear_time() -> None:
     small = b"".join(gzip.compress(b"%d" % number, mtime=0) + b"\0" for number in range(2000))
 
     def work(size: int) -> Callable[[], object]:
-        return lambda: decoded("gzip", small * (size // len(small)), size)
+        return lambda: decode("gzip", small * (size // len(small)), size)
 
     assert linear_fault(work, 1 << 20) == ""
 
@@ -128,9 +128,9 @@ def test_small_members_take_linear_time() -> None:
 @pytest.mark.parametrize("name", ["gzip", "deflate"])
 def test_bytes_after_the_end_are_an_error_unless_they_are_padding(name: str) -> None:
     coded = dict(CODERS[:4])[name](b"body")
-    assert decoded(name, coded + b"\0\0") == b"body"
+    assert decode(name, coded + b"\0\0") == b"body"
     with pytest.raises(CodingError):
-        decoded(name, coded + b"more")
+        decode(name, coded + b"more")
 
 
 @pytest.mark.parametrize(

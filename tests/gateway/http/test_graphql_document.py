@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.graphql_document import DEEPEST, MOST_CHARS, GraphqlOperation, UnplainDocument, operation_of
+from gateway.http.graphql_document import MAX_DEPTH, MOST_CHARS, AmbiguousDocument, GraphqlOperation, operation_of
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from gateway.http.graphql_document import DEEPEST, MOST_CHARS, GraphqlOperation,
         ("{ a a: b a }", "query", "", ("a", "b")),
     ],
 )
-def test_the_fields_at_the_root_are_found(document: str, kind: str, name: str, fields: tuple[str, ...]) -> None:
+def test_kind_name_and_root_fields_are_read(document: str, kind: str, name: str, fields: tuple[str, ...]) -> None:
     found = operation_of(document)
     assert (found.kind, found.name, set(found.fields)) == (kind, name, set(fields))
     assert isinstance(found, GraphqlOperation)
@@ -68,14 +68,14 @@ def test_the_fields_at_the_root_are_found(document: str, kind: str, name: str, f
         "{ а }",  # a Cyrillic letter
         "query on { a } { b }",
         "{ a(x: [)] }",
-        "{" * (DEEPEST + 2) + "a" + "}" * (DEEPEST + 2),
-        "{ a" + "{ a" * (DEEPEST + 2) + "}" * (DEEPEST + 3),
+        "{" * (MAX_DEPTH + 2) + "a" + "}" * (MAX_DEPTH + 2),
+        "{ a" + "{ a" * (MAX_DEPTH + 2) + "}" * (MAX_DEPTH + 3),
         "{ a }" + " " * MOST_CHARS,
-        "{ ... " * (DEEPEST + 2) + "}" * (DEEPEST + 2),
+        "{ ... " * (MAX_DEPTH + 2) + "}" * (MAX_DEPTH + 2),
     ],
 )
 def test_ambiguous_document_is_refused(document: str) -> None:
-    with pytest.raises(UnplainDocument):
+    with pytest.raises(AmbiguousDocument):
         operation_of(document)
 
 
@@ -84,6 +84,6 @@ def test_long_document_is_read_quickly() -> None:
     for text in ("{ a " + "a " * 9_000 + "}", "{ a(x: " + "[" * 30_000, '"' * 60_000, "#" * 60_000, "{ ...a" * 9_000):
         try:
             operation_of(text)
-        except UnplainDocument:
+        except AmbiguousDocument:
             refused += 1
     assert refused == 4

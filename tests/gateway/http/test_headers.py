@@ -6,48 +6,54 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
 from gateway.http.headers import (
+    FOR_GATEWAY,
     FRAMING,
     HOP_BY_HOP,
     SITE_WIDE,
-    TO_US,
     Fields,
     MalformedResponse,
     decoded_fields,
     from_wire,
-    plain,
+    normalized_name,
     request_fields,
     response_fields,
 )
 
 TOKENS = st.text("abcXYZ-_0.!", min_size=1, max_size=12)
-OURS = sorted(HOP_BY_HOP | FRAMING | TO_US | {"authorization", "nango-x", "gateway-y", "x-forwarded-for"})
-NAMES = st.one_of(TOKENS, st.sampled_from(OURS), st.sampled_from(OURS).map(lambda name: name.replace("-", "_").upper()))
-MINTED = st.one_of(TOKENS, st.sampled_from(OURS)).map(lambda name: f"Nango-Proxy-{name}")
+HANDLED_NAMES = sorted(
+    HOP_BY_HOP | FRAMING | FOR_GATEWAY | {"authorization", "nango-x", "gateway-y", "x-forwarded-for"}
+)
+NAMES = st.one_of(
+    TOKENS,
+    st.sampled_from(HANDLED_NAMES),
+    st.sampled_from(HANDLED_NAMES).map(lambda name: name.replace("-", "_").upper()),
+)
+PROXY_NAMES = st.one_of(TOKENS, st.sampled_from(HANDLED_NAMES)).map(lambda name: f"Nango-Proxy-{name}")
 VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f"), max_size=12)
-FIELDS = st.lists(st.tuples(st.one_of(NAMES, MINTED), VALUES), max_size=12)
+FIELDS = st.lists(st.tuples(st.one_of(NAMES, PROXY_NAMES), VALUES), max_size=12)
 
 
 @given(FIELDS)
 def test_gateway_hop_by_hop_and_framing_fields_are_never_sent(fields: Fields) -> None:
     for name, _ in request_fields(fields):
-        spelled = plain(name)
-        assert spelled not in HOP_BY_HOP | FRAMING | TO_US
+        spelled = normalized_name(name)
+        assert spelled not in HOP_BY_HOP | FRAMING | FOR_GATEWAY
         assert not spelled.startswith(("nango-", "gateway-", "x-forwarded-"))
 
 
 @given(st.lists(st.tuples(TOKENS, VALUES), max_size=12))
 def test_other_fields_are_forwarded_unchanged(fields: Fields) -> None:
-    kept = [field for field in fields if plain(field[0]) not in HOP_BY_HOP | FRAMING | TO_US]
+    kept = [field for field in fields if normalized_name(field[0]) not in HOP_BY_HOP | FRAMING | FOR_GATEWAY]
     assert request_fields(fields) == kept
 
 
 @given(FIELDS, st.lists(TOKENS, min_size=1, max_size=3))
 def test_fields_named_by_connection_are_not_forwarded(fields: Fields, names: list[str]) -> None:
     left = request_fields([*fields, ("Connection", ", ".join(names))])
-    assert {plain(name) for name, _ in left}.isdisjoint({plain(name) for name in names})
+    assert {normalized_name(name) for name, _ in left}.isdisjoint({normalized_name(name) for name in names})
 
 
-def test_only_a_minted_authorization_is_forwarded() -> None:
+def test_authorization_is_forwarded_only_as_nango_proxy_authorization() -> None:
     assert request_fields([("Authorization", "ours"), ("Nango-Proxy-Authorization", "theirs")]) == [
         ("Authorization", "theirs")
     ]
@@ -58,7 +64,7 @@ def test_added_credential_field_replaces_the_callers_and_may_be_repeated() -> No
     assert request_fields(fields) == [("A", "2"), ("a", "4"), ("b", "5")]
 
 
-def test_every_unsendable_value_is_named() -> None:
+def test_error_names_every_field_that_cannot_be_forwarded() -> None:
     fields = from_wire(((b"X-A", b"\xe9"), (b"X-B", b"fine"), (b"X-C", b"\xff\xfe")))
     with pytest.raises(InvalidRequest) as refusal:
         request_fields(fields)
@@ -75,9 +81,9 @@ def test_field_bytes_survive_decoding(raw: list[tuple[bytes, bytes]]) -> None:
 
 
 @given(st.lists(st.tuples(st.one_of(TOKENS, st.sampled_from(sorted(SITE_WIDE))), VALUES), max_size=12))
-def test_a_responses_other_fields_pass_in_order(fields: Fields) -> None:
+def test_other_response_fields_pass_in_order(fields: Fields) -> None:
     dropped = SITE_WIDE | HOP_BY_HOP | FRAMING
-    assert response_fields(fields) == [field for field in fields if plain(field[0]) not in dropped]
+    assert response_fields(fields) == [field for field in fields if normalized_name(field[0]) not in dropped]
 
 
 @pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\0b", "\x7f"])

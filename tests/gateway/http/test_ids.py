@@ -21,5 +21,5 @@ from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
         ("", CONNECTION_ID, "is empty"),
     ],
 )
-def test_the_character_and_the_allowed_ones_are_named(text: str, pattern: str, result: str | None) -> None:
+def test_error_names_the_wrong_character_and_the_allowed_ones(text: str, pattern: str, result: str | None) -> None:
     assert id_fault(text, pattern) == result

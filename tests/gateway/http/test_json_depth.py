@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.json_depth import MOST_STORED_LEVELS, nested_deeper, pruned, pruned_text, read_stored
+from gateway.http.json_depth import MOST_STORED_LEVELS, nests_deeper, parse_stored_json, prune, prune_text
 
 
 def nested(levels: int, value: Any = 1) -> Any:
@@ -19,26 +19,26 @@ def nested(levels: int, value: Any = 1) -> Any:
 def test_depth_is_the_number_of_arrays_and_objects(levels: int, innermost: Any) -> None:
     value = nested(levels, innermost)
     levels += innermost != 1
-    assert not nested_deeper(value, levels)
-    assert levels == 0 or nested_deeper(value, levels - 1)
+    assert not nests_deeper(value, levels)
+    assert levels == 0 or nests_deeper(value, levels - 1)
 
 
 @pytest.mark.parametrize("most", [1, 4, 5])
-def test_deeper_values_become_null_in_a_text_as_in_a_value(most: int) -> None:
+def test_pruning_a_text_and_a_value_gives_the_same_result(most: int) -> None:
     value = {"deep": nested(9), "flat": [1, {"x": "}"}], "text": '{"['}
-    cut = pruned(value, most)
-    assert json.loads(pruned_text(json.dumps(value), most)) == cut
-    assert (nested_deeper(cut, most), nested_deeper(cut, most - 1)) == (False, True)
-    assert (pruned(value, 10), pruned_text("[1]", 1)) == (value, "[1]")
+    cut = prune(value, most)
+    assert json.loads(prune_text(json.dumps(value), most)) == cut
+    assert (nests_deeper(cut, most), nests_deeper(cut, most - 1)) == (False, True)
+    assert (prune(value, 10), prune_text("[1]", 1)) == (value, "[1]")
 
 
 def test_stored_text_of_any_depth_is_read() -> None:
     text = '{"a":' * 50_000 + "1" + "}" * 50_000
-    value = read_stored(f'{{"deep":{text},"b":[1]}}')
+    value = parse_stored_json(f'{{"deep":{text},"b":[1]}}')
     assert value["b"] == [1]
-    assert not nested_deeper(value, MOST_STORED_LEVELS)
-    assert nested_deeper(value, MOST_STORED_LEVELS - 1)
+    assert not nests_deeper(value, MOST_STORED_LEVELS)
+    assert nests_deeper(value, MOST_STORED_LEVELS - 1)
     many = [{"n": n} for n in range(1000)]
-    assert read_stored(json.dumps(many)) == many
+    assert parse_stored_json(json.dumps(many)) == many
     with pytest.raises(TypeError):
-        read_stored(5)
+        parse_stored_json(5)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.json_scan import DEEPEST, RUN, NotJson, end_of
+from gateway.http.json_scan import MAX_DEPTH, RUN_LENGTH, NotJson, end_of_value
 
 PIECES = [
     *'[]{},:" \n\t\x0b',
@@ -22,7 +22,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def of_the_standard_library(text: str) -> int | None:
+def end_by_standard_library(text: str) -> int | None:
     """Return the end according to the standard library, without NaN and Infinity, which are not JSON."""
 
     def refuse(_name: str) -> NoReturn:
@@ -34,9 +34,9 @@ def of_the_standard_library(text: str) -> int | None:
         return None
 
 
-def ours(text: str) -> int | None:
+def end_by_scanner(text: str) -> int | None:
     try:
-        return end_of(text, 0)
+        return end_of_value(text, 0)
     except NotJson:
         return None
 
@@ -44,47 +44,47 @@ def ours(text: str) -> int | None:
 @given(JSON, st.sampled_from([None, 2]), st.text(" \n]},x", max_size=3))
 def test_valid_json_is_read_to_its_end(value: Any, indent: int | None, behind: str) -> None:
     text = json.dumps(value, indent=indent)
-    assert ours(text) == len(text)
-    assert ours(text + behind) == of_the_standard_library(text + behind)
+    assert end_by_scanner(text) == len(text)
+    assert end_by_scanner(text + behind) == end_by_standard_library(text + behind)
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=12), st.booleans())
 def test_scanner_and_standard_library_agree_on_any_text(pieces: list[str], bracketed: bool) -> None:
     text = "".join(pieces)
     text = f"[{text}]" if bracketed else text
-    assert ours(text) == of_the_standard_library(text)
+    assert end_by_scanner(text) == end_by_standard_library(text)
 
 
-def test_they_agree_on_a_great_many_values() -> None:
+def test_scanner_and_standard_library_agree_on_very_many_values() -> None:
     dice = random.Random(8259)
     for _ in range(20_000):
         text = "[" + "".join(dice.choice(PIECES) for _ in range(dice.randint(1, 9))) + "]"
-        assert ours(text) == of_the_standard_library(text), text
+        assert end_by_scanner(text) == end_by_standard_library(text), text
 
 
-@pytest.mark.parametrize("count", [RUN - 1, RUN, RUN + 1, 3 * RUN + 7])
-def test_a_run_may_be_of_any_length(count: int) -> None:
+@pytest.mark.parametrize("count", [RUN_LENGTH - 1, RUN_LENGTH, RUN_LENGTH + 1, 3 * RUN_LENGTH + 7])
+def test_array_and_object_may_have_any_number_of_scalars(count: int) -> None:
     for text in (
         "[" + "1," * count + "1]",
         "{" + '"a":1,' * count + '"a":1}',
         "{" + '"a":1,' * count + '"a":{},' + '"b":2,' * count + '"b":[]}',
         "[" + "{}," * count + "1," * count + "[]]",
     ):
-        assert ours(text) == len(text)
-        assert ours(text[:-1]) is None
-        assert ours(text[:-2] + ",]") is None
+        assert end_by_scanner(text) == len(text)
+        assert end_by_scanner(text[:-1]) is None
+        assert end_by_scanner(text[:-2] + ",]") is None
 
 
 def test_nesting_is_limited() -> None:
-    assert ours("[" * DEEPEST + "]" * DEEPEST) == 2 * DEEPEST
-    assert ours("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1)) is None
+    assert end_by_scanner("[" * MAX_DEPTH + "]" * MAX_DEPTH) == 2 * MAX_DEPTH
+    assert end_by_scanner("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)) is None
 
 
 def test_scan_of_many_objects_takes_no_memory() -> None:
     hostile = "[" + "[]," * 50_000 + "[]]"
     tracemalloc.start()
     try:
-        assert ours(hostile) == len(hostile)
+        assert end_by_scanner(hostile) == len(hostile)
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()

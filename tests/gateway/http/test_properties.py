@@ -7,60 +7,64 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gateway.http.headers import (
+    FOR_GATEWAY,
     FRAMING,
     HOP_BY_HOP,
-    MINTING_PREFIX,
-    TO_US,
+    PROXY_PREFIX,
     Fields,
     decoded_fields,
-    plain,
+    normalized_name,
     request_fields,
     response_fields,
 )
-from gateway.http.origin import Address
-from gateway.http.references import Rewriter
-from gateway.http.url import Rest, has_dot_segment, join, origin_form, rest_of, with_query
+from gateway.http.origin import ParsedUrl
+from gateway.http.references import LinkRewriter
+from gateway.http.url import ProxiedTarget, has_dot_segment, join_target, origin_form, parse_proxied_target, with_query
 
-KNOWN = sorted(HOP_BY_HOP | FRAMING | TO_US | {"authorization", "nango-x", "gateway-y", "x-forwarded-for", "cookie"})
+KNOWN_NAMES = sorted(
+    HOP_BY_HOP | FRAMING | FOR_GATEWAY | {"authorization", "nango-x", "gateway-y", "x-forwarded-for", "cookie"}
+)
 TOKENS = st.text("abXY-_.!", min_size=1, max_size=8)
 
 
 @st.composite
-def spelled(draw: st.DrawFn) -> str:
+def field_names(draw: st.DrawFn) -> str:
     """Draw a known or unknown name, in mixed case, with some `_` for `-`, and sometimes with minting prefixes."""
-    name = draw(st.one_of(st.sampled_from(KNOWN), TOKENS))
+    name = draw(st.one_of(st.sampled_from(KNOWN_NAMES), TOKENS))
     letters = [
         letter.upper() if draw(st.booleans()) else "_" if letter == "-" and draw(st.booleans()) else letter
         for letter in name
     ]
-    return draw(st.sampled_from(["", MINTING_PREFIX, "NANGO-PROXY-", MINTING_PREFIX * 2, "Nango_Proxy_"])) + "".join(
+    return draw(st.sampled_from(["", PROXY_PREFIX, "NANGO-PROXY-", PROXY_PREFIX * 2, "Nango_Proxy_"])) + "".join(
         letters
     )
 
 
 VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f"), max_size=8)
-FIELDS: st.SearchStrategy[Fields] = st.lists(st.tuples(spelled(), VALUES), max_size=10)
-NEVER = HOP_BY_HOP | FRAMING | TO_US
+FIELDS: st.SearchStrategy[Fields] = st.lists(st.tuples(field_names(), VALUES), max_size=10)
+NEVER_SENT = HOP_BY_HOP | FRAMING | FOR_GATEWAY
 
 
 @given(FIELDS)
 @example([("Nango-Proxy-Host", "evil"), ("Nango-Proxy-Nango-Proxy-Host", "evil"), ("nango-proxy-Content_Length", "3")])
-def test_no_spelling_mints_framing_a_host_or_a_field_of_ours(fields: Fields) -> None:
+def test_nango_proxy_headers_never_set_framing_host_or_gateway_fields(fields: Fields) -> None:
     for name, _ in request_fields(fields):
-        assert plain(name) not in NEVER
-        assert not plain(name).startswith(("nango-", "gateway-", "x-forwarded-"))
+        assert normalized_name(name) not in NEVER_SENT
+        assert not normalized_name(name).startswith(("nango-", "gateway-", "x-forwarded-"))
         assert name
 
 
 @given(FIELDS)
 def test_filtering_a_request_twice_is_filtering_it_once(fields: Fields) -> None:
     once = request_fields(fields)
-    minted = [field for field in once if plain(field[0]) == "authorization"]  # as the caller's own, it would be removed
+    minted = [
+        field for field in once if normalized_name(field[0]) == "authorization"
+    ]  # as the caller's own, it would be removed
     assert request_fields(once) == [field for field in once if field not in minted]
 
 
 @given(FIELDS)
-def test_every_value_that_leaves_was_sent_and_none_twice(fields: Fields) -> None:
+def test_every_forwarded_value_was_sent_once_by_the_caller(fields: Fields) -> None:
     left = Counter(value for _, value in request_fields(fields))
     assert left <= Counter(value for _, value in fields)
 
@@ -74,7 +78,7 @@ def test_filtering_a_response_twice_is_filtering_it_once(fields: Fields) -> None
 
 
 @given(FIELDS)
-def test_a_decoded_response_has_no_trace_of_its_coding_and_no_strong_validator(fields: Fields) -> None:
+def test_decoded_response_has_no_digest_of_coded_bytes_and_no_strong_etag(fields: Fields) -> None:
     decoded = decoded_fields([*fields, ("Content-Encoding", "gzip"), ("eTag", '"x"')])
     names = {name.lower() for name, _ in decoded}
     assert "content-encoding" not in names
@@ -88,19 +92,19 @@ BASES = st.sampled_from(["", "/v1", "/a%2Fb/c"])
 
 @given(PATHS, VISIBLE, BASES)
 def test_rewritten_link_leads_to_the_original_target(path: str, query: str, base: str) -> None:
-    base_url = Address("https", "api.example.com", 443, base)
+    base_url = ParsedUrl("https", "api.example.com", 443, base)
     target = f"{base}{path}?{query}"
-    shown = Rewriter(base_url, "https://gw.example/proxy").reference(f"https://api.example.com{target}")
+    shown = LinkRewriter(base_url, "https://gw.example/proxy").reference(f"https://api.example.com{target}")
     assert shown.startswith("https://gw.example/proxy/")
     asked = origin_form(shown, "gw.example")
-    assert join(base, rest_of(asked, "/proxy")) == target
+    assert join_target(base, parse_proxied_target(asked, "/proxy")) == target
 
 
 @given(PATHS, VISIBLE, BASES)
 def test_target_sent_to_the_provider_is_rewritten_back(path: str, query: str, base: str) -> None:
-    target = join(base, Rest(path, f"?{query}"))
+    target = join_target(base, ProxiedTarget(path, f"?{query}"))
     assume(not target.startswith("//"))  # that would be a reference to another host (RFC 3986 §4.2)
-    shown = Rewriter(Address("https", "api.example.com", 443, base), "https://gw.example/proxy").reference(target)
+    shown = LinkRewriter(ParsedUrl("https", "api.example.com", 443, base), "https://gw.example/proxy").reference(target)
     assert shown == f"https://gw.example/proxy{path}?{query}"
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.http.origin import Address
-from gateway.http.references import Rewriter, mask_secrets
+from gateway.http.origin import ParsedUrl
+from gateway.http.references import LinkRewriter, mask_secrets
 from tests.fakes.scaling import linear_fault
 
-INTO = Rewriter(Address("https", "api.example.com", 443, "/v1"), "https://gw.example.com/proxy")
+REWRITER = LinkRewriter(ParsedUrl("https", "api.example.com", 443, "/v1"), "https://gw.example.com/proxy")
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ INTO = Rewriter(Address("https", "api.example.com", 443, "/v1"), "https://gw.exa
         ("", ""),
     ],
 )
-def test_references(reference: str, rewritten: str) -> None:
-    assert INTO("location", reference) == rewritten
-    assert INTO("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'
+def test_references_below_the_base_url_are_rewritten(reference: str, rewritten: str) -> None:
+    assert REWRITER("location", reference) == rewritten
+    assert REWRITER("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'
 
 
 def test_a_quoted_parameter_is_not_a_target() -> None:
     value = '<https://else.example>; title="say \\"<https://api.example.com/v1/x>\\""'
-    assert INTO("link", value) == value
+    assert REWRITER("link", value) == value
 
 
-SEES_THE_KEY = Rewriter(INTO.base, INTO.shown_at, frozenset({"api_key", "sig[0]"}))
+REWRITER_WITH_CREDENTIAL = LinkRewriter(REWRITER.base, REWRITER.gateway_url, frozenset({"api_key", "sig[0]"}))
 
 
 @pytest.mark.parametrize(
@@ -59,22 +59,22 @@ SEES_THE_KEY = Rewriter(INTO.base, INTO.shown_at, frozenset({"api_key", "sig[0]"
         ("https://api.example.com/v1/x#?api_key=k1", "https://gw.example.com/proxy/x#?api_key=k1"),
     ],
 )
-def test_a_credential_in_the_query_does_not_come_back_in_a_link(reference: str, rewritten: str) -> None:
-    assert SEES_THE_KEY("location", reference) == rewritten
-    assert SEES_THE_KEY("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'
+def test_credential_is_removed_from_the_query_of_a_link(reference: str, rewritten: str) -> None:
+    assert REWRITER_WITH_CREDENTIAL("location", reference) == rewritten
+    assert REWRITER_WITH_CREDENTIAL("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'
 
 
 @pytest.mark.parametrize("piece", ["<", '"\\', '"<', '<>"', "<a>,", '<a>;x="', '<a>; rel="\\""; '])
 def test_a_link_field_costs_time_in_proportion_to_its_length(piece: str) -> None:
     def work(size: int) -> Callable[[], object]:
         value = (piece * (size // len(piece) + 1))[:size]
-        return lambda: INTO.in_links(value)
+        return lambda: REWRITER.in_links(value)
 
     assert linear_fault(work, 65_536) == ""
 
 
-def test_targets_behind_a_quote_without_an_end_are_rewritten() -> None:
-    shown = INTO.in_links('<https://api.example.com/v1/a>; title="x <https://api.example.com/v1/b>; rel=next')
+def test_targets_after_an_unclosed_quote_are_rewritten() -> None:
+    shown = REWRITER.in_links('<https://api.example.com/v1/a>; title="x <https://api.example.com/v1/b>; rel=next')
     assert shown == '<https://gw.example.com/proxy/a>; title="x <https://gw.example.com/proxy/b>; rel=next'
 
 
@@ -96,7 +96,7 @@ def test_a_secret_is_masked_in_every_spelling(reference: str, shown: str) -> Non
     assert mask_secrets(reference, ["42:a+b"]) == shown
 
 
-def test_a_secret_with_percent_signs_is_found_as_it_is_and_encoded() -> None:
+def test_secret_with_percent_signs_is_masked_raw_and_encoded() -> None:
     for spelt in ("50%25x", "50%2525x", "50%252525x"):
         assert mask_secrets(f"/{spelt}/y", ["50%25x"]) == "/***/y"
 
@@ -105,7 +105,7 @@ def test_secrets_that_overlap_are_masked_once() -> None:
     assert mask_secrets("/abcdef/", ["abcd", "cdef"]) == "/***/"
 
 
-def test_masking_costs_time_in_proportion() -> None:
+def test_masking_time_is_linear_in_the_length() -> None:
     def work(size: int) -> Callable[[], object]:
         reference = "%25" * (size // 8) + "%41a" * (size // 8)
         return lambda: mask_secrets(reference, ["a" * 40])

@@ -38,11 +38,11 @@ def test_scopes_are_read_from_the_challenge(value: str, scopes: tuple[str, ...])
         "=,=,",
     ],
 )
-def test_another_challenge_asks_for_no_scopes(value: str) -> None:
+def test_other_challenges_name_no_scopes(value: str) -> None:
     assert refused_scopes(403, [("www-authenticate", value)]) is None
 
 
-def test_other_statuses_and_responses_without_a_challenge_do_not_count() -> None:
+def test_only_a_403_with_a_challenge_names_scopes() -> None:
     fields = [("WWW-Authenticate", 'Bearer error="insufficient_scope", scope="read"')]
     assert refused_scopes(401, fields) is None
     assert refused_scopes(403, []) is None

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
-from gateway.http.origin import parse_address, parse_host
-from gateway.http.url import Rest, has_dot_segment, join, origin_form, rest_of, with_query
+from gateway.http.origin import parse_host, parse_url
+from gateway.http.url import ProxiedTarget, has_dot_segment, join_target, origin_form, parse_proxied_target, with_query
 
 VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#\\"), max_size=40)
 
@@ -19,12 +19,12 @@ def test_path_and_query_are_joined_as_text(path: str, query: str, base: str) -> 
     path = "/" + path.replace("?", "")
     if has_dot_segment(path):
         return
-    rest = rest_of(f"/proxy{path}?{query}", "/proxy")
-    assert join(base, rest) == f"{base}{path}?{query}"
+    rest = parse_proxied_target(f"/proxy{path}?{query}", "/proxy")
+    assert join_target(base, rest) == f"{base}{path}?{query}"
 
 
 @given(st.text(st.sampled_from("./%2eEfF5cC;a\\"), max_size=14))
-def test_no_reading_of_an_accepted_path_has_a_dot_segment(path: str) -> None:
+def test_accepted_path_has_no_dot_segment_for_any_server(path: str) -> None:
     if has_dot_segment(path):
         return
     for segment in re.split(r"/|\\|%2f|%5c", path, flags=re.IGNORECASE):
@@ -33,23 +33,23 @@ def test_no_reading_of_an_accepted_path_has_a_dot_segment(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/a/..%3bx/b", "/a/..%3B/b", "/%2e%2e%3b", "/.%3B", "/..;", "/a%2F..%5cb"])
-def test_a_parameter_hides_no_dot_segment_however_it_is_written(path: str) -> None:
+def test_path_parameter_does_not_hide_a_dot_segment(path: str) -> None:
     assert has_dot_segment(path)
 
 
 @pytest.mark.parametrize(
     "target", ["/%70roxy/x", "/proxyx", "/prox", "/PROXY/x", "proxy/x", "/proxy#x", "/proxy/a b", "/proxy/\x01", "*"]
 )
-def test_other_beginnings_and_raw_bytes_are_bad_paths(target: str) -> None:
+def test_wrong_prefix_and_raw_bytes_are_refused(target: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        rest_of(target, "/proxy")
+        parse_proxied_target(target, "/proxy")
     assert refusal.value.code == "bad_path"
 
 
 def test_proxy_path_alone_means_the_base_path() -> None:
-    assert join("/v1", rest_of("/proxy", "/proxy")) == "/v1"
-    assert join("", rest_of("/proxy?x", "/proxy")) == "/?x"
-    assert join("/v1", Rest("/", "")) == "/v1/"
+    assert join_target("/v1", parse_proxied_target("/proxy", "/proxy")) == "/v1"
+    assert join_target("", parse_proxied_target("/proxy?x", "/proxy")) == "/?x"
+    assert join_target("/v1", ProxiedTarget("/", "")) == "/v1/"
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_host_has_one_interpretation_or_is_refused(host: str, parsed: str | None
 )
 def test_invalid_url_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"it must|its host"):
-        parse_address(text)
+        parse_url(text)
 
 
 def test_url_is_parsed() -> None:
-    url = parse_address("HTTPS://Api.Example.com:8443/v1/?x=1")
+    url = parse_url("HTTPS://Api.Example.com:8443/v1/?x=1")
     assert (url.origin, url.path, url.query) == ("https://api.example.com:8443", "/v1", "?x=1")

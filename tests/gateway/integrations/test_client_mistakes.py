@@ -5,7 +5,7 @@ from gateway.records.integration import Integration
 from gateway.secret import Secret
 
 
-def test_mistakes_in_copying_a_client_are_found_by_their_shape() -> None:
+def test_mistakes_in_copying_a_client_are_recognized_by_format() -> None:
     def given(client_id: str | None, client_secret: str | None = None) -> list[str]:
         secret = None if client_secret is None else Secret(client_secret)
         one = Integration(

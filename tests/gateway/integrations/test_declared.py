@@ -26,7 +26,7 @@ def configuration(**more: Any) -> dict[str, Any]:
     return {"store": {"encryption_keys": [KEY]}, "environments": environments, **more}
 
 
-def test_a_catalog_at_fault_raises_what_a_configuration_at_fault_does(faulty_catalog: str) -> None:
+def test_faulty_catalog_raises_the_same_exception_as_a_faulty_configuration(faulty_catalog: str) -> None:
     with pytest.raises(Faults) as raised:
         gateway.create_app(configuration(catalog=[faulty_catalog]))
     assert "unknown key 'categoris'" in str(raised.value)
@@ -86,7 +86,7 @@ def test_invalid_app_key_is_reported_without_being_shown(key: str, value: str, p
     assert "PUBLIC" not in str(raised.value)
 
 
-def test_an_entry_that_does_not_check_the_installation_is_a_warning(tmp_path: Path) -> None:
+def test_entry_that_does_not_check_the_installation_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "forge.yaml").write_text(
         APP.format(mode="CUSTOM", more="installation_token_url: https://forge.example.com/i")
     )
@@ -153,7 +153,7 @@ def faults_and_warnings(tmp_path: Path, provider: str, keys: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("case", WRONG_KEYS)
-def test_a_wrong_set_of_keys_is_reported_with_its_line(tmp_path: Path, case: str) -> None:
+def test_wrong_keys_are_reported_with_their_line(tmp_path: Path, case: str) -> None:
     provider, keys, level, message = WRONG_KEYS[case]
     faults, warnings = faults_and_warnings(tmp_path, provider, keys)
     assert any(message in one for one in (faults if level == "fault" else warnings)), (faults, warnings)
@@ -161,5 +161,5 @@ def test_a_wrong_set_of_keys_is_reported_with_its_line(tmp_path: Path, case: str
 
 
 @pytest.mark.parametrize("provider", RIGHT_KEYS)
-def test_a_right_set_of_keys_is_in_order(tmp_path: Path, provider: str) -> None:
+def test_complete_keys_cause_no_fault(tmp_path: Path, provider: str) -> None:
     assert faults_and_warnings(tmp_path, provider, RIGHT_KEYS[provider]) == ([], [])

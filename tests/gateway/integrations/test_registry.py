@@ -18,7 +18,7 @@ def one(key: str, provider: str = "jira", environment: str = "dev") -> Integrati
     return Integration(environment=environment, integration_id=key, provider=provider)
 
 
-def test_a_declared_integration_hides_a_made_one_of_the_same_key() -> None:
+def test_declared_integration_hides_an_api_managed_one_with_the_same_key() -> None:
     managed = ManagedIntegrations([one("jira", "made"), one("slack", "slack")])
     both = Integrations([one("jira", "declared")], managed)
     assert both.get("dev", "jira").provider == "declared"
@@ -61,7 +61,7 @@ def test_an_unknown_key_shows_the_nearest() -> None:
         found.get("prod", "github")
 
 
-def test_a_client_is_in_use_since_it_changed(later: Callable[[float], None]) -> None:
+def test_client_time_is_the_time_of_its_last_change(later: Callable[[float], None]) -> None:
     made = ApiManagedRow("u1", 1, clock.now(), clock.now() - timedelta(days=1))
     managed = ManagedIntegrations([replace(one("slack"), made=made), replace(one("jira"), made=made)])
     first = Integrations([one("jira"), one("github")], managed)
@@ -79,7 +79,7 @@ def test_a_client_is_in_use_since_it_changed(later: Callable[[float], None]) -> 
     assert named.client_since("dev", "jira") == started, "its name is nothing that a provider refuses"
 
 
-def test_a_clock_that_is_measured_after_the_start_moves_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_offset_measured_after_the_start_moves_the_client_time(monkeypatch: pytest.MonkeyPatch) -> None:
     first = Integrations([one("jira")], ManagedIntegrations())
     before = first.client_since("dev", "jira")
     offset, now = Offset(), clock.machine()

@@ -20,7 +20,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-async def test_a_process_lives_until_it_is_killed(tmp_path: Path) -> None:
+async def test_process_counts_as_alive_until_it_is_killed(tmp_path: Path) -> None:
     marker = ProcessMarker(tmp_path / "journal")
     assert is_alive(tmp_path / "journal", await marker.name())
     command = [sys.executable, "-c", OTHER, str(tmp_path / "journal")]
@@ -57,7 +57,7 @@ async def test_missing_folder_means_no_marker_and_is_logged_once(tmp_path: Path)
 
 
 @pytest.mark.parametrize("twice", [False, True])
-async def test_closing_needs_no_marker(tmp_path: Path, twice: bool) -> None:
+async def test_close_without_a_marker_does_nothing(tmp_path: Path, twice: bool) -> None:
     marker = ProcessMarker(tmp_path)
     for _ in range(1 + twice):
         marker.close()

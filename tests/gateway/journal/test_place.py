@@ -53,6 +53,6 @@ def test_folder_of_another_user_is_not_used(tmp_path: Path, how: str, monkeypatc
     assert journal_of_node("a") is None
 
 
-def test_without_a_folder_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_usable_folder_means_no_journal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     assert journal_of_node("a") is None

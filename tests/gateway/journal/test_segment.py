@@ -51,7 +51,7 @@ def test_space_is_allocated_when_the_file_is_created(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_file_takes_no_more_and_keeps_what_it_has(tmp_path: Path) -> None:
+def test_append_to_a_full_file_fails_and_keeps_its_records(tmp_path: Path) -> None:
     segment = Segment(tmp_path, "one", size=100)
     segment.append(BEGUN, b"x" * 50)
     with pytest.raises(OSError, match="No space"):

@@ -1,4 +1,5 @@
-"""The writer: each call of an attempt stays recorded until it is released, and files without open records are deleted."""
+"""The writer: each call of an attempt stays recorded until it is released, and files without open records are
+deleted."""
 
 import asyncio
 import os
@@ -12,7 +13,7 @@ import pytest
 import structlog
 from multidict import CIMultiDict
 
-from gateway.journal import Entry, Writer, new_key, open_reply
+from gateway.journal import Entry, JournalWriter, new_key, open_reply
 from gateway.journal.reader import unfinished_files
 from gateway.journal.segment import SEGMENT_BYTES
 from gateway.journal.writer import RESERVED_BYTES
@@ -33,7 +34,7 @@ def reply(body: bytes = b"fresh") -> Reply:
     return Reply(200, CIMultiDict([("Set-Cookie", "a"), ("Set-Cookie", "b")]), body, AT)
 
 
-async def recorded(writer: Writer, one: Entry, step: int = 0, body: bytes = b"fresh") -> None:
+async def record_call(writer: JournalWriter, one: Entry, step: int = 0, body: bytes = b"fresh") -> None:
     begun = await writer.begin(one, step)
     assert begun is not None
     assert await writer.reply(one, step, begun, CALL, reply(body))
@@ -46,7 +47,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: Path) -> None:
-    writer, one = Writer(tmp_path), entry(tmp_path)
+    writer, one = JournalWriter(tmp_path), entry(tmp_path)
     begun = await writer.begin(one, 0)
     assert begun is not None
     assert [sealed for _, sealed in left(tmp_path)] == [b""]
@@ -63,10 +64,10 @@ async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: 
 
 
 async def test_released_record_is_not_found_and_close_removes_its_file(tmp_path: Path) -> None:
-    writer, one, other = Writer(tmp_path), entry(tmp_path), entry(tmp_path, "a2")
-    await recorded(writer, one, 0)
-    await recorded(writer, one, 1)
-    await recorded(writer, other)
+    writer, one, other = JournalWriter(tmp_path), entry(tmp_path), entry(tmp_path, "a2")
+    await record_call(writer, one, 0)
+    await record_call(writer, one, 1)
+    await record_call(writer, other)
     writer.released("a1")
     assert [about["attempt"] for about, _ in left(tmp_path)] == ["a2"]
     writer.released("a2")
@@ -76,25 +77,25 @@ async def test_released_record_is_not_found_and_close_removes_its_file(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_dropped_call_keeps_other_calls_of_its_attempt(tmp_path: Path) -> None:
-    writer, one = Writer(tmp_path), entry(tmp_path)
-    await recorded(writer, one, 0)
+async def test_releasing_one_call_keeps_the_other_calls_of_its_attempt(tmp_path: Path) -> None:
+    writer, one = JournalWriter(tmp_path), entry(tmp_path)
+    await record_call(writer, one, 0)
     begun = await writer.begin(one, 1)
     assert begun is not None
-    writer.drop(one, 1, begun)
+    writer.release_call(one, 1, begun)
     assert [about["step"] for about, _ in left(tmp_path)] == [0]
     assert begun.reserved == 0
     await writer.close()
 
 
 async def test_full_file_is_removed_after_its_last_release(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = JournalWriter(tmp_path)
     first = entry(tmp_path, "first")
-    await recorded(writer, first)
+    await record_call(writer, first)
     number = 0
     while len(list(tmp_path.glob("*.journal"))) < 2:
         number += 1
-        await recorded(writer, entry(tmp_path, f"a{number}"), body=os.urandom(RESERVED_BYTES // 2))
+        await record_call(writer, entry(tmp_path, f"a{number}"), body=os.urandom(RESERVED_BYTES // 2))
         writer.released(f"a{number}")
     assert number > SEGMENT_BYTES / RESERVED_BYTES
     assert [about["attempt"] for about, _ in left(tmp_path)] == ["first"]
@@ -105,10 +106,10 @@ async def test_full_file_is_removed_after_its_last_release(tmp_path: Path) -> No
 
 
 async def test_reply_longer_than_its_reservation_is_recorded(tmp_path: Path) -> None:
-    writer, body = Writer(tmp_path), os.urandom(3 << 20)
+    writer, body = JournalWriter(tmp_path), os.urandom(3 << 20)
     others = [await writer.begin(entry(tmp_path, f"o{n}"), 0) for n in range(100)]
     one = entry(tmp_path)
-    await recorded(writer, one, body=body)
+    await record_call(writer, one, body=body)
     ((about, sealed),) = [found for found in left(tmp_path) if found[0]["attempt"] == "a1"]
     found = open_reply(one.key, about, sealed)
     assert found is not None
@@ -120,8 +121,8 @@ async def test_reply_longer_than_its_reservation_is_recorded(tmp_path: Path) -> 
 
 
 async def test_calls_that_begin_together_share_one_file(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    await asyncio.gather(*(recorded(writer, entry(tmp_path, f"a{n}")) for n in range(20)))
+    writer = JournalWriter(tmp_path)
+    await asyncio.gather(*(record_call(writer, entry(tmp_path, f"a{n}")) for n in range(20)))
     assert len(list(tmp_path.iterdir())) == 1
     assert len(left(tmp_path)) == 20
     await writer.close()
@@ -129,25 +130,25 @@ async def test_calls_that_begin_together_share_one_file(tmp_path: Path) -> None:
 
 async def test_reply_is_synced_unless_released_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = list[int]()
-    monkeypatch.setattr("gateway.journal.segment.SYNC", syncs.append)
+    monkeypatch.setattr("gateway.journal.segment.sync_data", syncs.append)
     monkeypatch.setattr("gateway.journal.writer.SYNC_AFTER_S", 0.01)
-    writer = Writer(tmp_path)
-    await recorded(writer, entry(tmp_path, "stored"))
+    writer = JournalWriter(tmp_path)
+    await record_call(writer, entry(tmp_path, "stored"))
     writer.released("stored")
     await asyncio.sleep(0.05)
     assert syncs == []
-    await recorded(writer, entry(tmp_path, "open"))
+    await record_call(writer, entry(tmp_path, "open"))
     await until(lambda: len(syncs) == 1)
     await writer.close()
 
 
 async def test_removed_file_is_replaced(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    await recorded(writer, entry(tmp_path))
+    writer = JournalWriter(tmp_path)
+    await record_call(writer, entry(tmp_path))
     for path in tmp_path.iterdir():
         path.unlink()
     with structlog.testing.capture_logs() as logged:
-        await recorded(writer, entry(tmp_path, "a2"))
+        await record_call(writer, entry(tmp_path, "a2"))
     assert [event["event"] for event in logged] == ["refresh_journal_file_removed"]
     assert len(left(tmp_path)) == 1
     await writer.close()
@@ -158,7 +159,7 @@ async def test_unwritable_folder_is_a_fault_until_it_is_writable(
 ) -> None:
     monkeypatch.setattr("gateway.journal.writer.RETRY_S", 0.0)
     folder = tmp_path / "not" / "there"
-    writer, one = Writer(folder), entry(folder)
+    writer, one = JournalWriter(folder), entry(folder)
     with structlog.testing.capture_logs() as logged:
         assert await writer.begin(one, 0) is None
     ((event, level),) = [(each["event"], each["log_level"]) for each in logged]
@@ -168,12 +169,12 @@ async def test_unwritable_folder_is_a_fault_until_it_is_writable(
     folder.parent.mkdir()
     assert await writer.ready()
     assert writer.fault is None
-    await recorded(writer, one)
+    await record_call(writer, one)
     await writer.close()
 
 
 async def test_failing_journal_write_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, one = Writer(tmp_path), entry(tmp_path)
+    writer, one = JournalWriter(tmp_path), entry(tmp_path)
     begun = await writer.begin(one, 0)
     assert begun is not None
 
@@ -187,7 +188,7 @@ async def test_failing_journal_write_is_logged(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     assert await writer.ready(), "with a file of its own, and not only once a folder can be made"
     assert writer.fault is None
-    await recorded(writer, entry(tmp_path, "a2"))
+    await record_call(writer, entry(tmp_path, "a2"))
     assert len(list(tmp_path.glob("*.journal"))) == 2, "what has begun in the first one stays recorded"
     await writer.close()
 
@@ -198,10 +199,10 @@ async def test_a_file_that_cannot_be_synced_is_an_error_and_replaced(
     def failed(_fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("gateway.journal.segment.SYNC", failed)
+    monkeypatch.setattr("gateway.journal.segment.sync_data", failed)
     monkeypatch.setattr("gateway.journal.writer.SYNC_AFTER_S", 0.0)
-    writer = Writer(tmp_path)
-    await recorded(writer, entry(tmp_path))
+    writer = JournalWriter(tmp_path)
+    await record_call(writer, entry(tmp_path))
     await until(lambda: writer.fault)
     monkeypatch.undo()
     assert await writer.ready()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.http.json_select import UnfitExpression, parsed, selected, values_in
+from gateway.http.json_select import UnusableExpression, evaluate, parse_expression, values_in
 from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_results import provider_result
@@ -193,8 +193,8 @@ EXPLODING = (
 
 @pytest.mark.parametrize("expression", EXPLODING, ids=range(len(EXPLODING)))
 def test_an_expression_that_would_fill_the_memory_is_refused_before_it_runs(expression: str) -> None:
-    with pytest.raises(UnfitExpression):
-        parsed(expression)
+    with pytest.raises(UnusableExpression):
+        parse_expression(expression)
 
 
 def test_a_response_of_more_values_than_bytes_can_say_is_a_text() -> None:
@@ -206,8 +206,8 @@ def test_a_response_of_more_values_than_bytes_can_say_is_a_text() -> None:
 
 def test_a_response_of_millions_of_values_is_not_multiplied() -> None:
     body = b"[" + b"1," * 2_000_000 + b"1]"
-    with pytest.raises(UnfitExpression, match="too large"):
-        selected(parsed("[*].{a:@,b:@,c:@,d:@,e:@,f:@}"), [1], values_in(body))
+    with pytest.raises(UnusableExpression, match="too large"):
+        evaluate(parse_expression("[*].{a:@,b:@,c:@,d:@,e:@,f:@}"), [1], values_in(body))
 
 
 @pytest.mark.parametrize(
@@ -215,28 +215,32 @@ def test_a_response_of_millions_of_values_is_not_multiplied() -> None:
     ["[?" + "!" * 240 + "@]", "[*]" + "|[*]" * 60, "[*].[@,@,@,@][] | [*]" + " | [*]" * 15],
 )
 def test_an_expression_of_many_steps_leaves_the_event_loop_and_has_a_bound(expression: str) -> None:
-    found, body = parsed(expression), b"[" + b"1," * 30_000 + b"1]"
+    found, body = parse_expression(expression), b"[" + b"1," * 30_000 + b"1]"
     assert needs_thread(body, found)
-    with pytest.raises(UnfitExpression, match="too large"):
-        selected(found, [1], 16 * values_in(body))
+    with pytest.raises(UnusableExpression, match="too large"):
+        evaluate(found, [1], 16 * values_in(body))
 
 
 @pytest.mark.parametrize(
     "expression", ["[?" + "!" * 480 + "@]", "[*]" + "|[*]" * 120, "[*].[@,@][] | [*]" + "|[*]" * 60]
 )
 def test_an_expression_of_too_many_steps_is_refused(expression: str) -> None:
-    with pytest.raises(UnfitExpression, match=r"steps|recursion"):
-        parsed(expression)
+    with pytest.raises(UnusableExpression, match=r"steps|recursion"):
+        parse_expression(expression)
 
 
 def test_an_ordinary_selection_stays_on_the_event_loop() -> None:
     body = json.dumps({"issues": [{"key": "A", "fields": {"status": {"name": "open"}}}] * 100}).encode()
-    assert not needs_thread(body, parsed("issues[?key == 'A'].{key: key, state: fields.status.name}"))
+    assert not needs_thread(body, parse_expression("issues[?key == 'A'].{key: key, state: fields.status.name}"))
 
 
 def test_long_texts_count_as_several_values() -> None:
-    with pytest.raises(UnfitExpression, match="too large"):
-        selected(parsed("[" + ",".join(["to_string([@])"] * 16) + "]"), "x", values_in(b'"' + b"x" * (8 << 20) + b'"'))
+    with pytest.raises(UnusableExpression, match="too large"):
+        evaluate(
+            parse_expression("[" + ",".join(["to_string([@])"] * 16) + "]"),
+            "x",
+            values_in(b'"' + b"x" * (8 << 20) + b'"'),
+        )
 
 
 DOUBLED = "@" + "|[@,@]" * 34
@@ -254,8 +258,8 @@ DOUBLED = "@" + "|[@,@]" * 34
     ],
 )
 def test_large_intermediate_results_are_refused(expression: str) -> None:
-    with pytest.raises(UnfitExpression, match=r"too often|join takes"):
-        parsed(expression)
+    with pytest.raises(UnusableExpression, match=r"too often|join takes"):
+        parse_expression(expression)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +272,7 @@ def test_large_intermediate_results_are_refused(expression: str) -> None:
     ],
 )
 def test_comparisons_and_texts_of_ordinary_size_are_allowed(expression: str, value: Any) -> None:
-    assert selected(parsed(expression), {"l": ["a", "b"]}, 10) == value
+    assert evaluate(parse_expression(expression), {"l": ["a", "b"]}, 10) == value
 
 
 async def test_a_huge_response_takes_no_more_memory_than_a_bound(door: Agents) -> None:

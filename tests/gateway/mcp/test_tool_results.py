@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.json_select import UnfitExpression, growth, parsed, selected, values_in
+from gateway.http.json_select import UnusableExpression, evaluate, growth, parse_expression, values_in
 from gateway.mcp.tool_results import provider_result
 
 JSON = "application/json; charset=utf-8"
@@ -21,7 +21,9 @@ _VALUES = st.recursive(
 def result(
     body: bytes, media_type: str = JSON, select: str | None = None, max_bytes: int = 1000, status: int = 200
 ) -> Any:
-    return provider_result(status, "OK", media_type, body, None if select is None else parsed(select), max_bytes)
+    return provider_result(
+        status, "OK", media_type, body, None if select is None else parse_expression(select), max_bytes
+    )
 
 
 @given(_VALUES, st.integers(100, 600))
@@ -101,13 +103,13 @@ def test_an_error_of_the_provider_is_not_selected_from() -> None:
 )
 def test_ordinary_expressions_are_allowed(expression: str, value: Any) -> None:
     document = {"issues": [{"key": "A", "fields": {"status": {"name": "open"}}}, {"key": "B"}]}
-    assert selected(parsed(expression), document, 10) == value
+    assert evaluate(parse_expression(expression), document, 10) == value
 
 
 @pytest.mark.parametrize("expression", ["a[", "", "&&", "a" * 300 + "|", "foo(@)", "[" * 400])
 def test_invalid_expression_is_reported(expression: str) -> None:
-    with pytest.raises(UnfitExpression):
-        selected(parsed(expression), {"a": 1}, 1)
+    with pytest.raises(UnusableExpression):
+        evaluate(parse_expression(expression), {"a": 1}, 1)
 
 
 _EXPRESSIONS = st.recursive(
@@ -134,9 +136,9 @@ def leaves(value: Any) -> int:
 @settings(max_examples=300)
 def test_a_result_has_no_more_values_than_its_expression_may_make(expression: str, document: Any) -> None:
     try:
-        found = parsed(expression)
-        value = selected(found, document, values_in(json.dumps(document).encode()))
-    except UnfitExpression:
+        found = parse_expression(expression)
+        value = evaluate(found, document, values_in(json.dumps(document).encode()))
+    except UnusableExpression:
         return
     nodes = len(expression)  # each step may wrap its input, which adds one value
     assert leaves(value) <= growth(found.parsed) * (leaves(document) + nodes)

@@ -24,13 +24,13 @@ def _quick_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SealedWriter.__init__.__kwdefaults__, "log2_n", 10)
 
 
-async def exported(place: Place, *words: str) -> Path:
+async def export(place: Place, *words: str) -> Path:
     bundle = place.folder / "out.bundle"
     await place.ran("export", "-o", str(bundle), *SEALED, *words)
     return bundle
 
 
-async def filled(place: Place, peer: FakePeer, count: int = 3) -> None:
+async def fill_place(place: Place, peer: FakePeer, count: int = 3) -> None:
     for n in range(count):
         user = {"id": f"u{n}", "email": f"u{n}@example.com", "display_name": "Ünal", "tags": {"a": "b"}}
         more: dict[str, Any] = {"metadata": {"n": n}, "tags": {"team": "blue"}, "connection_config": SITE}
@@ -38,24 +38,24 @@ async def filled(place: Place, peer: FakePeer, count: int = 3) -> None:
     await place.imported(peer)
 
 
-def whole(place: Place, plain: Path) -> list[dict[str, Any]]:
+def read_lines(place: Place, plain: Path) -> list[dict[str, Any]]:
     """Return the connections in a plain export, without the timestamps of this gateway."""
     lines = [json.loads(line) for line in plain.read_text().splitlines()]
     return [line for line in lines if line["kind"] == "connection"]
 
 
-async def test_a_round_trip_keeps_everything_the_state_too(
+async def test_export_and_import_keep_every_field_and_the_state(
     place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place]
 ) -> None:
-    await filled(place, peer)
+    await fill_place(place, peer)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=424)
-    bundle = await exported(place)
+    bundle = await export(place)
     there = elsewhere()
     ran = await there.ran("import", str(bundle), *SEALED)
     assert ran.report["imported"] == 3
     for one, name in ((place, "before"), (there, "after")):
         await one.ran("export", "-o", str(one.folder / f"{name}.jsonl"), "--plain")
-    before, after = whole(place, place.folder / "before.jsonl"), whole(there, there.folder / "after.jsonl")
+    before, after = read_lines(place, place.folder / "before.jsonl"), read_lines(there, there.folder / "after.jsonl")
     assert before == after
     assert {one["connection_id"]: one["past"]["state"] for one in after} == {
         "c0": "active",
@@ -66,22 +66,22 @@ async def test_a_round_trip_keeps_everything_the_state_too(
     assert (failed["code"], failed["final"]) == ("invalid_grant", True)
 
 
-async def test_a_moved_connection_renews_itself_where_it_came_to(
+async def test_imported_connection_is_refreshed_by_the_new_gateway(
     place: Place, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place]
 ) -> None:
     await running.imported(tracker.grant())
     there = elsewhere()
-    await there.ran("import", str(await exported(place)), *SEALED)
+    await there.ran("import", str(await export(place)), *SEALED)
     assert (await there.ran("refresh", "--all", "--integration", "tracker")).report["connections"][0][
         "outcome"
     ] == "renewed"
 
 
-async def test_nothing_of_it_can_be_read_without_the_passphrase(
+async def test_bundle_is_unreadable_without_the_passphrase(
     place: Place, peer: FakePeer, monkeypatch: pytest.MonkeyPatch, elsewhere: Callable[..., Place]
 ) -> None:
-    await filled(place, peer)
-    bundle = await exported(place)
+    await fill_place(place, peer)
+    bundle = await export(place)
     assert bundle.stat().st_mode & 0o777 == 0o600
     assert not any(word in bundle.read_bytes() for word in (b"rt-", b"u0@example.com", b"tracker"))
     monkeypatch.setenv("BUNDLE_PASSPHRASE", "correct horse battery stapl")
@@ -91,12 +91,12 @@ async def test_nothing_of_it_can_be_read_without_the_passphrase(
 
 
 @pytest.mark.parametrize("harm", ["cut at a chunk", "cut within", "swapped", "changed", "header", "empty", "appended"])
-async def test_a_bundle_that_is_not_whole_is_refused_before_anything_is_imported(
+async def test_incomplete_bundle_is_refused_before_the_first_import(
     harm: str, place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
     peer.add("c0", oauth(0), connection_config=SITE, metadata={"long": "x" * 200_000})
     await place.imported(peer)
-    bundle = await exported(place)
+    bundle = await export(place)
     raw = bundle.read_bytes()
     start = raw.index(b"}", raw.index(b'"chunk"')) + 1
     size = (64 << 10) + 16
@@ -119,11 +119,11 @@ async def test_a_bundle_that_is_not_whole_is_refused_before_anything_is_imported
     assert await there.listed() == []
 
 
-async def test_an_import_of_a_bundle_that_broke_off_goes_on(
+async def test_interrupted_import_of_a_bundle_can_be_continued(
     place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
-    await filled(place, peer)
-    bundle = await exported(place)
+    await fill_place(place, peer)
+    bundle = await export(place)
     there = elsewhere()
     only = there.folder / "first.jsonl"
     await place.ran("export", "-o", str(only), "--plain")
@@ -144,10 +144,10 @@ async def test_an_import_of_a_bundle_that_broke_off_goes_on(
         ({"kind": "later_kind"}, "it has a line of kind 'later_kind'"),
     ],
 )
-async def test_a_bundle_of_a_later_version_is_refused_before_anything_is_imported(
+async def test_bundle_of_a_later_version_is_refused_before_the_first_import(
     change: dict[str, Any], why: str, place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
-    await filled(place, peer)
+    await fill_place(place, peer)
     plain = place.folder / "plain.jsonl"
     await place.ran("export", "-o", str(plain), "--plain")
     *lines, end = [json.loads(line) for line in plain.read_text().splitlines()]
@@ -166,21 +166,21 @@ async def test_a_bundle_of_a_later_version_is_refused_before_anything_is_importe
     assert await there.listed() == []
 
 
-async def test_the_client_comes_along_where_the_integration_is_not_there(
+async def test_missing_integration_is_created_with_its_client(
     place: Place, peer: FakePeer, running: RunningGateway, elsewhere: Callable[..., Place]
 ) -> None:
-    await filled(place, peer, 1)
+    await fill_place(place, peer, 1)
     there = elsewhere()
-    words = ("import", str(await exported(place)), *SEALED, "--integration", "tracker=moved")
+    words = ("import", str(await export(place)), *SEALED, "--integration", "tracker=moved")
     refusal = await there.ran(*words, code=1)
     assert refusal.report["reasons"][0]["reason"] == "unknown_integration"
     assert (await there.ran(*words, "--create-integrations")).report["integrations"]["made"] == ["moved"]
     assert [one["provider_config_key"] for one in await there.listed()] == ["moved"]
 
 
-async def test_an_export_never_replaces_a_file_unasked_and_leaves_nothing_half(place: Place, peer: FakePeer) -> None:
-    await filled(place, peer, 1)
-    bundle = await exported(place)
+async def test_export_replaces_no_file_and_leaves_no_partial_file(place: Place, peer: FakePeer) -> None:
+    await fill_place(place, peer, 1)
+    bundle = await export(place)
     before = bundle.read_bytes()
     assert (await place.ran("export", "-o", str(bundle), *SEALED, code=2)).output.startswith("Usage:")
     assert bundle.read_bytes() == before
@@ -190,18 +190,20 @@ async def test_an_export_never_replaces_a_file_unasked_and_leaves_nothing_half(p
 
 
 @pytest.mark.parametrize("words", [[], ["--plain", *SEALED], ["--passphrase-env", "SHORT"]])
-async def test_what_is_not_sealed_well_is_not_written(words: list[str], place: Place, monkeypatch: Any) -> None:
+async def test_export_with_an_unsuitable_passphrase_writes_nothing(
+    words: list[str], place: Place, monkeypatch: Any
+) -> None:
     monkeypatch.setenv("SHORT", "elevenchars")
     await place.ran("export", "-o", str(place.folder / "x"), *words, code=2)
     assert not (place.folder / "x").exists()
 
 
-async def test_a_plain_export_says_what_it_is(place: Place, peer: FakePeer) -> None:
-    await filled(place, peer, 1)
+async def test_plain_export_warns_and_is_readable_by_its_owner_only(place: Place, peer: FakePeer) -> None:
+    await fill_place(place, peer, 1)
     plain = place.folder / "plain.jsonl"
     ran = await place.ran("export", "-o", str(plain), "--plain", code=0)
     assert "in plain text" in ran.output
-    assert whole(place, plain)[0]["credentials"]["refresh_token"] == "rt-0"
+    assert read_lines(place, plain)[0]["credentials"]["refresh_token"] == "rt-0"
     assert plain.stat().st_mode & 0o777 == 0o600
 
 
@@ -209,7 +211,7 @@ async def test_values_that_nest_deep_are_cut_in_an_own_export_and_refused_in_oth
     place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
     """Earlier versions stored values that nest hundreds of levels deep; their exports still load."""
-    await filled(place, peer, 1)
+    await fill_place(place, peer, 1)
     plain = place.folder / "plain.jsonl"
     await place.ran("export", "-o", str(plain), "--plain")
     *head, line, end = [json.loads(line) for line in plain.read_text().splitlines()]

@@ -9,7 +9,7 @@ from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.moving.import_one import CredentialsHidden, credential_of
-from gateway.moving.moved_connection import Moved
+from gateway.moving.moved_connection import MovedConnection
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = "2030-01-01T00:00:00.000Z"
@@ -20,8 +20,10 @@ def provider(mode: str, **more: Any) -> Provider:
     return Provider.model_validate({**result, "proxy": {"base_url": "https://x.example"}, **more})
 
 
-def converted(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None = None, **more: Any) -> Any:
-    moved = Moved(integration_id="x", connection_id="c", credentials=credentials, config=config or {}, shown=True)
+def convert(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None = None, **more: Any) -> Any:
+    moved = MovedConnection(
+        integration_id="x", connection_id="c", credentials=credentials, config=config or {}, shown=True
+    )
     return credential_of(moved, modes()[mode], provider(mode, **more), NOW)
 
 
@@ -38,20 +40,20 @@ def converted(mode: str, credentials: dict[str, Any], config: dict[str, Any] | N
     ],
 )
 def test_converted_credential_keeps_all_fields_it_needs(mode: str, shown: dict[str, Any]) -> None:
-    held, _, notes = converted(mode, {**shown, "of_theirs": None})
+    held, _, notes = convert(mode, {**shown, "of_theirs": None})
     assert {name: held.get(name) for name in shown} == shown
     assert notes == []
 
 
 def test_missing_credential_is_valid_only_for_mode_none() -> None:
-    assert converted("NONE", {})[0] == {"type": "NONE"}
+    assert convert("NONE", {})[0] == {"type": "NONE"}
     with pytest.raises(CredentialsHidden):
-        converted("OAUTH2", {})
+        convert("OAUTH2", {})
 
 
 def test_an_installation_is_found_in_the_settings_and_keeps_its_token() -> None:
     shown = {"type": "APP", "access_token": "t", "expires_at": LATER, "raw": {"a": 1}, "jwtToken": "j"}
-    held, config, notes = converted("APP", shown, {"installation_id": 42, "app_id": "7"})
+    held, config, notes = convert("APP", shown, {"installation_id": 42, "app_id": "7"})
     assert held == {
         "type": "APP",
         "installation_id": "42",
@@ -67,24 +69,24 @@ def test_an_installation_is_found_in_the_settings_and_keeps_its_token() -> None:
 def test_the_end_users_own_grant_moves_from_the_settings_into_the_credential() -> None:
     user = {"type": "OAUTH2", "access_token": "u", "refresh_token": "r"}
     shown = {"type": "APP", "access_token": "t", "expires_at": LATER}
-    held, config, _ = converted("CUSTOM", shown, {"installation_id": "42", "userCredentials": user})
+    held, config, _ = convert("CUSTOM", shown, {"installation_id": "42", "userCredentials": user})
     assert held["user"] == user
     assert "userCredentials" not in config
 
 
 def test_another_kind_of_credential_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="takes credentials of type 'API_KEY'"):
-        converted("API_KEY", {"type": "BASIC", "username": "u", "password": "p"})
+        convert("API_KEY", {"type": "BASIC", "username": "u", "password": "p"})
 
 
-def test_typed_in_credentials_are_not_guessed() -> None:
-    moved = Moved(integration_id="x", connection_id="c", credentials={"apiKey": "k", "apikey": "k"})
+def test_unknown_field_of_typed_in_credentials_is_refused() -> None:
+    moved = MovedConnection(integration_id="x", connection_id="c", credentials={"apiKey": "k", "apikey": "k"})
     with pytest.raises(InvalidRequest, match="'apikey' is not a field"):
         credential_of(moved, modes()["API_KEY"], provider("API_KEY"), NOW)
 
 
 @pytest.mark.parametrize("odd", ["²", "9" * 5000, "soon"])
 def test_an_unreadable_expiry_counts_as_expired(odd: str) -> None:
-    held, _, notes = converted("OAUTH2", {"type": "OAUTH2", "access_token": "t", "expires_at": odd})
+    held, _, notes = convert("OAUTH2", {"type": "OAUTH2", "access_token": "t", "expires_at": odd})
     assert held["expires_at"] == "2026-01-01T00:00:00.000Z"
     assert "expires_at could not be read" in notes[0]

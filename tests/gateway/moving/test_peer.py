@@ -26,7 +26,7 @@ def full(peer: FakePeer) -> None:
     )
 
 
-async def test_everything_of_a_connection_comes_along(place: Place, peer: FakePeer, running: RunningGateway) -> None:
+async def test_import_from_a_peer_keeps_every_field(place: Place, peer: FakePeer, running: RunningGateway) -> None:
     full(peer)
     ran = await place.imported(peer)
     assert (ran.report["imported"], ran.report["ok"]) == (1, True)
@@ -44,7 +44,7 @@ async def test_everything_of_a_connection_comes_along(place: Place, peer: FakePe
     assert here["created_at"].startswith("2026-01-02T03:04:01.678")
 
 
-async def test_it_can_be_called_through_a_gateway_that_was_running_all_the_time(
+async def test_imported_connection_is_usable_in_a_running_gateway(
     place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     grant = tracker.grant()
@@ -92,7 +92,7 @@ async def test_an_interrupted_import_continues_without_fetching_existing_connect
     assert len(await place.listed()) == 6
 
 
-async def test_a_rate_limit_is_waited_out(
+async def test_import_waits_for_the_rate_limit_of_the_peer(
     elsewhere: Callable[..., Place], peer: FakePeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, now, waits = elsewhere(), [0.0], []
@@ -113,7 +113,7 @@ async def test_a_rate_limit_is_waited_out(
     assert 0.5 <= waits[1] <= 1.0
 
 
-async def test_a_connection_that_is_dead_gone_or_broken_there_is_reported_and_the_rest_arrives(
+async def test_unusable_connections_are_reported_and_the_others_imported(
     place: Place, peer: FakePeer, tmp_path: Path
 ) -> None:
     for n, name in enumerate(["good", "dead", "gone", "other", "lost"]):
@@ -140,7 +140,7 @@ async def test_a_connection_that_is_dead_gone_or_broken_there_is_reported_and_th
 
 
 @pytest.mark.parametrize("odd", ["yesterday", "Invalid Date"])
-async def test_an_expiry_that_cannot_be_read_counts_as_now_so_that_the_token_is_renewed(
+async def test_unreadable_expiry_counts_as_now(
     odd: str, place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     grant = tracker.grant()
@@ -194,7 +194,7 @@ async def test_integrations_are_made_with_their_client_where_asked_and_mapped_na
     assert next(one for one in kept if one.get("unique_key") == "new")["credentials"]["client_secret"] == "s3cret"
 
 
-async def test_what_is_here_is_kept_replaced_or_refused_as_asked(
+async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
     place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant(), metadata={"from": "here"})
@@ -237,11 +237,11 @@ async def test_the_url_of_a_dashboard_is_reported(place: Place, peer: FakePeer) 
 @pytest.mark.parametrize(
     "words", [[], ["x", "--from-peer", "http://127.0.0.1:9"], ["--from-peer", "http://127.0.0.1:9"]]
 )
-async def test_without_one_source_and_its_key_nothing_begins(words: list[str], place: Place) -> None:
+async def test_import_needs_exactly_one_source_and_its_key(words: list[str], place: Place) -> None:
     assert (await place.ran("import", *words, code=2)).output.startswith("Usage:")
 
 
-async def test_another_gateway_of_ours_can_be_the_peer_too(
+async def test_peer_may_be_another_gateway_of_this_kind(
     running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PEER_KEY", SECRET_KEY)

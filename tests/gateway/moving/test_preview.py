@@ -26,7 +26,7 @@ def fill(peer: FakePeer) -> None:
     peer.connections[1]["errors"] = [{"type": "auth", "log_id": "x"}]
 
 
-async def test_each_integration_is_judged_and_the_exact_callback_is_named(place: Place, peer: FakePeer) -> None:
+async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(place: Place, peer: FakePeer) -> None:
     fill(peer)
     ran = await place.imported(peer, "--preview", code=1)
     result = {one["integration"]: one for one in ran.report["integrations"]}
@@ -54,7 +54,7 @@ async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: Pla
     assert ran.report["webhook_url"] == f"{place_url(place)}/webhook/dev/<integration>"
 
 
-async def test_connections_of_another_auth_mode_are_not_said_to_work(place: Place, peer: FakePeer) -> None:
+async def test_preview_reports_connections_of_another_auth_mode(place: Place, peer: FakePeer) -> None:
     fill(peer)
     peer.modes = {"openai": "BASIC", "tracker": "OAUTH2"}
     ran = await place.imported(peer, "--preview", code=1)
@@ -71,7 +71,7 @@ def place_url(place: Place) -> str:
     return f"http://127.0.0.1:{yaml.safe_load(place.file.read_text())['server']['port']}"
 
 
-async def test_another_client_here_or_a_secret_that_cannot_be_read_there_is_reported(
+async def test_preview_reports_another_client_and_an_unreadable_secret(
     place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
     peer.integrations = {"tracker": {"provider": "tracker", "credentials": CLIENT}}
@@ -85,7 +85,7 @@ async def test_another_client_here_or_a_secret_that_cannot_be_read_there_is_repo
     assert "read_credentials" in response["todo"][0]
 
 
-async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:
+async def test_doctor_reports_the_same_as_the_preview(place: Place, peer: FakePeer) -> None:
     fill(peer)
     words = ["doctor", "--from-peer", peer.url, "--key-env", "PEER_KEY", "-c", str(place.file)]
     done = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--json"])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.moving import bundle
-from gateway.moving.foreign_files import of_bundle
-from gateway.moving.moved_connection import Moved, SourceRefused
-from gateway.moving.sealed_stream import CHUNK_BYTES, SealedWriter, read
+from gateway.moving.foreign_files import read_bundle
+from gateway.moving.moved_connection import MovedConnection, SourceRefused
+from gateway.moving.sealed_stream import CHUNK_BYTES, SealedWriter, decrypt
 from gateway.secret import Secret
 from tests.gateway.moving.conftest import SITE, oauth
 
@@ -19,7 +19,7 @@ PASSPHRASE = Secret("correct horse battery staple")
 QUICK = 10
 
 
-def sealed(plain: bytes) -> io.BytesIO:
+def seal(plain: bytes) -> io.BytesIO:
     out = io.BytesIO()
     writer = SealedWriter(out, PASSPHRASE, log2_n=QUICK)
     writer.write(plain)
@@ -28,34 +28,34 @@ def sealed(plain: bytes) -> io.BytesIO:
 
 
 @pytest.mark.parametrize("length", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
-def test_what_goes_in_comes_out(length: int) -> None:
+def test_decrypted_stream_equals_the_written_bytes(length: int) -> None:
     plain = bytes(n % 251 for n in range(length))
-    assert b"".join(read(sealed(plain), PASSPHRASE)) == plain
+    assert b"".join(decrypt(seal(plain), PASSPHRASE)) == plain
 
 
 @pytest.mark.parametrize("length", [0, 1, CHUNK_BYTES, 2 * CHUNK_BYTES])
-def test_a_stream_that_was_not_closed_does_not_open_to_its_end(length: int) -> None:
+def test_stream_that_was_not_closed_is_refused_at_its_end(length: int) -> None:
     out = io.BytesIO()
     SealedWriter(out, PASSPHRASE, log2_n=QUICK).write(bytes(length))
     with pytest.raises(SourceRefused):
-        list(read(io.BytesIO(out.getvalue()), PASSPHRASE))
+        list(decrypt(io.BytesIO(out.getvalue()), PASSPHRASE))
 
 
 @pytest.mark.parametrize("log2_n", [9, 21, 60])
 def test_a_header_with_too_costly_scrypt_settings_is_refused(log2_n: int) -> None:
-    raw = sealed(b"x").getvalue().replace(b'"log2_n": 10', f'"log2_n": {log2_n}'.ljust(12).encode())
+    raw = seal(b"x").getvalue().replace(b'"log2_n": 10', f'"log2_n": {log2_n}'.ljust(12).encode())
     with pytest.raises(SourceRefused, match="header"):
-        list(read(io.BytesIO(raw), PASSPHRASE))
+        list(decrypt(io.BytesIO(raw), PASSPHRASE))
 
 
 def test_a_bundle_without_its_end_line_is_reported_as_unfinished() -> None:
     with pytest.raises(SourceRefused, match="incomplete"):
-        bundle.checked(sealed(b'{"kind":"bundle"}\n{"kind":"connection"}\n'), PASSPHRASE)
+        bundle.check_bundle(seal(b'{"kind":"bundle"}\n{"kind":"connection"}\n'), PASSPHRASE)
 
 
-def test_a_later_version_is_named() -> None:
+def test_error_for_a_later_version_names_the_version() -> None:
     with pytest.raises(SourceRefused, match="has version 2, and this gateway reads 1"):
-        bundle.checked(sealed(b'{"kind":"bundle","version":2}\n'), PASSPHRASE)
+        bundle.check_bundle(seal(b'{"kind":"bundle","version":2}\n'), PASSPHRASE)
 
 
 def test_thousands_of_connections_go_through_in_memory_that_does_not_grow_with_them(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_thousands_of_connections_go_through_in_memory_that_does_not_grow_with_t
                 writer.write(line)
             writer.close()
         with file.open("rb") as source:
-            assert bundle.checked(source, PASSPHRASE).connections == 5000
+            assert bundle.check_bundle(source, PASSPHRASE).connections == 5000
             source.seek(0)
-            names = (one.connection_id for one in of_bundle(source, PASSPHRASE) if isinstance(one, Moved))
+            names = (one.connection_id for one in read_bundle(source, PASSPHRASE) if isinstance(one, MovedConnection))
             assert all(name == f"c{n}" for n, name in enumerate(names))
         peak = tracemalloc.get_traced_memory()[1]
     finally:

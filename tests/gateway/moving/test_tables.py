@@ -22,7 +22,7 @@ def lines(folder: Path, *rows: Any) -> str:
     return str(file)
 
 
-async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_reported_by_its_line(
+async def test_nested_and_flat_lines_are_read_and_faults_reported_with_their_line(
     place: Place, tmp_path: Path, running: RunningGateway
 ) -> None:
     nested = {"connection_id": "c1", "credentials": oauth(1), "connection_config": SITE, "tags": {"Team": "x"}}
@@ -73,7 +73,7 @@ def connection(number: int) -> dict[str, Any]:
         ([HEAD, connection(1), HEAD, connection(2), {"kind": "end", "integrations": 0, "connections": 1}], [3]),
     ],
 )
-def test_a_plain_export_that_is_not_whole_is_reported(rows: list[Any], incomplete: list[int]) -> None:
+def test_incomplete_plain_export_is_reported(rows: list[Any], incomplete: list[int]) -> None:
     source = io.BytesIO("\n".join(map(json.dumps, rows)).encode())
     found = [one.outcome for one in json_lines(source, None) if isinstance(one, UnusableConnection)]
     assert [one.reason for one in found] == ["incomplete"] * len(incomplete)
@@ -127,13 +127,13 @@ async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(p
         ("csv", "", 0),
     ],
 )
-def test_how_many_there_are_is_known_before_the_first_is_read(kind: str, text: str, found: int) -> None:
+def test_number_of_connections_is_counted_before_the_import(kind: str, text: str, found: int) -> None:
     source = io.BytesIO(text.encode())
     assert count(source, kind) == found
     assert not source.closed
 
 
-async def test_progress_is_reported_of_all_that_the_file_has(
+async def test_progress_has_the_total_of_the_file(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[tuple[int, int]] = []
@@ -156,9 +156,7 @@ async def test_standard_input_is_read(place: Place) -> None:
     assert ran.report["imported"] == 1
 
 
-async def test_columns_of_a_table_are_named_by_their_place_or_mapped(
-    place: Place, tmp_path: Path, running: RunningGateway
-) -> None:
+async def test_columns_are_paths_or_mapped_names(place: Place, tmp_path: Path, running: RunningGateway) -> None:
     file = tmp_path / "rows.csv"
     file.write_text(
         "integration,customer,access_token,refresh_token,expires_at,connection_config.cloudId,metadata.plan,tags.team,"

@@ -13,7 +13,16 @@ import pytest
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.observe import call_queue, logs
-from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, MULTIPLE, CallQueue, as_event, as_line
+from gateway.observe.call_queue import (
+    BATCH,
+    BATCH_MULTIPLE,
+    LINES_PER_TURN,
+    MAX_EXTRA_FAILURES,
+    MAX_QUEUED,
+    CallQueue,
+    as_event,
+    as_line,
+)
 from gateway.records.audit import CredentialUseCount
 from gateway.records.filters import single_or_any_set
 from gateway.records.operation import Operation, OperationFilter
@@ -66,11 +75,11 @@ class RecordingStore:
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The lines written to stderr."""
     seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(logs, "write_many", seen.extend)
+    monkeypatch.setattr(logs, "write_events", seen.extend)
     return seen
 
 
-async def written(log: CallQueue, kept: RecordingStore) -> None:
+async def wait_until_written(log: CallQueue, kept: RecordingStore) -> None:
     """Run one round of the writing task."""
     kept.asked.clear()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -85,12 +94,12 @@ async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lin
     log, kept = CallQueue(), RecordingStore()
     log.record(exchange(1))
     log.record(exchange(2, connection_id=""))
-    await written(log, kept)
+    await wait_until_written(log, kept)
     assert kept.ids == ["1"]
     assert [line["request_id"] for line in lines] == ["1", "2"]
 
 
-async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) -> None:
+async def test_line_omits_unknown_members(lines: list[dict[str, Any]]) -> None:
     log, kept = CallQueue(), RecordingStore()
     log.record(exchange(connection_id=""))
     await log.close()
@@ -114,22 +123,22 @@ async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) ->
 
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
     log, kept = CallQueue(), RecordingStore()
-    for number in range(BATCH + MULTIPLE):
+    for number in range(BATCH + BATCH_MULTIPLE):
         log.record(exchange(number))
-    await written(log, kept)
+    await wait_until_written(log, kept)
     await log.close()
-    assert [len(batch) for batch in kept.batches] == [BATCH, MULTIPLE]
-    assert kept.ids == [str(number) for number in range(BATCH + MULTIPLE)]
+    assert [len(batch) for batch in kept.batches] == [BATCH, BATCH_MULTIPLE]
+    assert kept.ids == [str(number) for number in range(BATCH + BATCH_MULTIPLE)]
 
 
 async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
     log, kept = CallQueue(), RecordingStore()
-    for number in range(2 * MULTIPLE + 3):
+    for number in range(2 * BATCH_MULTIPLE + 3):
         log.record(exchange(number))
-    await written(log, kept)
-    assert [len(batch) for batch in kept.batches] == [2 * MULTIPLE]
-    await written(log, kept)
-    assert kept.ids == [str(number) for number in range(2 * MULTIPLE + 3)]
+    await wait_until_written(log, kept)
+    assert [len(batch) for batch in kept.batches] == [2 * BATCH_MULTIPLE]
+    await wait_until_written(log, kept)
+    assert kept.ids == [str(number) for number in range(2 * BATCH_MULTIPLE + 3)]
 
 
 async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
@@ -143,9 +152,9 @@ async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
 
     log, kept = CallQueue(), Busy()
     log.record(exchange(1))
-    await written(log, kept)
+    await wait_until_written(log, kept)
     assert kept.ids == ["1"]
-    await written(log, kept)
+    await wait_until_written(log, kept)
     assert kept.ids == ["1", "9"]
 
 
@@ -153,19 +162,19 @@ async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]])
     log, seen = CallQueue(), list[int]()
 
     async def other() -> None:
-        while len(lines) < 3 * LINES:
+        while len(lines) < 3 * LINES_PER_TURN:
             seen.append(len(lines))
             await asyncio.sleep(0)
 
-    for number in range(3 * LINES):
+    for number in range(3 * LINES_PER_TURN):
         log.record(exchange(number, connection_id=""))
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(log.close(), other())
-    assert {LINES, 2 * LINES} <= set(seen)
-    assert [line["request_id"] for line in lines] == [str(number) for number in range(3 * LINES)]
+    assert {LINES_PER_TURN, 2 * LINES_PER_TURN} <= set(seen)
+    assert [line["request_id"] for line in lines] == [str(number) for number in range(3 * LINES_PER_TURN)]
 
 
-async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> None:
+async def test_full_queue_drops_records_and_counts_them(lines: list[dict[str, Any]]) -> None:
     log = CallQueue(bound=2)
     for number in range(5):
         log.record(exchange(number, connection_id=""))
@@ -194,7 +203,7 @@ async def test_records_are_written_after_the_store_recovers(trouble: Exception) 
 
 async def test_close_writes_the_rest_and_survives_a_failing_store() -> None:
     log, kept = CallQueue(), RecordingStore()
-    await written_once_empty(log, kept)
+    await wait_until_queue_is_empty(log, kept)
     log.record(exchange(1))
     await log.close()
     assert kept.ids == ["1"]
@@ -222,7 +231,7 @@ async def test_close_during_a_batch_stores_nothing_twice() -> None:
     assert kept.ids == ["1", "2"]
 
 
-async def written_once_empty(log: CallQueue, kept: RecordingStore) -> None:
+async def wait_until_queue_is_empty(log: CallQueue, kept: RecordingStore) -> None:
     """Connect the log to its store."""
     task = asyncio.create_task(log.write_to(kept, every_s=60))
     await asyncio.sleep(0)
@@ -372,7 +381,7 @@ class Uses:
         self.got += counts
 
 
-def sent(**fields: Any) -> ExchangeRecord:
+def sent_exchange(**fields: Any) -> ExchangeRecord:
     """Return the record of a proxied call that reached its provider."""
     return exchange()._replace(gateway_ms=0.1, **fields)
 
@@ -384,14 +393,14 @@ async def test_unstored_use_counts_are_added_to_later_ones(monkeypatch: pytest.M
     writing = asyncio.create_task(queue.write_to(RecordingStore(), 3600, uses=uses))
     await asyncio.sleep(0)
     for _ in range(3):  # the queue drops two of the records, but no count
-        queue.record(sent(key_id=7))
+        queue.record(sent_exchange(key_id=7))
     uses.away = True
     await queue.flush()
     now += timedelta(seconds=2)
     await queue.flush()
-    queue.record(sent(key_id=7, status=502))
-    queue.record(sent(key_id=None))
-    queue.record(sent(key_id=7, attempts=0))  # nothing was sent
+    queue.record(sent_exchange(key_id=7, status=502))
+    queue.record(sent_exchange(key_id=None))
+    queue.record(sent_exchange(key_id=7, attempts=0))  # nothing was sent
     uses.away = False
     await queue.flush()
     assert [(one.hour.hour, one.use.key_id, one.calls, one.failed) for one in uses.got] == [
@@ -405,7 +414,7 @@ async def test_unstored_use_counts_are_added_to_later_ones(monkeypatch: pytest.M
 
 
 async def test_full_queue_still_accepts_failures_and_other_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_queue, "MORE_FAILURES", 3)
+    monkeypatch.setattr(call_queue, "MAX_EXTRA_FAILURES", 3)
     log, kept = CallQueue(bound=2), RecordingStore()
     for number in range(4):
         log.record(exchange(number))
@@ -442,7 +451,7 @@ async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds
         most = max(most, queue.waiting)
         if not 2 <= second < 7:
             await queue.flush()
-    assert most <= BOUND + MORE_FAILURES
+    assert most <= MAX_QUEUED + MAX_EXTRA_FAILURES
     assert (tmp_path / "gateway.calls.db").stat().st_size <= bound * 1.1
     page = await stored.find(OperationFilter("dev", error_codes=single_or_any_set("upstream_timeout"), limit=1000))
     found = [one.operation.request_id for one in page.operations][::-1]

@@ -25,5 +25,5 @@ def test_page_lists_no_unknown_metric() -> None:
 
 
 @pytest.mark.parametrize("place", FIXED, ids=".".join)
-def test_what_needs_a_restart_is_on_the_page(place: tuple[str, ...]) -> None:
+def test_page_lists_the_settings_that_need_a_restart(place: tuple[str, ...]) -> None:
     assert f"`{'.'.join(place)}`" in PAGE.partition("| needs a restart |")[2].partition("\n\n")[0]

@@ -21,7 +21,7 @@ MARKER = "s3cr3t-marker"
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Iterator["Lines"]:
     yield Lines(capsys)
-    logs.Many.out = None
+    logs.BatchOutput.out = None
     structlog.reset_defaults()
     root = logging.getLogger()
     for handler in list(root.handlers):
@@ -124,7 +124,7 @@ def test_exception_shows_places_and_no_values(lines: Lines, terminal: bool, text
     assert "test_logs.py" in shown
 
 
-def test_other_libraries_log_the_same_way_and_chatty_ones_only_warnings(lines: Lines) -> None:
+def test_other_libraries_log_in_the_same_format_and_verbose_ones_only_warnings(lines: Lines) -> None:
     logs.setup("debug", terminal=False)
     logging.getLogger("aiohttp.server").error("Error handling Bearer %s", MARKER)
     logging.getLogger("sqlalchemy.engine.Engine").info("INSERT %s", MARKER)
@@ -150,38 +150,38 @@ def test_the_level_comes_from_the_environment(
 @pytest.mark.parametrize("terminal", [True, False])
 def test_many_lines_are_written_like_single_ones(lines: Lines, terminal: bool) -> None:
     logs.setup(terminal=terminal)
-    logs.write_many([{"event": "exchange", "level": "info", "timestamp": "t", "status": n} for n in (200, 404)])
+    logs.write_events([{"event": "exchange", "level": "info", "timestamp": "t", "status": n} for n in (200, 404)])
     shown = lines.text().splitlines()
     assert len(shown) == 2
     assert "404" in shown[1]
 
 
-def test_many_lines_go_out_in_pieces_that_a_pipe_keeps_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_write_of_many_lines_fits_into_one_atomic_pipe_write(monkeypatch: pytest.MonkeyPatch) -> None:
     class Out(io.StringIO):
         def write(self, text: str) -> int:
             pieces.append(text)
             return len(text)
 
     pieces: list[str] = []
-    monkeypatch.setattr(logs.Many, "out", Out())
-    monkeypatch.setattr(logs.Many, "readable", False)
-    logs.write_many([{"event": "exchange", "path": "/ä" * (n % 700)} for n in range(500)])
+    monkeypatch.setattr(logs.BatchOutput, "out", Out())
+    monkeypatch.setattr(logs.BatchOutput, "readable", False)
+    logs.write_events([{"event": "exchange", "path": "/ä" * (n % 700)} for n in range(500)])
     assert len(pieces) < 250
     assert max(len(piece.encode()) for piece in pieces) <= PIPE_BUF
     assert all(piece.endswith("}\n") for piece in pieces)
     assert len("".join(pieces).splitlines()) == 500
 
 
-def test_many_lines_respect_the_level_and_a_host_that_has_logs_of_its_own(lines: Lines) -> None:
-    logs.write_many([{"event": "before setup"}])
+def test_many_lines_are_not_written_above_their_level_or_in_a_host(lines: Lines) -> None:
+    logs.write_events([{"event": "before setup"}])
     logs.setup("warning", terminal=False)
-    logs.write_many([{"event": "exchange"}])
+    logs.write_events([{"event": "exchange"}])
     assert lines.text() == ""
 
 
 def test_in_a_host_application_lines_go_to_its_loggers(lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
     structlog.reset_defaults()
-    logs.for_host()
+    logs.setup_in_host()
     local = MARKER
     with caplog.at_level(logging.INFO, "gateway.x"):
         log = structlog.get_logger("gateway.x")
@@ -201,7 +201,7 @@ def test_in_a_host_application_lines_go_to_its_loggers(lines: Lines, caplog: pyt
 def test_structlog_configuration_of_a_host_is_kept(lines: Lines) -> None:
     mine = [structlog.processors.JSONRenderer()]
     structlog.configure(processors=mine)
-    logs.for_host()
+    logs.setup_in_host()
     assert structlog.get_config()["processors"] == mine
 
 
@@ -217,7 +217,7 @@ def test_closed_stderr_does_not_raise(monkeypatch: pytest.MonkeyPatch, terminal:
         os.close(reading)
         for _ in range(2):
             structlog.get_logger("b").info("after")
-            logs.write_many([{"event": "exchange"}])
+            logs.write_events([{"event": "exchange"}])
             logging.getLogger("other").warning("after")
         err.flush()  # as Python does at exit
 

@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from gateway import clock
-from gateway.observe.loop_lag import EVERY_S, REMEMBERED, LoopLag
+from gateway.observe.loop_lag import INTERVAL_S, MEASUREMENTS, LoopLag
 
 
 async def test_the_longest_delay_is_reported_until_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, delays, lag = [0.0], [0.7, *[0.0] * (REMEMBERED - 1), 0.1], LoopLag()
+    now, delays, lag = [0.0], [0.7, *[0.0] * (MEASUREMENTS - 1), 0.1], LoopLag()
     assert lag.longest_s == 0.0
     seen: list[float] = []
 
     async def sleep(seconds: float) -> None:
-        assert seconds == EVERY_S
+        assert seconds == INTERVAL_S
         if not delays:
             raise asyncio.CancelledError
         seen.append(lag.longest_s)

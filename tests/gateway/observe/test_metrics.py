@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway import clock
 from gateway.observe import metrics as counting
 from gateway.observe import metrics as paging
-from gateway.observe.metrics import CELLS, FAMILIES, PAGE_BYTES, Board, Metrics, MetricsPage
+from gateway.observe.metrics import CELLS, FAMILIES, PAGE_BYTES, Metrics, MetricsPage, SharedPages
 from gateway.observe.metrics_text import exposition, total
 from gateway.records.proxied_call import ExchangeRecord
 
@@ -39,7 +39,7 @@ def exchange(integration_id: str = "jira", **changes: Any) -> ExchangeRecord:
     return ExchangeRecord(**record | changes)
 
 
-def to_us(**changes: Any) -> ExchangeRecord:
+def api_request(**changes: Any) -> ExchangeRecord:
     """Return the record of a request to the gateway's own API."""
     return exchange("", connection_id="", gateway_ms=None, token_ms=None, upstream_ms=None, **changes)
 
@@ -73,7 +73,7 @@ def requests(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
 
 @pytest.fixture
 def page() -> MetricsPage:
-    return MetricsPage.alone()
+    return MetricsPage.for_one_process()
 
 
 def test_an_exchange_is_reported_by_integration_method_status_and_error(page: MetricsPage) -> None:
@@ -116,15 +116,15 @@ def test_duration_is_split_by_part_and_parts_without_a_wait_are_left_out(page: M
     assert seen[f"{name}_bucket", *JIRA, "le=0.00025", "part=gateway"] == 3
 
 
-def test_a_bound_belongs_to_its_bucket(page: MetricsPage) -> None:
+def test_value_equal_to_a_bound_is_in_that_bucket(page: MetricsPage) -> None:
     metrics(page).observe(exchange(upstream_ms=250.0))
     assert samples(page)["gateway_proxy_duration_seconds_bucket", *JIRA, "le=0.25", "part=upstream"] == 1
 
 
 def test_other_requests_are_counted_separately(page: MetricsPage) -> None:
     counts = metrics(page)
-    counts.observe(to_us())
-    counts.observe(to_us(status=401, error_code="unknown_account", environment=""))
+    counts.observe(api_request())
+    counts.observe(api_request(status=401, error_code="unknown_account", environment=""))
     assert samples(page) == {
         ("gateway_api_requests_total", "error=", "method=GET", "status=200"): 1,
         ("gateway_api_requests_total", "error=unknown_account", "method=GET", "status=401"): 1,
@@ -138,7 +138,7 @@ def test_callers_and_providers_cannot_create_many_labels(page: MetricsPage) -> N
         counts.observe(exchange(method=f"M{n}"))
         counts.observe(exchange(status=n + 300))
         counts.observe(exchange(error_code=f"made-up-{n}"))
-        counts.observe(to_us(method=f"M{n}", status=1000 + n))
+        counts.observe(api_request(method=f"M{n}", status=1000 + n))
     seen = requests(page)
     assert seen["unknown_provider_config", "", "GET", "404"] == 300
     assert seen["", "jira", "other", "200"] == 300
@@ -158,12 +158,12 @@ def test_metrics_contain_no_end_user(page: MetricsPage) -> None:
 def test_integrations_beyond_a_thousand_are_reported_together(
     page: MetricsPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "MOST_INTEGRATIONS", 2)
+    monkeypatch.setattr(counting, "MAX_INTEGRATIONS", 2)
     counts = Metrics(lambda *_: True, page)
     for n in (1, 2, 3, 4, 1):
         counts.observe(exchange(f"i{n}"))
     assert {key[1]: number for key, number in requests(page).items()} == {"i1": 2, "i2": 1, "other": 2}
-    counts.ask_again()
+    counts.forget_known()
     again = Metrics(lambda *_: True, page)  # a successor knows how many integrations are counted
     again.observe(exchange("i5"))
     again.observe(exchange("i2"))
@@ -174,7 +174,7 @@ def test_new_configuration_applies_to_later_requests(page: MetricsPage) -> None:
     counts = metrics(page)
     counts.observe(exchange())
     counts.known = lambda *whose: whose == ("dev", "new")
-    counts.ask_again()
+    counts.forget_known()
     counts.observe(exchange())
     counts.observe(exchange("new"))
     assert {key[1]: number for key, number in requests(page).items()} == {"jira": 1, "": 1, "new": 1}
@@ -186,7 +186,7 @@ def test_labels_are_escaped(page: MetricsPage) -> None:
 
 
 def test_workers_are_summed_and_gauges_only_of_living_workers() -> None:
-    board = Board(3)
+    board = SharedPages(3)
     for page in board.pages[:2]:
         counts = metrics(page)
         counts.observe(exchange())

@@ -44,7 +44,7 @@ def test_invalid_variable_is_logged_and_its_default_used(given: dict[str, str]) 
     assert [one["event"] for one in lines] == ["tracing_setting_ignored"]
 
 
-def test_the_parents_bit_decides_and_a_ratio_for_calls_without_one() -> None:
+def test_parent_based_sampler_uses_the_parents_flag_else_the_ratio() -> None:
     never, always = Tracing(Sampling(True, 0.0)), Tracing(Sampling(True, 1.0))
     sampled, not_sampled = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
     for one in (never, always):
@@ -60,12 +60,12 @@ def test_the_parents_bit_decides_and_a_ratio_for_calls_without_one() -> None:
         assert (root.parent_id, len(root.trace_id)) == (None, 32)
 
 
-def test_without_a_parent_based_sampler_the_gateway_decides_alone() -> None:
+def test_other_sampler_ignores_the_parents_flag() -> None:
     assert Tracing(Sampling(False, 1.0)).begin(f"00-{TRACE}-{SPAN}-00", 1.0) is not None
     assert Tracing(Sampling(False, 0.0)).begin(f"00-{TRACE}-{SPAN}-01", 1.0) is None
 
 
-def test_the_ratio_is_opentelemetrys() -> None:
+def test_ratio_decides_as_in_opentelemetry() -> None:
     ours, theirs = Tracing(Sampling(False, 0.3)), TraceIdRatioBased(0.3)
     taken = 0
     for n in range(2000):
@@ -79,7 +79,7 @@ def test_the_ratio_is_opentelemetrys() -> None:
     assert all(ours.begin(one.traceparent(), 0.0) is not None for one in roots if one is not None)
 
 
-def test_an_endpoint_turns_it_on() -> None:
+def test_otlp_endpoint_turns_tracing_on() -> None:
     assert enabling_variable({}) is None
     assert enabling_variable({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}) is None
     assert enabling_variable({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}) == "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -88,7 +88,7 @@ def test_an_endpoint_turns_it_on() -> None:
     )
 
 
-def test_where_the_extra_is_missing_the_log_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_says_what_to_install_if_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     found: Callable[..., ModuleSpec | None] = tracing.find_spec
 
     def find(name: str, *more: Any) -> ModuleSpec | None:

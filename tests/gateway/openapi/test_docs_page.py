@@ -16,19 +16,19 @@ SHAPES = sorted({component_name(one.response): one.response for one in OPERATION
 
 
 @cache
-def defined() -> dict[str, Any]:
+def definitions() -> dict[str, Any]:
     """Return every schema by its name. Cached, since this takes a quarter of a second."""
     return components()
 
 
 @cache
-def shown() -> list[tuple[str, list[OperationView]]]:
+def shown_groups() -> list[tuple[str, list[OperationView]]]:
     return groups("https://gw.example")
 
 
 @pytest.mark.parametrize(("name", "shape"), SHAPES, ids=[name for name, _ in SHAPES])
 def test_the_example_of_a_response_has_its_shape(name: str, shape: type) -> None:
-    found = example(name, defined())
+    found = example(name, definitions())
     assert TypeAdapter(shape).validate_python(json.loads(json.dumps(found))) is not None
 
 
@@ -39,13 +39,13 @@ def test_the_example_of_a_request_is_valid(one: Endpoint) -> None:
 
 
 def test_pages_that_no_program_calls_are_left_out() -> None:
-    paths = {one.operation.path for _, operations in shown() for one in operations}
+    paths = {one.operation.path for _, operations in shown_groups() for one in operations}
     assert {"/proxy/{path}", "/connections", "/connect", "/console", "/guides"} <= paths
     assert not {path for path in paths if path.startswith(("/connect/s/", "/console/", "/images/"))}
 
 
 def test_every_operation_shows_examples_of_request_and_response() -> None:
-    for _, operations in shown():
+    for _, operations in shown_groups():
         for one in operations:
-            assert (one.sent is not None) == (one.operation.body is not None), one.operation.id
+            assert (one.body is not None) == (one.operation.body is not None), one.operation.id
             assert (one.responded is not None) == (one.operation.response is not None), one.operation.id

@@ -16,7 +16,7 @@ from gateway.catalog.provider_parts import Proxy
 from gateway.errors import Code, InvalidRequest
 from gateway.openapi.codes import STATUS
 from gateway.openapi.import_models import IMPORTED
-from gateway.openapi.openapi_document import ANY, components, document, status_codes
+from gateway.openapi.openapi_document import ALL_METHODS, components, document, status_codes
 from gateway.openapi.operations import OPERATIONS
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -50,10 +50,10 @@ def test_every_operation_has_its_route() -> None:
 def test_no_operation_is_described_twice_and_every_id_is_unique() -> None:
     described = document("https://gateway.example")
     ids = [one["operationId"] for path in described["paths"].values() for one in path.values()]
-    assert len(ids) == len(set(ids)) == sum(len(ANY) if one.method == "*" else 1 for one in OPERATIONS)
+    assert len(ids) == len(set(ids)) == sum(len(ALL_METHODS) if one.method == "*" else 1 for one in OPERATIONS)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_names_an_existing_component() -> None:
     described = document("https://gateway.example")
     found = set(re.findall(r"'#/components/(\w+)/(\w+)'", str(described)))
     assert found
@@ -99,7 +99,7 @@ async def test_openapi_document_is_public_and_has_an_entity_tag(running: Running
 
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
-async def test_the_first_request_gives_way_after_each_model(
+async def test_first_request_lets_other_tasks_run_after_each_model(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     components.cache_clear()
@@ -179,7 +179,7 @@ async def test_routes_accept_exactly_the_described_parameters(running: RunningGa
 
 @pytest.mark.parametrize("path", ["/integrations", "/connections", "/connect/sessions", "/connections/metadata"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_any_json_but_the_right_one_is_refused(shared: RunningGateway, path: str) -> None:
+async def test_wrong_json_or_content_type_is_refused(shared: RunningGateway, path: str) -> None:
     for body in ("[]", "1", '"x"', "null", "{}"):
         headers = {**shared.headers, "Content-Type": "application/json"}
         async with shared.http.post(shared.url + path, data=body, headers=headers) as response:

@@ -116,7 +116,7 @@ def schema(beside: GatewayThread) -> Any:
 
 
 @pytest.mark.parametrize(("one", "mode"), CASES, ids=[f"{one.method} {one.path} {mode.value}" for one, mode in CASES])
-def test_every_response_is_as_described(beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode) -> None:
+def test_every_response_matches_its_schema(beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode) -> None:
     operation = schema[one.path][one.method]
     calls = 0
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from gateway.observe.metrics import Board
+from gateway.observe.metrics import SharedPages
 from gateway.process.admin import DEAD_S, SILENT_S, Admin
 from gateway.process.workers import WorkerProcess, Workers
 
@@ -31,7 +31,7 @@ class ProbedAdmin:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.setblocking(False)
         self.workers = Workers(lambda _: pytest.fail("nobody is started"), lambda *_: None)
-        self.admin = Admin(self.listener, Board(2), self.workers, time.time())
+        self.admin = Admin(self.listener, SharedPages(2), self.workers, time.time())
 
     def live(self, *workers: Any) -> None:
         self.workers.living = {one.pid: one for one in workers}

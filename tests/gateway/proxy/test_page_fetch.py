@@ -51,7 +51,7 @@ async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(
         result = await calls(list_, 20)
         assert [one.status for one in result] == [200] * 20
         assert all(one.trailer["complete"] for one in result)
-        assert 0 < memory.most <= 64 * MIB
+        assert 0 < memory.peak <= 64 * MIB
         assert (memory.reserved, memory.waiting) == (0, 0)
 
 

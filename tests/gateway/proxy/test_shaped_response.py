@@ -129,4 +129,4 @@ async def test_a_response_of_100_mb_is_not_read_to_its_end(door: Agents, wish: d
     assert sent < 50 * MIB
     memory = door.running.runtime.page_memory
     assert memory.reserved == 0
-    assert memory.most <= 24 * MIB
+    assert memory.peak <= 24 * MIB

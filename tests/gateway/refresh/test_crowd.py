@@ -18,7 +18,7 @@ def ref(name: str) -> ConnectionRef:
 
 
 def kept(running: RunningGateway, name: str) -> CacheEntry:
-    found = running.runtime.live._kept.get(ref(name))
+    found = running.runtime.live._entries.get(ref(name))
     assert found is not None
     return found
 

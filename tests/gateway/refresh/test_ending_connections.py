@@ -23,9 +23,9 @@ from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.events.conftest import receiver, settings, telling
+from tests.gateway.events.conftest import event_gateway, receiver, settings
 
-__all__ = ["receiver", "settings", "telling"]
+__all__ = ["event_gateway", "receiver", "settings"]
 
 WHY = "/connections/c1?provider_config_key=tracker&include=history"
 
@@ -57,26 +57,26 @@ async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
 
 
 async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    response = await telling.imported(without(tracker.grant()))
+    response = await event_gateway.imported(without(tracker.grant()))
     assert response["dies_at"] is not None
-    await telling.imported(tracker.grant(), "renewable")
-    first = await keeper(telling)
-    second = await keeper(telling)
+    await event_gateway.imported(tracker.grant(), "renewable")
+    first = await keeper(event_gateway)
+    second = await keeper(event_gateway)
     await first.once()
-    assert (await states(telling))["c1"] == "active"
+    assert (await states(event_gateway))["c1"] == "active"
     later(3601)
     await asyncio.gather(first.once(), second.once())
     await asyncio.gather(second.once(), first.once())
-    assert await states(telling) == {"c1": "needs_reauth", "renewable": "active"}
-    shown = await telling.json("GET", WHY, expect=424)
+    assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
+    shown = await event_gateway.json("GET", WHY, expect=424)
     history = shown["error"]["payload"]["connection"]["history"]
     assert [(one["state"], one["reason"]) for one in history] == [
         ("active", "authorized"),
         ("needs_reauth", "no_refresh_token"),
     ]
-    await telling.json("DELETE", "/connections/renewable?provider_config_key=tracker", expect=200)
+    await event_gateway.json("DELETE", "/connections/renewable?provider_config_key=tracker", expect=200)
     last = {("c1", "connection.needs_reauth"), ("renewable", "connection.deleted")}  # in either order
     await receiver.until(lambda: last <= set(receiver.events()))
     assert [event for name, event in receiver.events() if name == "c1"] == [
@@ -87,15 +87,15 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
 
 
 async def test_call_at_expiry_and_scan_send_one_event(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    await telling.imported(without(tracker.grant()))
-    keep_alive = await keeper(telling)
+    await event_gateway.imported(without(tracker.grant()))
+    keep_alive = await keeper(event_gateway)
     later(3601)
-    async with telling.proxied("c1") as response:
+    async with event_gateway.proxied("c1") as response:
         assert response.status == 424
     await keep_alive.once()
-    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(3)
     assert [event for _, event in receiver.events()] == [
         "connection.created",
@@ -105,21 +105,21 @@ async def test_call_at_expiry_and_scan_send_one_event(
 
 
 async def test_import_of_an_ended_connection_is_needs_reauth(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.ttl_s = None
-    await telling.imported(without(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
-    await telling.imported({**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}, "renewable")
-    assert await states(telling) == {"c1": "needs_reauth", "renewable": "active"}
-    async with telling.proxied("c1") as response:
+    await event_gateway.imported(without(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
+    await event_gateway.imported({**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}, "renewable")
+    assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
+    async with event_gateway.proxied("c1") as response:
         assert (response.status, (await response.json())["error"]["payload"]["reason"]) == (424, "no_refresh_token")
     await receiver.until_taken(3)
     assert [event for name, event in receiver.events() if name == "c1"] == [
         "connection.created",
         "connection.needs_reauth",
     ]
-    await telling.imported(tracker.grant())
-    assert (await states(telling))["c1"] == "active"
+    await event_gateway.imported(tracker.grant())
+    assert (await states(event_gateway))["c1"] == "active"
 
 
 async def test_rows_of_earlier_versions_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
@@ -226,13 +226,13 @@ async def test_token_exchanged_for_itself_is_refreshed_while_valid(
 
 
 async def test_a_consent_without_a_refresh_token_warns_at_once(
-    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.token_extra = {"refresh_token": None}
-    token = await telling.session_token()
+    token = await event_gateway.session_token()
     with capture_logs() as logged:
-        async with telling.http.get(
-            f"{telling.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
+        async with event_gateway.http.get(
+            f"{event_gateway.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
         ) as response:
             assert response.status == 200, await response.text()
     (line,) = [one for one in logged if one["event"] == "no_refresh_token"]
@@ -243,9 +243,9 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
     assert event["event"] == "connection.created"
     assert event["warning"]["type"] == "no_refresh_token"
     assert event["diesAt"]
-    listed = (await telling.json("GET", "/connections"))["connections"][0]
+    listed = (await event_gateway.json("GET", "/connections"))["connections"][0]
     url = WHY.replace("/c1?", f"/{listed['connection_id']}?")
-    found = (await telling.json("GET", url, expect=200))["diagnosis"]
+    found = (await event_gateway.json("GET", url, expect=200))["diagnosis"]
     assert (found["causes"][0]["cause"], found["action"]["do"]) == ("no_refresh_token", "reconnect")
     for text in (line["detail"], event["warning"]["description"], found["causes"][0]["why"]):
         assert "gave no refresh token" in text

@@ -225,7 +225,7 @@ async def test_recently_refreshed_token_is_written_back_even_if_unused(
         row = await store.connections.get(ref)
         assert row is not None
         await running.runtime.refresher.start(row)
-    assert live.kept == 0
+    assert live.entry_count == 0
     await store.transactions.write(
         lambda db: db.execute(update(connections).where(connections.c.connection_id == "c1").values(former))
     )
@@ -245,12 +245,12 @@ async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
     await running.imported(tracker.grant())
     assert await called(running, "c1") == 200
     store, live = running.runtime.store, running.runtime.live
-    read, known = store.connections.get, await live.known(REF)
+    read, known_row = store.connections.get, await live.known_row(REF)
     before = await read(REF)
 
     async def slow(_ref: ConnectionRef) -> Any:
         monkeypatch.setattr(store.connections, "get", read)
-        await running.runtime.refresher.refreshed(known, force=True)
+        await running.runtime.refresher.refreshed(known_row, force=True)
         live.replace(running.runtime.refresher.recent[-1])
         return before
 
@@ -260,4 +260,4 @@ async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
     monkeypatch.setattr(store.connections, "marks", changed)
     monkeypatch.setattr(store.connections, "get", slow)
     await live.refresh_entries({REF: None})
-    assert (await live.known(REF)).version == 2
+    assert (await live.known_row(REF)).version == 2

@@ -523,10 +523,10 @@ async def test_a_credential_is_sealed_again_once_it_is_not_used(
     await running.imported(tracker.grant())
     await call(running)
     live = running.runtime.live
-    assert (live.kept, live.unsealed) == (1, 1)
+    assert (live.entry_count, live.decrypted_count) == (1, 1)
     later(61)
     async with asyncio.timeout(PATIENCE_S):
-        while live.unsealed:
+        while live.decrypted_count:
             await asyncio.sleep(0)
 
 

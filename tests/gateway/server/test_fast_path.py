@@ -97,13 +97,13 @@ async def test_a_connection_that_was_sealed_again_in_memory_is_opened_on_it(tmp_
         for _ in range(2):
             await client.ask(get())
         live = running.runtime.live
-        for kept in live._kept.values():
+        for kept in live._entries.values():
             kept.opened, kept.good_until = None, 0.0  # as the sweep does after a minute
         for _ in range(2):
             assert (await client.ask(get())).status == 200
         assert running.fast_path.taken == 3
         assert provider.heads[0] == provider.heads[2] == provider.heads[3]
-        (kept,) = live._kept.values()
+        (kept,) = live._entries.values()
         kept.opened, kept.good_until = None, 0.0
         kept.connection = replace(kept.connection, expires_at=clock.now())
         await client.ask(get())  # the chain handles expired tokens, which it refreshes
@@ -338,7 +338,7 @@ async def test_a_caller_who_leaves_frees_the_provider(tmp_path: Path) -> None:
         assert running.fast_path.taken == 1
 
 
-async def test_a_slow_reader_holds_the_provider_back(tmp_path: Path) -> None:
+async def test_receiving_pauses_while_the_caller_does_not_read(tmp_path: Path) -> None:
     written = 0
     total = 64 << 20
 

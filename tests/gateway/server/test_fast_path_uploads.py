@@ -26,9 +26,9 @@ def idle_connection(running: RunningGateway, provider: RawProvider) -> ProviderC
     """Return the idle connection to the provider, which stays in its pool."""
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", provider.port))
     assert pool is not None
-    kept = pool.take_idle()
+    kept = pool.acquire_idle()
     assert kept is not None
-    pool.give_back(kept)
+    pool.release_unused(kept)
     return kept
 
 

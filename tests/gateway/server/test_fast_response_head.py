@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gateway.http import passed_head
 from gateway.http.headers import MalformedResponse
-from gateway.http.origin import Address
+from gateway.http.origin import ParsedUrl
 from gateway.http.passed_head import PlainHead, plain_head
-from gateway.http.response_head import Malformed, parse_head
+from gateway.http.response_head import MalformedMessage, parse_head
 from gateway.server.fast_response_head import response_head
 
 NAMES = (
@@ -43,7 +43,7 @@ LINES = st.tuples(st.sampled_from(NAMES), st.sampled_from((": ", ": ", ": ", ":"
 def plan(method: str, mount: str) -> Any:
     placement = SimpleNamespace(query_names=frozenset())
     opened = SimpleNamespace(
-        base=Address("https", "api.example.com", 443, "/v1"),
+        base=ParsedUrl("https", "api.example.com", 443, "/v1"),
         placement=placement,
         integration=SimpleNamespace(forward_set_cookie=False),
     )
@@ -72,12 +72,12 @@ def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method:
             continue
         try:
             result = parse_head(raw)
-        except Malformed as fault:
+        except MalformedMessage as fault:
             pytest.fail(f"{raw!r} was taken for plain, and is none: {fault}")
         assert (head.status, head.length, head.chunked, head.keep_s) == (
             *(result.status, result.length, result.chunked, result.keep_s),
         )
-        assert head.whole().fields == result.fields
+        assert head.with_fields().fields == result.fields
         try:
             expected = made(result, method, mount, last=last)
         except MalformedResponse:
@@ -111,6 +111,6 @@ def test_what_more_than_a_line_decides_is_not_plain(line: str) -> None:
 def test_what_was_learned_is_bounded_and_forgotten() -> None:
     for number in range(3000):
         plain_head(b"HTTP/1.1 200 OK\r\nX-Id: %d" % number)
-    assert 0 < passed_head.remembered() <= 1024
-    passed_head.forget()
-    assert passed_head.remembered() == 0
+    assert 0 < passed_head.cached_line_count() <= 1024
+    passed_head.clear_cache()
+    assert passed_head.cached_line_count() == 0

@@ -10,7 +10,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.http import headers, proxy_options, request_head
-from gateway.http.headers import Fields, plain
+from gateway.http.headers import Fields, normalized_name
 from gateway.http.request_head import CHECKED, check_head
 from gateway.server import request_lines
 from gateway.server.request_lines import NAMES as REMEMBERED
@@ -70,14 +70,14 @@ def test_what_travels_on_is_what_the_chain_lets_travel_on(more: Fields) -> None:
         found = reader.read(block(fields))
         multi = CIMultiDictProxy(CIMultiDict(fields))
         try:
-            options, expected = proxy_options.read(multi), by_the_chain(fields)
+            options, expected = proxy_options.parse_proxy_options(multi), by_the_chain(fields)
         except GatewayError:
             assert found is None
             continue
         if found is None:
             continue
         assert (passing(found), found.options, found.key) == (expected, options, KEY)
-        assert found.names == {plain(line.partition(b":")[0].decode()) for line in expected}
+        assert found.names == {normalized_name(line.partition(b":")[0].decode()) for line in expected}
 
 
 def test_an_ordinary_post_is_read() -> None:
@@ -143,7 +143,7 @@ def test_both_ask_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def refuses(values: Mapping[str, Sequence[str]], *_: object) -> None:
         assert values["authorization"] == [f"Bearer {KEY}"]
-        raise request_head.sent_twice("Host")
+        raise request_head.repeated_field_error("Host")
 
     monkeypatch.setattr(request_head, "check_fields", refuses)
     monkeypatch.setattr(request_lines, "check_fields", refuses)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.response_head import Malformed
+from gateway.http.response_head import MalformedMessage
 from gateway.server.strict_framing import RequestBody
 
 CHUNKED = b"5\r\nhello\r\n1;ext=1\r\n!\r\n0\r\nX-Trailer: 1\r\n\r\n"
@@ -53,10 +53,10 @@ def test_ambiguous_chunk_is_refused(data: bytes, request: pytest.FixtureRequest)
     if request.node.callspec.id == "none":
         assert RequestBody(None).feed(data)[0] == b"1\r\na\r\n"
         return
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         RequestBody(None).feed(data)
 
 
 def test_framing_that_outgrows_its_body_is_refused() -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         RequestBody(None).feed(20 * (b"1;" + b"x" * 1000 + b"\r\na\r\n"))

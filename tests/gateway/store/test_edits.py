@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.json_depth import MOST_STORED_LEVELS, nested_deeper
+from gateway.http.json_depth import MOST_STORED_LEVELS, nests_deeper
 from gateway.records.connection import EndUser
 from gateway.store import Edit, ListFilter, Store, UnknownConnection
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -81,12 +81,12 @@ async def test_values_of_any_depth_are_read_and_cut(store: Store) -> None:
     row = await store.connections.get(REF)
     assert row is not None
     for value in (row.metadata, row.config, (await store.connections.list("dev", ListFilter()))[0].metadata):
-        assert nested_deeper(value, 64)
-        assert not nested_deeper(value, MOST_STORED_LEVELS)
+        assert nests_deeper(value, 64)
+        assert not nests_deeper(value, MOST_STORED_LEVELS)
     (merged,) = await store.edits.set_metadata([REF], {"deep": 2}, merge=True, now=LATER)
     assert merged.metadata == {"n": 1, "deep": 2}
     sealed = store.vault.seal_json(
         {"token": "t", "raw": deep}, environment="dev", table="connections", row="u", column="credential", version=1
     )
     opened = store.vault.open_json(sealed)
-    assert (opened["token"], nested_deeper(opened, MOST_STORED_LEVELS)) == ("t", False)
+    assert (opened["token"], nests_deeper(opened, MOST_STORED_LEVELS)) == ("t", False)

@@ -10,7 +10,7 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway import clock
-from gateway.journal import Writer
+from gateway.journal import JournalWriter
 from gateway.records.connection import Connection
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.store import Store
@@ -105,7 +105,7 @@ async def test_unneeded_attempt_in_a_living_parents_file_is_released(
     store = await opener()
     row = await claimed(store)
     await store.journal.prepare("dev")
-    entry, writer = store.journal.entry(row), Writer(folder(path))
+    entry, writer = store.journal.entry(row), JournalWriter(folder(path))
     assert entry is not None
     begun = await writer.begin(entry, 0)
     assert begun is not None

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.http.paging.next_page import Place, link_of, place_of, resolve
+from gateway.http.paging.next_page import PageUrl, link_target, parse_page_url, resolve
 from tests.fakes.scaling import linear_fault
 
-PAGE = Place("https", "api.example.com", 443, "/v1/issues?page=2")
+PAGE = PageUrl("https", "api.example.com", 443, "/v1/issues?page=2")
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ PAGE = Place("https", "api.example.com", 443, "/v1/issues?page=2")
     ],
 )
 def test_the_link_with_the_relation_is_found(line: str, target: str | None) -> None:
-    assert link_of("next", [line]) == target
+    assert link_target("next", [line]) == target
 
 
 def test_several_fields_are_one_list() -> None:
-    assert link_of("Next", ['<https://a/1>; rel="prev"', '<https://a/3>; rel="next"']) == "https://a/3"
+    assert link_target("Next", ['<https://a/1>; rel="prev"', '<https://a/3>; rel="next"']) == "https://a/3"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_ambiguous_reference_is_refused(reference: str) -> None:
 
 
 def test_an_ipv6_host_keeps_its_brackets() -> None:
-    assert place_of("http://[::1]:8080/x").url == "http://[::1]:8080/x"
+    assert parse_page_url("http://[::1]:8080/x").url == "http://[::1]:8080/x"
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,6 @@ def test_an_ipv6_host_keeps_its_brackets() -> None:
 def test_a_link_field_costs_time_in_proportion_to_its_length(piece: str) -> None:
     def work(size: int) -> Callable[[], object]:
         value = (piece * (size // len(piece) + 1))[:size]
-        return lambda: link_of("next", [value])
+        return lambda: link_target("next", [value])
 
     assert linear_fault(work, 65_536) == ""

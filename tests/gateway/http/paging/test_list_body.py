@@ -19,18 +19,18 @@ QUERY = "query($after: String) { a(after: $after) { nodes { id } } }"
 PAGES = PagingScheme("offset", offset_name_in_request="variables.page", offset_start_value=1, in_body=True)
 
 
-def checked(body: Any, *ways: PagingScheme, kind: str = "application/json", coding: str = "") -> list[PagingScheme]:
-    return check_list_body(body if isinstance(body, bytes) else json.dumps(body).encode(), kind, coding, ways)
+def check(body: Any, *options: PagingScheme, kind: str = "application/json", coding: str = "") -> list[PagingScheme]:
+    return check_list_body(body if isinstance(body, bytes) else json.dumps(body).encode(), kind, coding, options)
 
 
 @pytest.mark.parametrize(
-    ("at", "there"),
+    ("at", "expected"),
     [('"x"', "x"), ("7", 7), ('[1,"a"]', [1, "a"]), ('{"k":{"n":1}}', {"k": {"n": 1}}), ('"\\u00fc"', "ü")],
 )
-def test_cursor_of_any_type_is_set_at_its_path(at: str, there: Any) -> None:
+def test_cursor_of_any_type_is_set_at_its_path(at: str, expected: Any) -> None:
     body = b'{"page":{"size":1.50,"after":"old"},"filter":{"a":[1,2]}}'
     written = body_at(body, Position(CURSOR, at))
-    assert json.loads(written) == {"page": {"size": 1.5, "after": there}, "filter": {"a": [1, 2]}}
+    assert json.loads(written) == {"page": {"size": 1.5, "after": expected}, "filter": {"a": [1, 2]}}
     assert b"1.50" in written
 
 
@@ -77,19 +77,19 @@ def test_digest_depends_on_every_byte() -> None:
 )
 def test_body_that_cannot_hold_the_cursor_is_refused(body: bytes, kind: str, coding: str) -> None:
     with pytest.raises(ValueError, match="body"):
-        checked(body, CURSOR, kind=kind, coding=coding)
+        check(body, CURSOR, kind=kind, coding=coding)
 
 
 def test_other_json_media_types_are_accepted() -> None:
-    assert checked({}, CURSOR, kind="application/vnd.api+json; charset=utf-8") == [CURSOR]
-    assert checked({}, CURSOR, kind="") == [CURSOR]  # the entry's default is JSON
+    assert check({}, CURSOR, kind="application/vnd.api+json; charset=utf-8") == [CURSOR]
+    assert check({}, CURSOR, kind="") == [CURSOR]  # the entry's default is JSON
 
 
-def test_only_rules_with_a_variable_in_the_query_remain() -> None:
-    assert checked({"query": "query($page: Int) { a }"}, GRAPHQL, PAGES) == [PAGES]
-    assert checked({"query": "query($page: Int, $after: String) { a }"}, GRAPHQL, PAGES) == [GRAPHQL, PAGES]
+def test_only_options_with_a_variable_in_the_query_remain() -> None:
+    assert check({"query": "query($page: Int) { a }"}, GRAPHQL, PAGES) == [PAGES]
+    assert check({"query": "query($page: Int, $after: String) { a }"}, GRAPHQL, PAGES) == [GRAPHQL, PAGES]
     with pytest.raises(ValueError, match=re.escape("$after or $page")):
-        checked({"query": "{ a }"}, GRAPHQL, PAGES)
+        check({"query": "{ a }"}, GRAPHQL, PAGES)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_only_rules_with_a_variable_in_the_query_remain() -> None:
     ],
 )
 def test_queries_are_accepted_whatever_words_they_contain(query: str) -> None:
-    assert checked({"query": query}, GRAPHQL) == [GRAPHQL]
+    assert check({"query": query}, GRAPHQL) == [GRAPHQL]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_queries_are_accepted_whatever_words_they_contain(query: str) -> None:
 )
 def test_document_with_a_mutation_is_refused(query: str) -> None:
     with pytest.raises(ValueError, match=r"mutation|subscription"):
-        checked({"query": query}, GRAPHQL)
+        check({"query": query}, GRAPHQL)
 
 
 @pytest.mark.parametrize("other", ["query", "qu\\u0065ry", "Query"])

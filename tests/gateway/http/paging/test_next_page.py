@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.paging.next_page import PageResult, Place, choose, offset_of, parse_page, read_page
+from gateway.http.paging.next_page import PageResult, PageUrl, choose_paging, offset_of, parse_page, read_page
 from gateway.http.paging.page_document import PageDocument
 from gateway.records.proxied_call import PagingScheme
 
@@ -22,19 +22,19 @@ PAGES = PagingScheme(
 )
 
 
-def turned(way: PagingScheme, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageResult:
+def read(paging: PagingScheme, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageResult:
     content = page if isinstance(page, bytes) else json.dumps(page).encode()
-    return read_page(PageDocument(content), headers or [], way, Place("https", "api.example.com", 443, target))
+    return read_page(PageDocument(content), headers or [], paging, PageUrl("https", "api.example.com", 443, target))
 
 
-def following(way: PagingScheme, page: Any, **more: Any) -> str | None:
-    result = turned(way, page, **more)
+def next_at(paging: PagingScheme, page: Any, **more: Any) -> str | None:
+    result = read(paging, page, **more)
     assert result.refused is None
     return None if result.next is None else result.next.at
 
 
 @pytest.mark.parametrize(
-    ("named", "cursor"),
+    ("cursor_member", "cursor"),
     [
         ({"next": "abc"}, "abc"),
         ({"next": 12345678901234567890}, "12345678901234567890"),
@@ -45,30 +45,30 @@ def following(way: PagingScheme, page: Any, **more: Any) -> str | None:
         ({}, None),
     ],
 )
-def test_cursor_is_used_as_written(named: dict[str, Any], cursor: str | None) -> None:
-    assert following(CURSOR, {"items": [1], **named}) == cursor
+def test_cursor_is_used_as_written(cursor_member: dict[str, Any], cursor: str | None) -> None:
+    assert next_at(CURSOR, {"items": [1], **cursor_member}) == cursor
 
 
 @pytest.mark.parametrize("cursor", [["a"], {"a": 1}, True, "\ud800"])
 def test_unusable_cursor_is_reported_and_the_records_are_kept(cursor: Any) -> None:
-    result = turned(CURSOR, {"items": [1, 2], "next": cursor})
+    result = read(CURSOR, {"items": [1, 2], "next": cursor})
     assert (len(result.records), result.next) == (2, None)
     assert result.refused is not None
     assert result.refused.code == "page_unreadable"
 
 
 def test_cursor_may_be_a_field_of_the_last_record() -> None:
-    way = PagingScheme(
+    paging = PagingScheme(
         "cursor",
         cursor_path_in_response="data.-1.id",
         cursor_name_in_request="starting_after",
         response_path="data",
         has_more_path_in_response="has_more",
     )
-    assert following(way, {"data": [{"id": "a"}, {"id": "b"}], "has_more": True}) == "b"
-    assert following(way, {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}) is None
-    assert following(way, {"data": [], "has_more": False}) is None
-    result = turned(way, {"data": [], "has_more": True})
+    assert next_at(paging, {"data": [{"id": "a"}, {"id": "b"}], "has_more": True}) == "b"
+    assert next_at(paging, {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}) is None
+    assert next_at(paging, {"data": [], "has_more": False}) is None
+    result = read(paging, {"data": [], "has_more": True})
     assert result.refused is not None
     assert "says that more follows (has_more), but not where" in result.refused.message
 
@@ -84,7 +84,7 @@ def test_cursor_may_be_a_field_of_the_last_record() -> None:
     ],
 )
 def test_a_link_in_the_body_is_resolved(link: str | None, url: str | None) -> None:
-    assert following(LINK, {"items": [1], "links": {"next": link}}) == url
+    assert next_at(LINK, {"items": [1], "links": {"next": link}}) == url
 
 
 def test_a_link_in_the_header_is_resolved() -> None:
@@ -92,40 +92,40 @@ def test_a_link_in_the_header_is_resolved() -> None:
         ("link", '<https://api.example.com/v1/list?page=1>; rel="prev"'),
         ("Link", '</v1/list?page=3>; rel="next"'),
     ]
-    assert following(HEADER, [1], headers=headers) == "https://api.example.com:443/v1/list?page=3"
-    assert following(HEADER, [1], headers=headers[:1]) is None
+    assert next_at(HEADER, [1], headers=headers) == "https://api.example.com:443/v1/list?page=3"
+    assert next_at(HEADER, [1], headers=headers[:1]) is None
 
 
 def test_invalid_next_url_is_refused_after_its_page() -> None:
-    result = turned(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
+    result = read(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
     assert len(result.records) == 1
     assert result.refused is not None
     assert result.refused.code == "next_page_refused"
 
 
 def test_offset_counts_records_or_pages_from_the_requested_one() -> None:
-    assert following(OFFSET, {"items": [1, 2]}) == "2"
-    assert following(OFFSET, {"items": [1, 2]}, target="/v1/list?start=7&x=1") == "9"
-    assert following(PAGES, [1, 2]) == "2"
-    assert following(PAGES, [1, 2], target="/v1/list?page=4") == "5"
-    assert offset_of(PAGES, Place("https", "api.example.com", 443, "/v1/list?page=x")) == 1
+    assert next_at(OFFSET, {"items": [1, 2]}) == "2"
+    assert next_at(OFFSET, {"items": [1, 2]}, target="/v1/list?start=7&x=1") == "9"
+    assert next_at(PAGES, [1, 2]) == "2"
+    assert next_at(PAGES, [1, 2], target="/v1/list?page=4") == "5"
+    assert offset_of(PAGES, PageUrl("https", "api.example.com", 443, "/v1/list?page=x")) == 1
 
 
 def test_empty_page_ends_an_offset_list_and_a_short_page_does_not() -> None:
-    assert following(OFFSET, {"items": [1]}, target="/v1/list?start=100&limit=50") == "101"
-    assert following(OFFSET, {"items": []}, target="/v1/list?start=101") is None
+    assert next_at(OFFSET, {"items": [1]}, target="/v1/list?start=100&limit=50") == "101"
+    assert next_at(OFFSET, {"items": []}, target="/v1/list?start=101") is None
 
 
 def test_has_more_flag_decides_whether_an_offset_list_continues() -> None:
     by_page = PagingScheme("offset", offset_name_in_request="page", response_path="items", offset_calculation_method="per-page",
                   has_more_path_in_response="more")  # fmt: skip
-    assert following(by_page, {"items": [1], "more": False}) is None
-    assert following(by_page, {"items": [1], "more": 0}) is None
-    assert following(by_page, {"items": [], "more": True}, target="/l?page=3") == "4"
+    assert next_at(by_page, {"items": [1], "more": False}) is None
+    assert next_at(by_page, {"items": [1], "more": 0}) is None
+    assert next_at(by_page, {"items": [], "more": True}, target="/l?page=3") == "4"
     by_size = PagingScheme(
         "offset", offset_name_in_request="start", response_path="items", has_more_path_in_response="more"
     )
-    result = turned(by_size, {"items": [], "more": True})
+    result = read(by_size, {"items": [], "more": True})
     assert result.refused is not None
 
 
@@ -143,14 +143,14 @@ def test_has_more_flag_decides_whether_an_offset_list_continues() -> None:
 )
 def test_missing_records_are_reported_with_the_arrays_of_the_page(path: str | None, page: Any, names: str) -> None:
     with pytest.raises(UpstreamFailed, match=r".+") as raised:
-        turned(PagingScheme("offset", offset_name_in_request="o", response_path=path), page)
+        read(PagingScheme("offset", offset_name_in_request="o", response_path=path), page)
     assert raised.value.code == "page_unreadable"
     assert names in raised.value.message
     assert "response_path=" in raised.value.message
 
 
 @pytest.mark.parametrize(
-    ("page", "count", "learned"),
+    ("page", "count", "found_path"),
     [
         ([1, 2], 2, None),
         ({"ok": True, "members": [{}]}, 1, "members"),
@@ -160,18 +160,18 @@ def test_missing_records_are_reported_with_the_arrays_of_the_page(path: str | No
         ({}, 0, None),
     ],
 )
-def test_only_list_is_used_if_no_path_is_given(page: Any, count: int, learned: str | None) -> None:
-    result = turned(PagingScheme("offset", offset_name_in_request="o"), page)
-    assert (len(result.records), result.way.response_path) == (count, learned)
+def test_only_list_is_used_if_no_path_is_given(page: Any, count: int, found_path: str | None) -> None:
+    result = read(PagingScheme("offset", offset_name_in_request="o"), page)
+    assert (len(result.records), result.paging.response_path) == (count, found_path)
     if result.next is not None:
-        assert result.next.way.response_path == learned
+        assert result.next.way.response_path == found_path
 
 
 def test_path_found_on_the_first_page_is_used_for_later_pages() -> None:
-    first = turned(PagingScheme("offset", offset_name_in_request="o"), {"members": [{}]})
+    first = read(PagingScheme("offset", offset_name_in_request="o"), {"members": [{}]})
     assert first.next is not None
     with pytest.raises(UpstreamFailed, match="no array at 'members'"):
-        turned(first.next.way, {"others": [{}]})
+        read(first.next.way, {"others": [{}]})
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_path_found_on_the_first_page_is_used_for_later_pages() -> None:
     ],
 )
 def test_first_page_decides_between_pagination_methods(page: Any, headers: Fields, chosen: int) -> None:
-    ways = [CURSOR, LINK, OFFSET, HEADER]
-    assert choose(PageDocument(json.dumps(page).encode()), headers, ways) is ways[chosen]
+    options = [CURSOR, LINK, OFFSET, HEADER]
+    assert choose_paging(PageDocument(json.dumps(page).encode()), headers, options) is options[chosen]
 
 
 def test_page_is_parsed_in_one_call() -> None:
-    result = parse_page(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
+    result = parse_page(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], PageUrl("http", "h", 80, "/"))
     assert (list(result.records), result.next and result.next.at) == ([b"1.0"], "n")

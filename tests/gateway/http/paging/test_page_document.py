@@ -59,7 +59,7 @@ def test_only_line_breaks_are_removed_from_a_record() -> None:
         ("a", '{"a": [0], "a": [1]}'),
     ],
 )
-def test_a_path_leads_through_objects_arrays_and_names_with_dots(path: str, page: str) -> None:
+def test_path_may_have_objects_array_indexes_and_names_with_dots(path: str, page: str) -> None:
     assert records(page, path) == [b"1"]
 
 
@@ -94,7 +94,7 @@ def test_missing_path_and_non_array_are_distinguished(path: str, page: str, odd:
         ("é.ü", "ö😀"),
     ],
 )
-def test_a_value_beside_the_records_is_found_and_a_number_keeps_its_digits(path: str, value: Any) -> None:
+def test_single_value_is_read_and_a_number_keeps_its_digits(path: str, value: Any) -> None:
     page = (
         '{"next": "a\\nb", "number": 12345678901234567890, "float": 1.50, "more": true, "none": null, '
         '"list": [{"id": 8}, {"id": 9}], "é": {"ü": "ö\\ud83d\\ude00"}}'
@@ -106,7 +106,7 @@ def test_a_value_beside_the_records_is_found_and_a_number_keeps_its_digits(path:
         assert document.value(path) == value
 
 
-def test_the_arrays_of_a_page_are_named() -> None:
+def test_arrays_returns_the_direct_members_by_name() -> None:
     found = PageDocument(b'{"a": [], "b": 1, "c": [{"x": [1]}], "d": {"e": []}}').arrays()
     assert {name: len(records) for name, records in found.items()} == {"a": 0, "c": 1}
     assert PageDocument(b"[1]").arrays() == {}
@@ -133,7 +133,7 @@ def test_byte_order_mark_is_skipped() -> None:
 
 
 def test_number_of_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_RECORDS", 3)
+    monkeypatch.setattr(module, "MAX_RECORDS", 3)
     assert len(records("[1,2,3]")) == 3
     with pytest.raises(UpstreamFailed, match="smaller pages") as refused:
         records("[1,2,3,4]")
@@ -141,7 +141,7 @@ def test_number_of_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_number_of_members_on_a_path_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_MEMBERS", 4)
+    monkeypatch.setattr(module, "MAX_MEMBERS", 4)
     assert PageDocument(b'{"a":{"b":1,"c":2},"f":3}').value("a.b") == "1"
     flat = b'[{"a":1,"b":2,"c":3,"d":4,"e":5}]'
     assert len(records(flat)) == 1
@@ -152,7 +152,7 @@ def test_number_of_members_on_a_path_is_limited(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("step", ["a.", ".", "0.", "x."])
-def test_a_long_path_costs_no_more_than_its_length(step: str) -> None:
+def test_time_is_linear_in_the_length_of_the_path(step: str) -> None:
     page = json.dumps({f"member {number}": [] for number in range(20)} | {"a": 1}).encode()
 
     def work(size: int) -> Any:

@@ -6,7 +6,7 @@ from gateway.http.paging.paginate_header import PaginateHeader, parse_paginate_h
 
 
 @pytest.mark.parametrize(
-    ("text", "wish"),
+    ("text", "expected"),
     [
         ("all", PaginateHeader(None, {})),
         (" 12 ", PaginateHeader(12, {})),
@@ -22,8 +22,8 @@ from gateway.http.paging.paginate_header import PaginateHeader, parse_paginate_h
         ("all; cursor_path=-1.id", PaginateHeader(None, {"cursor_path": "-1.id"})),
     ],
 )  # fmt: skip
-def test_paginate_header_is_parsed(text: str, wish: PaginateHeader) -> None:
-    assert parse_paginate_header(text) == wish
+def test_paginate_header_is_parsed(text: str, expected: PaginateHeader) -> None:
+    assert parse_paginate_header(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ import json
 import pytest
 from multidict import CIMultiDict
 
-from gateway.http.paging.resume_position import OffLimits, digest_of, encode_position, point_at_page, read, set_query
+from gateway.http.paging.resume_position import (
+    ForbiddenPageOrigin,
+    decode_position,
+    digest_of_request,
+    encode_position,
+    point_at_page,
+    set_query,
+)
 from gateway.records.proxied_call import PagingScheme, Position, UpstreamRequest
 
 CURSOR = PagingScheme("cursor", cursor_path_in_response="next", cursor_name_in_request="page[after]")
@@ -25,23 +32,26 @@ def upstream(target: str = "/v1/list?x=%2F&page%5Bafter%5D=old&y=") -> UpstreamR
     ],
 )
 def test_position_survives_encoding(position: Position) -> None:
-    assert read(encode_position(position, "d"), "d") == position
+    assert decode_position(encode_position(position, "d"), "d") == position
 
 
 def test_position_is_valid_for_one_call_only() -> None:
     with pytest.raises(ValueError, match="belongs to another request"):
-        read(encode_position(Position(CURSOR, "a"), digest_of("dev", "jira", "u1")), digest_of("dev", "jira", "u2"))
+        decode_position(
+            encode_position(Position(CURSOR, "a"), digest_of_request("dev", "jira", "u1")),
+            digest_of_request("dev", "jira", "u2"),
+        )
 
 
 def test_digests_of_different_calls_differ() -> None:
-    assert digest_of("ab", "c") != digest_of("a", "bc")
+    assert digest_of_request("ab", "c") != digest_of_request("a", "bc")
 
 
 @pytest.mark.parametrize("change", [{"v": 2}, {"way": {"type": "cursor", "colour": "red"}}])
 def test_position_of_another_version_is_reported(change: dict[str, object]) -> None:
     body = json.loads(encode_position(Position(CURSOR, "a"), "d")) | change
     with pytest.raises(ValueError, match="another version"):
-        read(json.dumps(body), "d")
+        decode_position(json.dumps(body), "d")
 
 
 def test_cursor_replaces_the_previous_one_and_nothing_else_changes() -> None:
@@ -62,7 +72,7 @@ def test_link_is_followed_only_to_allowed_origins() -> None:
         "http://api.example.com/x",
         "https://api.example.com:8443/",
     ):
-        with pytest.raises(OffLimits):
+        with pytest.raises(ForbiddenPageOrigin):
             point_at_page(request, Position(way, elsewhere), ORIGINS)
 
 
