@@ -53,10 +53,10 @@ async def test_second_signal_never_kills_a_worker_that_handles_the_first(
 ) -> None:
     ours, its = socket.socketpair()
     with socket.socket() as unused, its:
-        worker = Worker(create_app(config), {}, unused, {})
+        worker = Worker(create_app(config), {}, [unused], {})
         await worker._channel.open(ours)
         for number in ENDING:
-            asyncio.get_running_loop().add_signal_handler(number, worker._end)
+            asyncio.get_running_loop().add_signal_handler(number, worker._begin_drain)
         replace, replaced = signal.signal, list[object]()
 
         def noted(number: int, handler: signal.Handlers) -> object:
