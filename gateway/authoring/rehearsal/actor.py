@@ -104,7 +104,6 @@ SITE: Final = {
     "name": "acme",
     "scopes": ["read"],
 }
-MAX_REQUEST_BYTES: Final = 16 << 20
 # As in servers built with the MCP Python SDK. These read the client ID only from the body, even with Basic.
 SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
