@@ -105,14 +105,14 @@ async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
     arrived: list[bytes] = []
     parts: dict[type, list[int]] = {ProviderConnection: [], ClientProtocol: []}
 
-    def watch(kind: type) -> None:
-        received = kind._received  # type: ignore[attr-defined]
+    def watch(kind: type, name: str) -> None:
+        received = getattr(kind, name)
 
         def watched(self: object, data: bytes) -> None:
             parts[kind].append(len(data) if data.count(b"\r\n") > MOST_LINES else 0)
             received(self, data)
 
-        monkeypatch.setattr(kind, "_received", watched)
+        monkeypatch.setattr(kind, name, watched)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -123,8 +123,8 @@ async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
             arrived.append(b"".join(line for n, line in enumerate(body.split(b"\r\n")) if n % 2))
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS)
 
-    for kind in parts:
-        watch(kind)
+    watch(ProviderConnection, "_process")
+    watch(ClientProtocol, "_received")
     async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
