@@ -88,7 +88,7 @@ def _give_up_useless(context: ExceptionContext) -> None:
 
 CHANNEL: Final = "gateway_changes"
 TOGETHER_S: Final = 0.01  # wait this long, to read a burst of notifications together
-LONGEST_CONNECT_S: Final = 2.0  # a hanging attempt must not outlast the outage by much
+LONGEST_CONNECT_S: Final = 2.0  # after the start: a hanging attempt must not outlast the outage by much
 LAST: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
 TIMELINE: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
 
@@ -98,7 +98,7 @@ log = structlog.get_logger(__name__)
 class PostgresWatch:
     def __init__(self, url: str, pool: PoolConfig) -> None:
         self._url = url
-        self._connect_s = min(pool.connect_s, LONGEST_CONNECT_S)
+        self._connect_s = pool.connect_s
         self._bell = asyncio.Event()
         self._db: asyncpg.Connection[Any] | None = None
         self.timeline: str | None = None
@@ -132,6 +132,7 @@ class PostgresWatch:
                 if isinstance(fault, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
                     raise unavailable(cause_in_words(fault, self._connect_s)) from fault
                 raise
+            self._connect_s = min(self._connect_s, LONGEST_CONNECT_S)
             _measure_clock_offset(sent, received, database)
             before, self.timeline = self.timeline, timeline or self.timeline
             if before is not None and self.timeline != before:
