@@ -42,7 +42,8 @@ OTHERS: Final = frozenset({
 })  # fmt: skip
 # Names of span attributes.
 ATTRIBUTES: Final = frozenset(re.findall(r'"(gateway(?:\.[a-z_]+)+)"', (ROOT / "gateway/observe/spans.py").read_text()))
-# Short names that a package shares with a section of gateway.yaml, of a catalog entry, or with an object.
+# Dotted names that look like modules, but are keys of gateway.yaml or of a catalog entry (documented in SECTIONS), or
+# attributes of an object (OBJECTS).
 SECTIONS: Final = ("docs/configuration.md", "docs/catalog.md")
 OBJECTS: Final = frozenset({"app.cleanup_ctx", "delivery.attempts", "segment.counted"})
 FILES: Final = (".py", ".yaml", ".md")

@@ -88,7 +88,7 @@ async def create_integration(request: web.Request) -> web.Response:
         *(entry_issues(provider, body) if provider else ()),
     ]
     if generation.integrations.has(environment, body.unique_key):
-        faults.append(_taken_issue(generation, environment, body.unique_key))
+        faults.append(_key_in_use_issue(generation, environment, body.unique_key))
     _raise_if_any(faults)
     new = Integration(
         environment=environment,
@@ -103,7 +103,7 @@ async def create_integration(request: web.Request) -> web.Response:
     )
     stored = await runtime.api_integrations.add(new)
     if stored is None:
-        raise _invalid_body([_taken_issue(generation, environment, body.unique_key)])
+        raise _invalid_body([_key_in_use_issue(generation, environment, body.unique_key)])
     return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
 
 
@@ -218,7 +218,7 @@ def _declared_at(generation: Generation, environment: str, key: str) -> str:
     return PurePath(where).name
 
 
-def _taken_issue(generation: Generation, environment: str, key: str) -> Issue:
+def _key_in_use_issue(generation: Generation, environment: str, key: str) -> Issue:
     there = generation.integrations.find(environment, key)
     if there is None:
         why = "is being deleted with its connections; try again when that is done, or use another key"
@@ -235,7 +235,7 @@ async def _rename_issues(
     if key is None or key == integration.integration_id:
         return []
     if generation.integrations.has(integration.environment, key):
-        return [_taken_issue(generation, integration.environment, key)]
+        return [_key_in_use_issue(generation, integration.environment, key)]
     if await runtime.store.integrations.has_connections(integration.environment, integration.integration_id):
         message = f"'{integration.integration_id}' has connections, and callers name them by this key, so it cannot be renamed."
         return [Issue("custom", message, ("uniqueKey",))]

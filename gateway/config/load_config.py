@@ -143,7 +143,8 @@ LOGO_BYTES: Final = 256 << 10
 
 
 def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
-    """Yield the faults between values that are each valid. Places in `faulty` are not checked again."""
+    """Yield a finding for each rule that several settings break together, although each value is valid on its own.
+    Places in `faulty` are not checked again."""
     yield from _server(shape.server, faulty)
     yield from _store(shape, faulty)
     yield from _catalog(shape, base)

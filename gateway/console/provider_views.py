@@ -1,5 +1,5 @@
-"""Providers at the console: calls and failures of 24 hours, open circuit breakers, and the evidence for their
-entries."""
+"""The console's provider pages: calls and failures in the last 24 hours, open circuit breakers, and the evidence for
+each provider's catalog entry."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -7,7 +7,7 @@ from gateway.http.headers import FRAMING, normalized_name
 from gateway.http.response_head import MalformedMessage
 
 LINE_BYTES: Final = 1024
-REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the chain uses
+REQUEST_LINE_BYTES: Final = 16_384  # aiohttp's limit; the middleware chain reads requests with its parser
 TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"

@@ -102,7 +102,7 @@ class CallQueue:
         else:
             self.dropped += 1
         if self.stored and (exchange.connection_id or exchange.gateway_ms is not None) and self._is_sampled(exchange):
-            self._store(exchange)
+            self._queue_row(exchange)
 
     def _count_use(self, exchange: ExchangeRecord) -> None:
         """Count that a credential was sent to its provider. Not counted from the queue, which may drop records."""
@@ -123,7 +123,7 @@ class CallQueue:
         if self._tracing is not None:
             self._tracing.record_operation(operation)
         if self.stored:
-            self._store(operation)
+            self._queue_row(operation)
 
     def record_refused(self, operation: Operation) -> None:
         """Record an operation that anybody can cause without a key: at most one per second and integration."""
@@ -135,7 +135,7 @@ class CallQueue:
     def _is_sampled(self, exchange: ExchangeRecord) -> bool:
         return not _is_success(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311
 
-    def _store(self, record: ExchangeRecord | Operation) -> None:
+    def _queue_row(self, record: ExchangeRecord | Operation) -> None:
         """Queue the record, or drop it. Successful calls are dropped first; other records may exceed the bound."""
         waiting = self.waiting
         if waiting < self._bound or (waiting < self._bound + MAX_EXTRA_FAILURES and not _is_success(record)):

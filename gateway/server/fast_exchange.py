@@ -30,7 +30,7 @@ from gateway.proxy.passed_response import (
 from gateway.server.fast_plan import FastPlan
 from gateway.server.fast_response_head import response_head
 from gateway.server.response_decoding import ResponseDecoding
-from gateway.server.strict_framing import RequestBody
+from gateway.server.strict_framing import RequestBodyFraming
 
 LINGER_S: Final = 2.0  # wait for the rest of a request's body, if the response was sent before
 LINGER_BYTES: Final = 256 * 1024
@@ -226,7 +226,7 @@ class FastExchange:
             self._hand_over(fault)
         self._abort()
 
-    def _linger_on(self, body: RequestBody, received: int) -> None:
+    def _linger_on(self, body: RequestBodyFraming, received: int) -> None:
         """Wait for the rest of the request's body, unless more than `LINGER_BYTES` are missing.
 
         `received`: bytes of the body received since the response left.

@@ -39,7 +39,7 @@ from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
 from gateway.server.known_heads import TRACE_VALUE, ArrivedHead, HeadMemory, KnownHead, KnownHeads, field_lines
 from gateway.server.request_lines import LineReader, RequestLines
-from gateway.server.strict_framing import RequestBody
+from gateway.server.strict_framing import RequestBodyFraming
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
@@ -375,7 +375,9 @@ def _begin_trace(
     return TracedCall(trace, sent, trace.traceparent() if trace.parent_id is None else given)
 
 
-def _split_body(head: ArrivedHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
+def _split_body(
+    head: ArrivedHead, opened: Opened, rest: bytes
+) -> tuple[RequestBodyFraming | None, bytes, bytes] | None:
     """Return the body, its received part framed for sending, and the bytes that follow it; None: the chain handles it.
 
     `rest`: the bytes after the head.
@@ -384,7 +386,7 @@ def _split_body(head: ArrivedHead, opened: Opened, rest: bytes) -> tuple[Request
         return None, b"", rest
     if opened.placement.body is not None:
         return None
-    body = RequestBody(None if head.known.lines.chunked else head.length)
+    body = RequestBodyFraming(None if head.known.lines.chunked else head.length)
     try:
         framed, behind = body.feed(rest)
     except MalformedMessage:

@@ -23,7 +23,7 @@ from gateway.proxy.passed_response import (
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import CallTrace
 from gateway.runtime import Runtime
-from gateway.server.strict_framing import RequestBody
+from gateway.server.strict_framing import RequestBodyFraming
 
 MOUNT: Final = "/proxy"
 _CODING: Final = b"content-encoding:"
@@ -70,7 +70,7 @@ class FastPlan:
     mount: str = field(default=MOUNT, repr=False)
     access: Access | None = None
     pace: RateState | None = None
-    body: RequestBody | None = None
+    body: RequestBodyFraming | None = None
     decodes: bool = False
     declares_body: bool = False
     traceparent: str | None = None

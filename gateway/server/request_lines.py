@@ -28,8 +28,8 @@ from gateway.http.request_head import CHECKED, check_fields
 from gateway.middleware.response_shape import CALLER_REQUEST_ID, loggable_id
 from gateway.middleware.who_calls import key_in
 
-NAMES: Final = 2048  # names remembered
-OPTION_SETS: Final = 4096  # how many combinations of values are remembered, each for a minute at most
+MAX_NAMES: Final = 2048  # names remembered
+MAX_OPTION_SETS: Final = 4096  # how many combinations of values are remembered, each for a minute at most
 OPTION_BYTES: Final = 512  # maximum size of one combination's lines; longer ones are read each time
 _NAME_BYTES: Final = 128
 LENGTH_DIGITS: Final = 15
@@ -160,7 +160,7 @@ class LineReader:
 
     def forget(self) -> None:
         self._options.clear()
-        if len(self._names) >= NAMES:  # a client without a key may have sent them; names in use are learned again
+        if len(self._names) >= MAX_NAMES:  # a client without a key may have sent them; names in use are learned again
             self._names.clear()
 
     def read(self, block: bytes, token: str = "", bound_to: tuple[str, str] | None = None) -> RequestLines | None:
@@ -247,7 +247,7 @@ class LineReader:
         if name in self._names:
             return self._names[name]
         found = _meaning(name)
-        if len(self._names) < NAMES and len(name) <= _NAME_BYTES:
+        if len(self._names) < MAX_NAMES and len(name) <= _NAME_BYTES:
             self._names[name] = found
         return found
 
@@ -262,7 +262,7 @@ class LineReader:
                 fields.add(name, value.strip(" \t"))
             found = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
             if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: limit the memory used
-                if len(self._options) >= OPTION_SETS:
+                if len(self._options) >= MAX_OPTION_SETS:
                     self._options.clear()
                 self._options[lines] = found
         return found

@@ -139,8 +139,8 @@ def _request_line(piece: bytes) -> tuple[str, str, str]:
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
-class RequestBody:
-    """A request's body.
+class RequestBodyFraming:
+    """Finds the end of a request's body, and frames it for the provider.
 
     `length` None: it arrives chunked, and is sent chunked. `received`: bytes of the body so far, without framing.
     `ended`: all of it has arrived.

@@ -43,7 +43,7 @@ _JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
 def convert_form(form: Any, place: Place, notes: Notes) -> dict[str, Any]:
-    """Return the settings of a form, by name."""
+    """Convert a form of the public catalog (its fields by name) to our settings, keyed by name."""
     if not isinstance(form, Mapping):
         notes.add_lost(place, "is not a form: a form has names, each with its fields")
         return {}

@@ -33,7 +33,7 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def due(crowded: RunningGateway) -> ClientProtocol:
-    """Return the caller's connection, in the iteration in which its response is about to leave."""
+    """Wait until a response is queued, and return its client connection before the event loop sends the response."""
     async with asyncio.timeout(PATIENCE_S):
         while not (found := [one for one in connections(crowded) if one._queued]):
             await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from gateway.http import headers, proxy_options, request_head
 from gateway.http.headers import Fields, normalized_name
 from gateway.http.request_head import CHECKED, check_head
 from gateway.server import request_lines
-from gateway.server.request_lines import NAMES as REMEMBERED
+from gateway.server.request_lines import MAX_NAMES as REMEMBERED
 from gateway.server.request_lines import OPTION_BYTES, LineReader, RequestLines
 
 KEY = "gwdev_0123456789abcdef0123456789abcdef"

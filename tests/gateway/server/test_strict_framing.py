@@ -3,12 +3,12 @@
 import pytest
 
 from gateway.http.response_head import MalformedMessage
-from gateway.server.strict_framing import RequestBody
+from gateway.server.strict_framing import RequestBodyFraming
 
 CHUNKED = b"5\r\nhello\r\n1;ext=1\r\n!\r\n0\r\nX-Trailer: 1\r\n\r\n"
 
 
-def fed(body: RequestBody, pieces: list[bytes]) -> tuple[bytes, bytes]:
+def fed(body: RequestBodyFraming, pieces: list[bytes]) -> tuple[bytes, bytes]:
     out = behind = b""
     for piece in pieces:
         if body.ended:
@@ -22,7 +22,7 @@ def fed(body: RequestBody, pieces: list[bytes]) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("at", range(1, len(CHUNKED) + 3))
 def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
     data = CHUNKED + b"GET"
-    body = RequestBody(None)
+    body = RequestBodyFraming(None)
     out, behind = fed(body, [data[:at], data[at:]])
     result = b"".join(line for number, line in enumerate(out.split(b"\r\n")) if number % 2)
     assert (result, behind, body.ended, body.received) == (b"hello!", b"GET", True, 6)
@@ -32,7 +32,7 @@ def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
 @pytest.mark.parametrize("at", range(1, 9))
 def test_a_length_cut_anywhere_makes_the_same_body(at: int) -> None:
     data = b"helloGET"
-    body = RequestBody(5)
+    body = RequestBodyFraming(5)
     assert fed(body, [data[:at], data[at:]]) == (b"hello", b"GET")
     assert (body.ended, body.received, body.left) == (True, 5, 0)
 
@@ -51,12 +51,12 @@ def test_a_length_cut_anywhere_makes_the_same_body(at: int) -> None:
 )
 def test_ambiguous_chunk_is_refused(data: bytes, request: pytest.FixtureRequest) -> None:
     if request.node.callspec.id == "none":
-        assert RequestBody(None).feed(data)[0] == b"1\r\na\r\n"
+        assert RequestBodyFraming(None).feed(data)[0] == b"1\r\na\r\n"
         return
     with pytest.raises(MalformedMessage):
-        RequestBody(None).feed(data)
+        RequestBodyFraming(None).feed(data)
 
 
 def test_framing_that_outgrows_its_body_is_refused() -> None:
     with pytest.raises(MalformedMessage):
-        RequestBody(None).feed(20 * (b"1;" + b"x" * 1000 + b"\r\na\r\n"))
+        RequestBodyFraming(None).feed(20 * (b"1;" + b"x" * 1000 + b"\r\na\r\n"))
