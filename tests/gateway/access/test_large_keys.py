@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,10 +20,11 @@ from gateway.records.access import KeyLimits
 from gateway.secret import digest
 from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.keyed import TwoConnectionGateway, keyed
+from tests.fakes.scaling import cpu_s
 from tests.gateway.catalog.folders import SHIPPED
 
 MINTS: dict[str, Any] = {"scopes": ["environment:proxy", "environment:api_keys:*"]}
-LONGEST_HOLD_S = 0.05
+LONGEST_HOLD_S = 0.05 if sys.gettrace() is None else 0.2  # coverage makes Python code several times slower
 
 
 @pytest.fixture
@@ -87,16 +89,18 @@ async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
     key = (await gateway.key("warm", **MINTS))["secret"]
     assert await call(gateway, key, "/x") == 200
     await list_tools(gateway, key)
+    of_others = Policy((), [KeyLimits(rules=tuple(rules_of(9)))])
+    longest_hold_s = cpu_s(of_others.compile, times=1) / 3
     for depth in range(3):
         rules = rules_of(depth)
         async with longest_hold() as mint:
             key = (await gateway.key(str(depth), key=key, **MINTS, limits={"rules": rules}))["secret"]
         async with longest_hold() as first_use:
             assert await call(gateway, key, "/x") == 403
-        assert max(*mint, *first_use) <= LONGEST_HOLD_S, (depth, mint, first_use)
+        assert max(*mint, *first_use) <= longest_hold_s, (depth, mint, first_use)
     async with longest_hold() as listing:
         await list_tools(gateway, key)
-    assert listing[0] <= LONGEST_HOLD_S
+    assert listing[0] <= longest_hold_s
 
 
 async def test_minting_and_first_use_of_a_key_with_many_operations_hold_up_nobody(tmp_path: Path) -> None:
