@@ -57,10 +57,7 @@ class KeyIssuer:
             if requester is not None:
                 await self._check_may_replace(old, requester)
             requested, above = completed_replacement(requested, old), await self._parent_of(old)
-        if any(map(is_reference, requested.limits.rules)):  # about 20 ms for each provider's operations
-            share = environment if caller is None else caller.share
-            limits = await off_loop(share, freeze_limits, requested.limits, self._catalog())
-            requested = replace(requested, limits=limits)
+        requested = await self._freeze(requested, environment if caller is None else caller.share)
         # The new key is returned to the key that requested it. So that key becomes the parent, as if it had minted the
         # new one, and revoking it also ends the replacement.
         parent = requester if requester is not None and (old is None or old.id != requester.id) else above
@@ -104,6 +101,14 @@ class KeyIssuer:
             replaces=requested.replaces,
         )
         return secret, key
+
+    async def _freeze(self, requested: RequestedKey, share: str) -> RequestedKey:
+        """Return the request with the operations that its rules name today; in a thread, since reading them takes about
+        20 ms for each provider. `share`: whose turn in the thread it is. Raises InvalidRequest."""
+        if not any(map(is_reference, requested.limits.rules)):
+            return requested
+        limits = await off_loop(share, freeze_limits, requested.limits, self._catalog())
+        return replace(requested, limits=limits)
 
     async def revoke(self, environment: str, key_id: int, revoked_by: str, caller: Caller | None = None) -> int:
         """Revoke the key and every key that it minted, directly or through other keys; return their number. This

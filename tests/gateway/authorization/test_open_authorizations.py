@@ -35,5 +35,9 @@ def test_the_limit_restarts_with_the_window(monkeypatch: pytest.MonkeyPatch, clo
     monkeypatch.setattr(open_authorizations, "MAX_OPEN", 1)
     authorizations = OpenAuthorizations()
     authorizations.add(session("a"))
+    with pytest.raises(TooManyRequests):
+        authorizations.add(session("a"))
     clock.ahead_s += WINDOW_S
     authorizations.add(session("a"))
+    with pytest.raises(TooManyRequests):
+        authorizations.add(session("a"))
