@@ -51,7 +51,7 @@ EVENTS_HEAD: Final = (
 EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
-SHAPES: Final = ("get", "turns", "trace", "post", "headers", "events", "bursts", "agent", "minted")
+SHAPES: Final = ("get", "turns", "trace", "post", "ids", "headers", "events", "bursts", "agent", "minted")
 AGENT_BODY: Final = json.dumps(BODY)  # what the call of the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
 AT_ONCE: Final = 100
@@ -106,8 +106,14 @@ class Stage:
         made = []
         for _ in range(count):
             self.request_count += 1
-            if shape == "trace":
+            if shape in ("trace", "ids"):
                 extra = f"traceparent: 00-{self.request_count:032x}-{self.request_count:016x}-01\r\n"
+            if shape == "ids":
+                extra += (
+                    f"tracestate: vendor=p:{self.request_count:016x}\r\nX-Request-Id: {self.request_count:032x}\r\n"
+                )
+                extra += f"Idempotency-Key: {self.request_count:032x}\r\n"
+                extra += "Content-Type: application/json\r\nContent-Length: 300\r\n"
             method = "POST" if body else "GET"
             names = f"{key}Connection-Id: c{self.request_count % IN_TURN if shape == 'turns' else 0}\r\n"
             made.append(f"{method} /proxy/small HTTP/1.1\r\n{names}{extra}\r\n{body}".encode())

@@ -27,7 +27,8 @@ BESIDE: Final = ("nginx", "go", "node", "aiohttp")
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight` is its percentage of
-    the mix.
+    the mix. `trace`: each request has another ``traceparent``; `ids`: also another ``tracestate``, ``Idempotency-Key`` and
+    ``X-Request-Id``.
 
     `target`: which of the gateway's targets to call (`bench.gateway_contender.other_targets`); peers get the plain
     request. `text`: the body itself. `turns`: the requests rotate over this many connections of the gateway.
@@ -39,6 +40,7 @@ class Shape:
     path: str = "/small"
     headers: int = 0
     trace: bool = False
+    ids: bool = False
     keep_alive: bool = True
     weight: int = 0
     target: str = ""
@@ -48,7 +50,7 @@ class Shape:
     @property
     def words(self) -> str:
         """Return the shape in the form that bench/peers/shapes.lua reads."""
-        flags = f"{int(self.trace)} {int(self.keep_alive)}"
+        flags = f"{2 if self.ids else int(self.trace)} {int(self.keep_alive)}"
         return f"{self.method} {self.path} {len(self.text) or self.body} {self.headers} {flags} {self.weight or 1}"
 
 
@@ -59,6 +61,7 @@ SHAPES: Final = (
     Shape("GET 1.3 kB", weight=40),
     Shape("GET, fresh traceparent", trace=True),
     Shape("POST 300 B", "POST", 300, weight=35),
+    Shape("POST 300 B, fresh trace and ids", "POST", 300, ids=True),
     Shape("POST 16 kB", "POST", 16384, weight=5),
     Shape("PATCH 300 B", "PATCH", 300, weight=5),
     Shape("DELETE", "DELETE", weight=5),

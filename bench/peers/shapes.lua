@@ -1,4 +1,5 @@
 -- Sends the requests that BENCH_SHAPES lists: "METHOD PATH BODY HEADERS TRACE KEEP_ALIVE WEIGHT", separated by ";".
+-- TRACE 1: each request has another traceparent; 2: also another tracestate, Idempotency-Key and X-Request-Id.
 -- BENCH_BODY stands for the body itself; with BENCH_TURNS requests take turns over the connections c0, c1 …
 local prefix, mix = os.getenv("BENCH_PREFIX") or "", os.getenv("BENCH_MIX") == "1"
 local shapes, total, sent, inTurn = {}, 0, 0, {}
@@ -8,8 +9,8 @@ function init(args)
   for line in os.getenv("BENCH_SHAPES"):gmatch("[^;]+") do
     local m, p, b, h, t, k, w = line:match("(%S+) (%S+) (%d+) (%d+) (%d) (%d) (%d+)")
     total = total + tonumber(w)
-    shapes[#shapes + 1] = { method = m, path = prefix .. p, size = tonumber(b), extra = tonumber(h), trace = t == "1",
-      keep = k == "1", upto = total }
+    shapes[#shapes + 1] = { method = m, path = prefix .. p, size = tonumber(b), extra = tonumber(h), trace = t ~= "0",
+      ids = t == "2", keep = k == "1", upto = total }
   end
   for _, shape in ipairs(shapes) do
     if shape.size > 0 then
@@ -39,6 +40,11 @@ function request()
   end
   if not (shape.trace or (mix and sent % 2 == 0)) then return shape.plain end
   shape.headers["traceparent"] = string.format("00-%032x-%016x-01", sent, sent)
+  if shape.ids then
+    shape.headers["tracestate"] = string.format("vendor=s:1;p:%016x", sent)
+    shape.headers["Idempotency-Key"] = string.format("%08x-0000-4000-8000-%012x", sent, sent)
+    shape.headers["X-Request-Id"] = string.format("%032x", sent)
+  end
   return wrk.format(shape.method, shape.path, shape.headers, shape.body)
 end
 

@@ -38,7 +38,7 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import CallTrace, current_trace, trace_id_in
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
-from gateway.server.known_heads import HeadMemory, plain_values, split_head
+from gateway.server.known_heads import HeadMemory, split_message
 from gateway.server.request_lines import LineReader
 
 HEAD_BYTES: Final = 16_384
@@ -128,14 +128,13 @@ class AgentDoor:
     def _arrived(self, lines: bytes, mount: bytes | None) -> "ArrivedMessage | None":
         """Return the head with these lines, each of which begins with CRLF; None if the chain must handle it. `mount`:
         path of a capability URL."""
-        split = split_head(lines, mount)
-        known = None if split is None else self.heads.get(split[0])
-        if split is not None and known is not None and plain_values(split[1]):
-            _, length, trace = split[1]
+        split = split_message(lines, mount)
+        known = None if split is None else self.heads.get(split.digest)
+        if split is not None and known is not None:
             return ArrivedMessage(
                 known,
-                known.length if length is None else int(length),
-                known.traceparent if trace is None else trace.decode("ascii"),
+                known.length if split.length is None else split.length,
+                split.values[0].decode() if split.values else known.traceparent,
             )
         read = self.reader.message(lines[2:]) if lines.count(b"\n") <= HEAD_LINES else None
         by_capability = mount is not None
@@ -146,7 +145,8 @@ class AgentDoor:
         head_id = None
         if split is not None and self._runtime.current.generation.keys.find_known(key_digest) is not None:
             # Its key is valid: a client without a key must not fill the memory.
-            head_id = split[0] if plain_values(split[1]) and self.heads.arrives_again(split[0]) else None
+            same_trace = split.values == (() if read.traceparent is None else (read.traceparent.encode(),))
+            head_id = split.digest if same_trace and self.heads.arrives_again(split.digest) else None
         fields = CIMultiDict(read.fields)
         fields.pop(hdrs.AUTHORIZATION, None)  # the head may be remembered, and its key must not
         head = MessageHead(fields, head_id)

@@ -1,94 +1,152 @@
 """Remembers request heads of the fast path without the values that differ from call to call.
 
-Most callers send the same header lines each time, except for three values: the id of the connection, the length of the
-body, and the trace. A head is known by its lines without these values, so one known head serves all connections of an
-application. The three values are checked for each request. `gateway.server.request_lines` reads a head that is not
-known yet.
+Most callers send the same header lines each time, except for a few values: the id of the connection, the length of the
+body, the trace, an idempotency key, a request id. A head is known by its lines without these values, so one known head
+serves all calls of an application. The values are checked for each request; those that are passed on are put into
+their place among the outgoing lines. `gateway.server.request_lines` reads a head that is not known yet.
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.connections.opened import Placement
 from gateway.http.headers import Fields
 from gateway.http.request_head import request_head
+from gateway.middleware.response_shape import loggable_id
 from gateway.middleware.upstream import default_fields
-from gateway.records.trace import TRACEPARENT
 from gateway.secret import digest
-from gateway.server.request_lines import LENGTH_DIGITS, TRACE, Passing, RequestLines
+from gateway.server.fast_plan import MOUNT
+from gateway.server.request_lines import (
+    LENGTH_DIGITS,
+    PASSES,
+    REQUEST_ID,
+    STAYS,
+    TRACE,
+    LineKind,
+    Passing,
+    RequestLines,
+    line_name,
+)
 
 KNOWN_HEADS: Final = 1024  # heads that are remembered because they arrived twice
 KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
 FORMS: Final = 8  # outgoing forms that a known head remembers, one for each set of replaced names
 
-_CONNECTION, _LENGTH, _TRACE = range(3)
-_KINDS: Final = {
+_CONNECTION, _LENGTH = range(2)
+_OWN: Final = {
     b"Connection-Id": _CONNECTION,
     b"connection-id": _CONNECTION,
     b"Content-Length": _LENGTH,
     b"content-length": _LENGTH,
-    b"Traceparent": _TRACE,
-    b"traceparent": _TRACE,
 }
-# More names than in `_KINDS`, which is faster than exactly those; `split_head` checks the name.
-_LINE: Final = re.compile(rb"\r\n([CTct](?:onnection-[Ii]d|ontent-[Ll]ength|raceparent)): ([^\r]*)")
-_LINE_BELOW_CAPABILITY: Final = re.compile(rb"\r\n([CTct](?:ontent-[Ll]ength|raceparent)): ([^\r]*)")
+# Besides these, lines that are passed on and usually have another value in each call: traces as OpenTelemetry, Sentry,
+# Datadog, Zipkin and the clouds send them, ids of the request, conditions about what the caller has already. The
+# patterns take some more names, since one class for the first letter is faster; `KnownHead.vary` decides by the name.
+_FIRST: Final = rb"\r\n([BCIRSTUXbcirstux](?:"
+_REST: Final = (
+    rb"ontent-[Ll]ength|race(?:parent|state)|dempotency-[Kk]ey|f-(?:[Nn]one-[Mm]atch|[Mm]odified-[Ss]ince)|aggage|3|"
+    rb"entry-[Tt]race|ber-[Tt]race-[Ii]d|equest-[Ii][Dd]|"
+    rb"-(?:(?:[Rr]equest|[Cc]orrelation|[Tt]race|[Aa]mzn-[Tt]race)-[Ii][Dd]|[Ii]dempotency-[Kk]ey|"
+    rb"[Cc]loud-[Tt]race-[Cc]ontext|[Dd]atadog-(?:[Tt]race-[Ii]d|[Pp]arent-[Ii]d|[Tt]ags)|"
+    rb"[Bb]3-(?:[Tt]race|[Ss]pan|[Pp]arent[Ss]pan)[Ii]d))): ([^\r]*)"
+)
+_LINE: Final = re.compile(_FIRST + rb"onnection-[Ii]d|" + _REST)
+_LINE_BELOW_CAPABILITY: Final = re.compile(_FIRST + _REST)
+_LINE_OF_MESSAGE: Final = re.compile(rb"\r\n([CTct](?:ontent-[Ll]ength|raceparent)): ([^\r]*)")
+_PLAIN: Final = re.compile(rb"[!-~](?:[ -~]*[!-~])?")
 TRACE_VALUE: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_TRACE_CHARS: Final = frozenset("0123456789abcdef-")
 _BETWEEN: Final = b"\r\n\r\n"  # cannot occur in the header lines
 
-SplitHead = tuple[bytes, list[bytes | None]]
-"""The digest of the lines without their values, and the values: connection id, length, trace; None: no such line."""
+
+class SplitHead(NamedTuple):
+    """Header lines, apart from the values that differ from call to call.
+
+    `digest` stands for the lines, because they hold a secret key and are not kept. `parts`: the text before each value,
+    as far as its name, and this name, alternately; last, the text behind. `values`: of the other lines, in their order;
+    each is printable ASCII without blanks around it. None: no such line.
+    """
+
+    digest: bytes
+    parts: list[bytes]
+    connection_id: str | None
+    length: int | None
+    values: tuple[bytes, ...]
 
 
 def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
-    """Take the values out of a request's header lines; None if one of them occurs twice.
+    """Take the values out of a request's header lines; None if they must be read one by one.
 
-    The digest stands for the lines, because they hold a secret key and are not kept. `lines`: each begins with CRLF.
-    `mount`: the path of a capability URL, which names the connection; its lines may only repeat the name.
+    `lines`: each begins with CRLF. `mount`: the path of a capability URL, which names the connection; its lines may only
+    repeat the name.
     """
-    parts = (_LINE if mount is None else _LINE_BELOW_CAPABILITY).split(lines)
-    values: list[bytes | None] = [None, None, None]
+    return _split(_LINE if mount is None else _LINE_BELOW_CAPABILITY, lines, mount)
+
+
+def split_message(lines: bytes, mount: bytes | None) -> SplitHead | None:
+    """Do the same for a message to the gateway itself: it may have another length and ``traceparent`` each time."""
+    return _split(_LINE_OF_MESSAGE, lines, mount)
+
+
+def _split(pattern: re.Pattern[bytes], lines: bytes, mount: bytes | None) -> SplitHead | None:
+    parts = pattern.split(lines)
+    values: list[bytes] = []
+    connection_id = length = None
     for at in range(1, len(parts), 3):
-        kind = _KINDS.get(parts[at])
-        if kind is None or values[kind] is not None:
+        own = _OWN.get(parts[at])
+        value = parts[at + 1]
+        if own is None and _PLAIN.fullmatch(value):
+            values.append(value)
+        elif own == _CONNECTION and connection_id is None:
+            # Its characters are not checked: an id that no stored connection has opens nothing.
+            connection_id = value.strip(b" \t").decode("latin-1")
+        elif own == _LENGTH and length is None and len(value) <= LENGTH_DIGITS and value.isdigit():
+            length = int(value)
+        else:
             return None
-        values[kind] = parts[at + 1]
     del parts[2::3]
     rest = _BETWEEN.join(parts)
-    return sha256(rest if mount is None else mount + rest).digest(), values
+    return SplitHead(
+        sha256(rest if mount is None else mount + rest).digest(), parts, connection_id, length, tuple(values)
+    )
 
 
 class KnownHead:
     """The meaning of the header lines of a request below `mount`, ``/proxy`` or ``/c/<capability>``.
 
-    `key`: the secret key, of which only `key_digest` is kept. `lines`: the lines of the request that had this head
-    first; `ArrivedHead` has the values of each request. `remembered`: the head is in the memory of known heads.
+    `key`: the secret key, until the head is remembered; then only `key_digest` is kept. `lines`: those of the request
+    that had this head first; `ArrivedHead` has the values of each request. `remembered`: the head is in the memory of
+    known heads. `traceparent_at`, `request_id_at`: which of a request's values these are; None if they do not differ.
     """
 
     __slots__ = (
         "_defaults",
-        "_may_be_in_trace",
+        "_key_in",
         "_names",
         "_passing",
-        "_trace_varies",
+        "_places",
+        "key",
         "key_digest",
         "lines",
         "mount",
         "remembered",
+        "request_id_at",
+        "traceparent_at",
     )
 
     def __init__(self, mount: str, key: str, lines: RequestLines) -> None:
         self.mount = mount
+        self.key = key
         self.key_digest = digest(key)
         self.lines = lines
         self.remembered = False
-        self._may_be_in_trace = _TRACE_CHARS.issuperset(key)
-        self._trace_varies = False
+        self._key_in: tuple[int, slice] | None = None
+        self._places: dict[int, int] = {}  # which of the values belongs to the line with this index
+        self.traceparent_at: int | None = None
+        self.request_id_at: int | None = None
         self._names: frozenset[str] | None = None
-        self._passing: dict[frozenset[str], tuple[bytes, bytes | None]] = {}
+        self._passing: dict[frozenset[str], OutgoingForm] = {}
         self._defaults: dict[tuple[object, ...], bytes] = {}
 
     @property
@@ -98,32 +156,63 @@ class KnownHead:
             self._names = self.lines.names
         return self._names
 
-    def fits_others(self, trace: bytes | None) -> bool:
-        """Return whether the head means the same for requests with other values. `trace`: the request's own.
-
-        A line that holds the key is not passed on, so the trace must not be able to hold the key.
+    def vary(self, varying: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Let the values of these lines differ from request to request; return False if each request with other values
+        must be read. `varying`: names and values, in the order of the lines.
         """
-        if trace is None:
-            return True
-        # The kind is another where all fields decided together, such as `Nango-Proxy-Traceparent` about this one.
-        kinds = [name.kind for name, _ in self.lines.passing if name.spelled == TRACEPARENT]
-        plain = TRACE_VALUE.fullmatch(trace) is not None
-        self._trace_varies = kinds == [TRACE] and plain and not self._may_be_in_trace
-        return self._trace_varies
+        if varying and self.lines.decided_together:
+            return False
+        passing = self.lines.passing
+        places: dict[int, int] = {}
+        at = 0
+        for place, (spelled, value) in enumerate(varying):
+            name = line_name(spelled)
+            if name is None or name.kind not in (PASSES, STAYS, TRACE, REQUEST_ID):
+                return False
+            if name.kind != STAYS:
+                found = passing.index((name, b"%b: %b" % (spelled, value)), at)
+                places[found], at = place, found + 1
+        first: dict[LineKind, int | None] = {}  # of several traces or ids, the first counts
+        for index, (name, _) in enumerate(passing):
+            first.setdefault(name.kind, places.get(index))
+        self._places = places
+        self.traceparent_at, self.request_id_at = first.get(TRACE), first.get(REQUEST_ID)
+        return True
 
-    def passing(self, replaced: frozenset[str], traceparent: str | None) -> bytes:
+    def forget_key(self, parts: Sequence[bytes]) -> bool:
+        """Keep only the key's place in the `parts` of the head; return False if it is not in one of them."""
+        key, self.key = self.key.encode(), ""
+        if self.mount != MOUNT:
+            return True
+        for number, part in enumerate(parts):
+            at = part.find(key)
+            if at >= 0:
+                self._key_in = number, slice(at, at + len(key))
+                return True
+        return False
+
+    def key_in_values(self, split: SplitHead) -> bool:
+        """Return whether one of the values holds the key: that line is not passed on, so the head must be read."""
+        if self._key_in is None:
+            key = self.mount.rpartition("/")[2].encode()
+        else:
+            number, where = self._key_in
+            key = split.parts[number][where]
+        return any(key in value for value in split.values)
+
+    def passing(self, replaced: frozenset[str], values: Sequence[bytes]) -> bytes:
         """Return the lines to pass on, except those with `replaced` names; each ends with CRLF.
 
-        `traceparent`: the request's own value.
+        `values`: those of the request itself, for the lines that `vary`.
         """
         form = self._passing.get(replaced)
         if form is None:
-            form = _outgoing_form(self.lines.passing, replaced, trace_varies=self._trace_varies)
+            form = _outgoing_form(self.lines.passing, replaced, self._places)
             if len(self._passing) >= FORMS:
                 self._passing.clear()
             self._passing[replaced] = form
-        before, after = form
-        return before if after is None or traceparent is None else b"%b%b%b" % (before, traceparent.encode(), after)
+        template, places = form
+        return template if places is None else template % tuple([values[place] for place in places])
 
     def defaults(self, replaced: frozenset[str], placement: Placement, *, has_body: bool) -> bytes:
         """Return the entry's default fields that the request lacks, as lines that end with CRLF.
@@ -142,20 +231,28 @@ class KnownHead:
         return lines
 
 
-def _outgoing_form(passing: Passing, replaced: frozenset[str], *, trace_varies: bool) -> tuple[bytes, bytes | None]:
-    """Return the lines before and after the value of ``traceparent``; all of them and None if it does not vary or is
-    replaced."""
-    before, after = b"", None
-    for name, line in passing:
-        if name.spelled in replaced:
-            continue
-        if trace_varies and name.spelled == TRACEPARENT:
-            before, after = b"%b%b: " % (before, line.partition(b": ")[0]), b"\r\n"
-        elif after is None:
-            before = b"%b%b\r\n" % (before, line)
+class OutgoingForm(NamedTuple):
+    """The lines to pass on. `places`: which of a request's values to put into `template`; None: it is the text itself,
+    for all requests."""
+
+    template: bytes
+    places: tuple[int, ...] | None
+
+
+def _outgoing_form(passing: Passing, replaced: frozenset[str], places: Mapping[int, int]) -> OutgoingForm:
+    """Return the form of the lines that are not replaced. `places`: see `KnownHead`."""
+    kept = [at for at, (name, _) in enumerate(passing) if name.spelled not in replaced]
+    used = tuple(places[at] for at in kept if at in places)
+    if not used:
+        return OutgoingForm(b"".join(b"%b\r\n" % passing[at][1] for at in kept), None)
+    template = b""
+    for at in kept:
+        line = passing[at][1]
+        if at in places:
+            template += b"%b: %%b\r\n" % line.partition(b": ")[0]
         else:
-            after = b"%b%b\r\n" % (after, line)
-    return before, after
+            template += b"%b\r\n" % line.replace(b"%", b"%%")
+    return OutgoingForm(template, used)
 
 
 def field_lines(fields: "tuple[tuple[str, str], ...] | Fields") -> bytes:
@@ -168,17 +265,22 @@ def field_lines(fields: "tuple[tuple[str, str], ...] | Fields") -> bytes:
 class ArrivedHead:
     """The head of one request.
 
-    `length`: the declared length of the body, None if none is declared. `traceparent`: its value, None if not sent.
+    `length`: the declared length of the body, None if none is declared. `values`: those of the lines that differ; empty
+    for a head that has just been read. `traceparent`, `request_id`: None if not sent, or if the id is not well-formed.
     `framing`: the framing line of the outgoing request, empty if the head declares no body.
     """
 
-    __slots__ = ("connection_id", "framing", "has_body", "known", "length", "traceparent")
+    __slots__ = ("connection_id", "framing", "has_body", "known", "length", "request_id", "traceparent", "values")
 
-    def __init__(self, known: KnownHead, connection_id: str, length: int | None, traceparent: str | None) -> None:
+    def __init__(self, known: KnownHead, connection_id: str, length: int | None, values: Sequence[bytes] = ()) -> None:
         self.known = known
         self.connection_id = connection_id
         self.length = length
-        self.traceparent = traceparent
+        self.values = values
+        at = known.traceparent_at if values else None
+        self.traceparent = known.lines.traceparent if at is None else values[at].decode()
+        at = known.request_id_at if values else None
+        self.request_id = known.lines.request_id if at is None else loggable_id(values[at].decode())
         if known.lines.chunked:
             self.has_body, self.framing = True, b"Transfer-Encoding: chunked\r\n"
         elif length is None:
@@ -228,14 +330,6 @@ class HeadMemory(Generic[T]):
         self._seen.clear()
 
 
-def plain_values(values: list[bytes | None]) -> bool:
-    """Return whether length and trace, as `split_head` returns them, can be used without reading the head's lines."""
-    _, length, trace = values
-    if length is not None and not (length.isdigit() and len(length) <= LENGTH_DIGITS):
-        return False
-    return trace is None or TRACE_VALUE.fullmatch(trace) is not None
-
-
 class KnownHeads:
     """The memory of known heads of proxied requests."""
 
@@ -247,28 +341,26 @@ class KnownHeads:
         return len(self._memory)
 
     def find(self, lines: bytes, mount: bytes | None) -> ArrivedHead | None:
-        """Return the head if it is known and its values are plain, else None: it must be read.
-
-        `lines`, `mount`: as for `split_head`.
-        """
+        """Return the head if it is known, else None: it must be read. `lines`, `mount`: as for `split_head`."""
         split = split_head(lines, mount)
-        known = None if split is None else self._memory.get(split[0])
-        if split is None or known is None or not plain_values(split[1]):
+        known = None if split is None else self._memory.get(split.digest)
+        if split is None or known is None or (split.values and known.key_in_values(split)):
             return None
-        connection, length, trace = split[1]
         read = known.lines
         return ArrivedHead(
             known,
-            # Its characters are not checked: an id that no stored connection has opens nothing.
-            read.options.connection_id if connection is None else connection.strip(b" \t").decode("latin-1"),
-            read.length if length is None else int(length),
-            read.traceparent if trace is None else trace.decode("ascii"),
+            read.options.connection_id if split.connection_id is None else split.connection_id,
+            read.length if split.length is None else split.length,
+            split.values,
         )
 
-    def remember(self, lines: bytes, mount: bytes | None, known: KnownHead) -> None:
+    def remember(self, lines: bytes, mount: bytes | None, head: ArrivedHead) -> None:
         """Remember a head when it arrives for the second time."""
-        split = split_head(lines, mount)
-        if split is None or not self._memory.arrives_again(split[0]) or not known.fits_others(split[1][_TRACE]):
+        split, known = split_head(lines, mount), head.known
+        if split is None or not self._memory.arrives_again(split.digest):
             return
-        known.remembered = True
-        self._memory.keep(split[0], known, len(lines))
+        names = [name for name in split.parts[1::2] if name not in _OWN]
+        at_hand = known.forget_key(split.parts) or not split.values
+        if at_hand and known.vary(list(zip(names, split.values, strict=True))):
+            known.remembered, head.values = True, split.values
+            self._memory.keep(split.digest, known, len(lines))

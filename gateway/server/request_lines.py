@@ -76,7 +76,8 @@ class RequestLines:
 
     `key`: the bearer key; empty for a capability URL. `request_id`: the caller's, if well-formed. `length` None and not
     `chunked`: the head declares no body. `last`: the caller closes the connection after this request. `passing`,
-    `names`: the lines to pass on, and their names, spelled as by `headers.normalized_name`.
+    `names`: the lines to pass on, and their names, spelled as by `headers.normalized_name`. `decided_together`: what is
+    passed on of a line depends on other lines.
     """
 
     key: str = field(repr=False)
@@ -87,6 +88,7 @@ class RequestLines:
     chunked: bool
     last: bool
     traceparent: str | None = None
+    decided_together: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -183,13 +185,14 @@ class LineReader:
             if options.base_url is not None or options.dry_run:
                 return None
             both = bound_to is not None and sent is not None
-            if facts.minted or both or _repeats(block, token or key, 0 if token else 1):
+            together = facts.minted or both or _repeats(block, token or key, 0 if token else 1)
+            if together:
                 passing = _decide_by_fields(passing, sent, token)
         except (GatewayError, ValueError):
             return None
         request_id = None if facts.request_id is None else loggable_id(facts.request_id)
         chunked = "transfer-encoding" in values
-        return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent)
+        return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent, together)
 
     def message(self, block: bytes) -> MessageLines | None:
         """Return the content of the lines of a request to the gateway itself; None if the chain must read them."""
@@ -243,10 +246,10 @@ class LineReader:
         return passing, facts
 
     def _learn(self, name: bytes) -> LineName | None:
-        """Return `_meaning` of `name`, from memory if possible; remember it."""
+        """Return `line_name` of `name`, from memory if possible; remember it."""
         if name in self._names:
             return self._names[name]
-        found = _meaning(name)
+        found = line_name(name)
         if len(self._names) < MAX_NAMES and len(name) <= _NAME_BYTES:
             self._names[name] = found
         return found
@@ -268,7 +271,7 @@ class LineReader:
         return found
 
 
-def _meaning(name: bytes) -> LineName | None:
+def line_name(name: bytes) -> LineName | None:
     """Return the meaning of a field name; None if the chain must handle the line."""
     try:
         text = name.decode("ascii")

@@ -31,7 +31,7 @@ def read(lines: bytes) -> ArrivedHead | None:
     if found is None:
         return None
     known = KnownHead(MOUNT, found.key, found)
-    return ArrivedHead(known, found.options.connection_id, found.length, found.traceparent)
+    return ArrivedHead(known, found.options.connection_id, found.length)
 
 
 def remembered(heads: KnownHeads, lines: bytes) -> None:
@@ -39,16 +39,16 @@ def remembered(heads: KnownHeads, lines: bytes) -> None:
     for _ in range(2):
         head = read(lines)
         assert head is not None
-        heads.remember(lines, None, head.known)
+        heads.remember(lines, None, head)
 
 
 def meaning(head: ArrivedHead, replaced: frozenset[str] = NONE) -> tuple[object, ...]:
     read = head.known.lines
     return (
-        head.known.passing(replaced, head.traceparent),
+        head.known.passing(replaced, head.values),
         head.framing,
-        (head.connection_id, head.length, head.traceparent, head.has_body),
-        (read.options.integration_id, read.options.retries, read.request_id, read.last, read.chunked),
+        (head.connection_id, head.length, head.traceparent, head.request_id, head.has_body),
+        (read.options.integration_id, read.options.retries, read.last, read.chunked),
         head.known.names,
     )
 
@@ -73,6 +73,35 @@ def meaning(head: ArrivedHead, replaced: frozenset[str] = NONE) -> tuple[object,
             [f"Traceparent: {TRACES[0]}", "Accept: */*", "Content-Length: 3", "Connection-Id: c1"],
             [f"Traceparent: {TRACES[1]}", "Accept: */*", "Content-Length: 4", "Connection-Id: c2"],
             id="all of them",
+        ),
+        pytest.param(
+            ["Connection-Id: c1", "X-Request-Id: one", "Idempotency-Key: 5%b%", "Accept: 5%"],
+            ["Connection-Id: c1", "X-Request-Id: not loggable", "Idempotency-Key: 5%s%%", "Accept: 5%"],
+            id="ids of the request",
+        ),
+        pytest.param(
+            ["tracestate: a=1", f"traceparent: {TRACES[0]}", "baggage: b=1", "tracestate: c=2", "Connection-Id: c1"],
+            ["tracestate: a=3", "traceparent: other", "baggage: b=4", "tracestate: a=3", "Connection-Id: c1"],
+            id="fields of a trace, one of them twice, one not passed on",
+        ),
+        pytest.param(
+            [
+                "Connection-Id: c1",
+                'If-None-Match: "1"',
+                "x-b3-traceid: 1",
+                "X-B3-SpanId: 2",
+                "X-Request-ID: 3",
+                "x-request-id: 4",
+            ],
+            [
+                "Connection-Id: c1",
+                'If-None-Match: "1", W/"2"',
+                "x-b3-traceid: 3",
+                "X-B3-SpanId: 4",
+                "X-Request-ID: 5",
+                "x-request-id: 6",
+            ],
+            id="conditions, and two ids of which the first counts",
         ),
     ],
 )
@@ -116,6 +145,18 @@ LINES = st.sampled_from(
             f"X-Key: {KEY}",
             "Connection: close",
             "X-Request-Id: r1",
+            "x-request-id: r 2",
+            "X-Request-Id: ",
+            "x-ReQuest-id: r3",
+            "Idempotency-Key: i1",
+            "Idempotency-Key:  i2 ",
+            "Idempotency-Key: %b\xfc",
+            "Idempotency-Key: a\x00b",
+            f"idempotency-key: a{KEY}",
+            "Nango-Proxy-Idempotency-Key: i3",
+            "baggage: b=1",
+            "tracestate: s=1",
+            "connection-id: c7",
             "Retries: 2",
         ),
     ]
@@ -145,7 +186,12 @@ def test_a_known_head_is_what_its_lines_say(first: list[str], second: list[str])
         pytest.param(["Connection-Id: c1", "Content-Length: 3", "content-length: 3"], id="two lengths"),
         pytest.param(["Connection-Id: c1", "Content-Length: x"], id="a length that is no number"),
         pytest.param(["Connection-Id: c1", "Content-Length: 1234567890123456"], id="a length with too many digits"),
-        pytest.param(["Connection-Id: c1", "traceparent: X"], id="a trace in another form"),
+        pytest.param(["Connection-Id: c1", f"traceparent: {KEY}"], id="a trace that holds the key"),
+        pytest.param(["Connection-Id: c1", f"Idempotency-Key: x{KEY}"], id="an id that holds the key"),
+        pytest.param(["Connection-Id: c1", "Idempotency-Key:  x"], id="an id with a blank before it"),
+        pytest.param(["Connection-Id: c1", "Idempotency-Key: x\ty"], id="an id with a tab"),
+        pytest.param(["Connection-Id: c1", "Idempotency-Key: "], id="an empty id"),
+        pytest.param(["Connection-Id: c1", "Idempotency-Key: \xfc"], id="an id that is not ASCII"),
     ],
 )
 def test_what_is_not_plain_is_read_anew(more: Sequence[str]) -> None:
@@ -153,20 +199,42 @@ def test_what_is_not_plain_is_read_anew(more: Sequence[str]) -> None:
     remembered(heads, lines_of("Connection-Id: c1"))
     remembered(heads, lines_of("Connection-Id: c1", "Content-Length: 3"))
     remembered(heads, lines_of("Connection-Id: c1", f"traceparent: {TRACES[0]}"))
-    assert len(heads) == 3
+    remembered(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
+    assert len(heads) == 4
     assert heads.find(lines_of(*more), None) is None
 
 
-def test_a_trace_that_may_hold_the_key_is_not_remembered() -> None:
+@pytest.mark.parametrize("more", ["Idempotency-Key: i", f"traceparent: {TRACES[0]}"])
+def test_a_value_that_holds_the_capability_is_read(more: str) -> None:
     """A line that holds the key is not passed on, and only reading the line shows whether it does."""
-    key = "00000000000000000000000000000001"
-    usual = USUAL.replace(KEY, key)
+    token = "gw_cap_" + "a" * 49
+    mount = f"/c/{token}".encode()
     heads = KnownHeads()
-    lines = lines_of("Connection-Id: c1", f"traceparent: {TRACES[1]}", usual=usual)
-    remembered(heads, lines)
-    assert heads.find(lines, None) is None
-    remembered(heads, lines_of("Connection-Id: c1", usual=usual))
-    assert len(heads) == 1
+
+    def arrives(value: str) -> ArrivedHead | None:
+        lines = lines_of(f"{more.partition(':')[0]}: {value}", usual="Host: gw.example\r\n")
+        found = LineReader().read(lines[2:], token, ("crm", "c1"))
+        assert found is not None
+        known = heads.find(lines, mount)
+        if known is None:
+            heads.remember(lines, mount, ArrivedHead(KnownHead(mount.decode(), token, found), "c1", None))
+        return known
+
+    assert [arrives(value) is not None for value in ("1", "2", "3", f"x{token}", "4")] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_remembered_head_does_not_hold_the_key() -> None:
+    heads = KnownHeads()
+    remembered(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
+    found = heads.find(lines_of("Connection-Id: c1", "Idempotency-Key: 2"), None)
+    assert found is not None
+    assert KEY not in repr([getattr(found.known, name) for name in KnownHead.__slots__])
 
 
 @pytest.mark.parametrize("minted", ["y", TRACES[0]])
@@ -207,7 +275,6 @@ def test_outgoing_forms_are_bounded() -> None:
         placement = Placement(defaults=(("X-Number", str(number)),))
         replaced = frozenset({f"x-{number}"})
         assert found.known.defaults(replaced, placement, has_body=False) == b"X-Number: %d\r\n" % number
-        assert found.known.passing(replaced, None) == b"Accept: */*\r\n"
+        assert found.known.passing(replaced, ()) == b"Accept: */*\r\n"
     held = [len(value) for value in gc.get_referents(found.known) if isinstance(value, dict)]
-    assert len(held) == 2
-    assert max(held) <= known_heads.FORMS
+    assert 0 < max(held) <= known_heads.FORMS
