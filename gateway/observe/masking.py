@@ -11,7 +11,7 @@ from typing import Any, Final
 from gateway.secret import MASK
 
 SECRET_NAME: Final = re.compile(
-    r"authorization|cookie|secret|passw(or)?d|bearer|token$|verifier$|credentials?$|capability$|assertion$"
+    r"authorization|cookie|secret|passw(or)?d|^pwd$|bearer|token$|verifier$|credentials?$|capability$|assertion$"
     r"|(api|signing|private|encryption|master|data)[_-]?keys?$|auth\w*_code$|^(code|state|key)$",
     re.IGNORECASE,
 )
@@ -31,8 +31,8 @@ _NO_TOKEN: Final = (
 )
 # Each alternative begins with a unique word and never backtracks, so the time is linear in the text.
 SECRET_TEXT: Final = re.compile(
-    rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|[^\r\n'\"]++)"
-    rf"|(?P<name>(?:secret|token|password|passwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
+    rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|digest\s[^\r\n]++|[^\r\n'\"]++)"
+    rf"|(?P<name>(?:secret|token|password|passwd|pwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
     rf"(?:(?P<value>{_QUOTED})|[^\s&'\",;}}]++)"
     rf"|(?P<scheme>(?:bearer|basic|token(?!\s++{_NO_TOKEN}))\s++)[^\s'\",;]++"
     r"|://(?P<url>[^\s'\"]++)",

@@ -16,6 +16,10 @@ SECRETS = ("s3cr3t", "an0ther", "cGFzcw==")
         ("Authorization: Bearer s3cr3t", "Authorization: ***"),
         ("authorization:Basic cGFzcw==\r\nHost: h", "authorization:***\r\nHost: h"),
         ("Proxy-Authorization: Digest username=s3cr3t, an0ther", "Proxy-Authorization: ***"),
+        (
+            'Authorization: Digest username="u", response="s3cr3t", nonce="an0ther"\r\nHost: h',
+            "Authorization: ***\r\nHost: h",
+        ),
         ("{'Authorization': 'Bearer s3cr3t', 'Host': 'h'}", "{'Authorization': '***', 'Host': 'h'}"),
         ("[(b'authorization', b'Bearer s3cr3t'), (b'host', b'h')]", "[(b'authorization', b'***'), (b'host', b'h')]"),
         ("sent Bearer s3cr3t to h", "sent Bearer *** to h"),
@@ -46,6 +50,7 @@ SECRETS = ("s3cr3t", "an0ther", "cGFzcw==")
         ("client_secret=s3cr3t&refresh_token=an0ther&n=1", "client_secret=***&refresh_token=***&n=1"),
         ('{"access_token": "s3cr3t", "expires_in": 3600}', '{"access_token": "***", "expires_in": 3600}'),
         ("password: s3cr3t", "password: ***"),
+        ("user=u;pwd=s3cr3t", "user=u;pwd=***"),
         ("https://u:s3cr3t@h/p?q=an0ther", "https://***@h/p?***"),
         ("https://s3cr3t@h", "https://***@h"),
         ("https://u:s3c@s3cr3t@h:8443/p", "https://***@h:8443/p"),
