@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import aiohttp
@@ -188,9 +189,15 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] =
 
 
 async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
-    """Wait until the OAuth server itself rejects the gateway's current access token."""
+    """Wait until the gateway's current access token has expired and the OAuth server rejects it.
+
+    The server revokes the token before its expiry if the gateway refreshes in the background. A call that the gateway
+    sends before it has the new token then gets 403, which it cannot know to mean an invalid token.
+    """
     _, details = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
+    expires_at = datetime.fromisoformat(details["credentials"]["expires_at"])
     await idp.until_dead(gateway.session, details["credentials"]["access_token"])
+    await asyncio.sleep((expires_at - datetime.now(UTC)).total_seconds())
 
 
 async def _until_refused_by_the_gateway(
