@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from gateway import resources
+from gateway.authority import DEFAULT_PORTS
 from gateway.authorization.trusted_pages import is_registered, trusts_loopback
 from gateway.errors import NotFound
 from gateway.generation import Generation
@@ -245,8 +246,9 @@ def opener_origins(request: web.Request, environment: str | None) -> str:
 
 
 def origin_of(public_url: str) -> str:
+    """Return the origin of the gateway's own pages as browsers send it in ``Origin``: without the scheme's own port."""
     scheme, _, rest = public_url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
+    return f"{scheme}://{rest.partition('/')[0].removesuffix(f':{DEFAULT_PORTS[scheme]}')}"
 
 
 def may_embed(generation: Generation, environment: str, origin: str) -> bool:

@@ -5,9 +5,12 @@ from pathlib import Path
 from string import Formatter
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from gateway import resources
 from gateway.catalog.provider_parts import Setting
+from gateway.errors import Forbidden
+from gateway.pages.connect_cookie import check_own_form
 from gateway.pages.connect_offer import describe_scope, describe_scopes
 from gateway.pages.form_fields import browser_pattern
 from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted_language, logo_hash
@@ -92,6 +95,15 @@ def test_a_pattern_is_written_as_browsers_read_it(pattern: str | None, in_browse
 
 def test_only_the_server_checks_the_pattern_of_a_field_with_a_prefix() -> None:
     assert browser_pattern(Setting(suffix=".example.com"), "[a-z]+") is None
+
+
+@pytest.mark.parametrize("url", ["https://gw.example", "https://gw.example:443", "https://gw.example:443/base"])
+def test_a_form_is_recognized_as_own_where_the_public_url_has_the_default_port(url: str) -> None:
+    """Browsers omit the default port of the scheme in ``Origin``."""
+    check_own_form(make_mocked_request("POST", "/connect", {"Origin": "https://gw.example"}), url)
+    for other in ("https://gw.example:8443", "http://gw.example", "https://gw.example.evil.example"):
+        with pytest.raises(Forbidden):
+            check_own_form(make_mocked_request("POST", "/connect", {"Origin": other}), url)
 
 
 def test_logo_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
