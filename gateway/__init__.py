@@ -1,20 +1,21 @@
-"""The integration gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes a new one.
+"""The gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes a new application.
 
-docs/architecture.md shows how the packages fit together and which may import which. Modules in this folder:
+docs/architecture.md shows the packages, and which package may import which other package. Modules in this folder:
 
     errors                                 every error that a caller can get, as one tree of exceptions
     authority                              host and port as in a URL
-    secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its text form
+    secret, clock, timestamps              values that print as asterisks; the time, settable by tests; times as text
     text, resources                        text for people; the folders of catalog and templates
     private_keys                           private keys in PEM and JWK, read in a millisecond
     off_loop, part_by_part                 CPU work outside the event loop; bytes that are slow to parse, in parts
     background, pauses                     background tasks; growing pauses between attempts
     generation                             one configuration and everything built from it; replaced by a reload
-    runtime, services                      everything that lives as long as the process (ADR 46); its former names
+    runtime, services                      everything that lives as long as the process (ADR 46); former names of it
     __main__                               the command ``gateway``, also as ``python -m gateway``
 
-Always true: functions here import their modules when called, since `gateway.app` depends on all that a host imports
-first; the names in `__all__` are the plugin's public interface (docs/plugin.md), and everything else may change.
+Always true: the functions here import `gateway.app` only when they are called. Python runs this file before any other
+module of the gateway, and `gateway.app` imports most of the modules. The names in `__all__` are the plugin's public
+interface (docs/plugin.md); everything else can change in any release.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -32,9 +33,10 @@ __all__ = ["create_app", "reload", "runner", "setup", "watch"]
 
 
 def setup(app: "web.Application", config: "Configured") -> None:
-    """Add the gateway's routes to `app`, whose own routes stay untouched. `config`: a file, its content, or a Config.
+    """Add the gateway's routes to `app`, and leave the routes of `app` unchanged.
 
-    Raises config.Faults, with every fault of the configuration and the catalog.
+    `config`: the path of a configuration file, the content of such a file, or a Config. Raises config.Faults, with
+    every fault of the configuration and the catalog.
     """
     from gateway.app.compose import setup as add_gateway
 
@@ -50,9 +52,11 @@ def create_app(config: "Configured") -> "web.Application":
 
 
 async def reload(app: "web.Application", config: "Configured | None" = None) -> bool:
-    """Reload the gateway on `app` from `config`, or from its file as it is now; return whether that succeeded.
+    """Reload the gateway on `app` from `config`; return whether the reload succeeded.
 
-    If anything is wrong, it is logged and the configuration in use stays. Settings that need a restart are logged too.
+    `config`: the new configuration; None: the gateway reads its configuration file again. If the new configuration has
+    a fault, the fault is logged and the configuration in use stays. Changed settings that need a restart are logged
+    too.
     """
     from gateway.app.reload import reload as reload_app
 
@@ -62,7 +66,8 @@ async def reload(app: "web.Application", config: "Configured | None" = None) -> 
 async def watch(app: "web.Application") -> "AsyncIterator[None]":
     """Watch the operator's catalog folders and apply changed files; use as ``app.cleanup_ctx.append(gateway.watch)``.
 
-    `gateway serve` does this by itself. A faulty file is logged as ``file:line``, and the entry in use stays.
+    `gateway serve` watches these folders itself. A fault in a file is logged as ``file:line``, and the entry in use
+    stays.
     """
     from gateway.app.catalog_watch import watch_catalog
 
@@ -73,11 +78,11 @@ async def watch(app: "web.Application") -> "AsyncIterator[None]":
 def runner(
     app: "web.Application", *, drain_s: float = 30, fast_path: bool = True, lane: bool | None = None
 ) -> "web.BaseRunner":
-    """Return our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. docs/plugin.md lists
-    what a host loses without it.
+    """Return the gateway's runner, which passes exact bytes, checks framing strictly, and sets limits.
 
-    `fast_path`: plain proxied requests to an application of `create_app` bypass its middlewares, which cost more than
-    they do for such requests; without it only the speed differs (ADR 44). `lane` is its former name.
+    docs/plugin.md lists what a host application loses without this runner. `drain_s`: at a stop, how long requests in
+    flight can continue, in seconds. `fast_path`: whether plain proxied requests to an application of `create_app`
+    bypass the slower middlewares; the responses are the same (ADR 44). `lane`: the former name of `fast_path`.
     """
     from gateway.server import runner as run
 

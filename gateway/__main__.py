@@ -4,8 +4,11 @@ import signal
 
 
 def main() -> None:
-    """Run the command. Ctrl-C while its modules are imported ends the process without a traceback."""
-    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not under nohup, for example
+    """Run the command.
+
+    Ctrl-C ends the process without a traceback, also while the modules of the command are imported.
+    """
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # false under nohup, for example
     if interruptible:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from gateway.cli import main as run

@@ -11,16 +11,19 @@ _SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", 
 
 
 def is_registered(name: str) -> bool:
-    """Return whether all hosts below `name` have one owner:
-    ``example.com``, ``example.co.uk``, not ``com`` or ``co.uk``."""
+    """Return whether all hosts below `name` have one owner.
+
+    True for ``example.com`` and ``example.co.uk``; false for ``com`` and ``co.uk``.
+    """
     labels = name.split(".")
     return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 
 
 def not_ascii(text: str) -> str | None:
-    """Return what is wrong with a typed host that is not ASCII, as text to put after its name; None if it is ASCII.
+    """Return why a typed host is refused if it has a character outside ASCII, else None.
 
-    A slash, a dot or a letter of another script may look like an ASCII one and lead elsewhere.
+    The returned text is the rest of a sentence that begins with the host. Characters of other scripts are refused
+    because they can look like an ASCII letter, dot or slash, so the URL would lead to another host.
     """
     if text.isascii():
         return None
@@ -32,15 +35,21 @@ def not_ascii(text: str) -> str | None:
 
 
 def bracketed(host: str) -> str:
-    """Return the host as in a URL: IPv6 in brackets (RFC 3986 §3.2.2)."""
+    """Return the host as it is written in a URL: an IPv6 address in brackets (RFC 3986 §3.2.2)."""
     return f"[{host}]" if ":" in host else host
 
 
 def origin_of(scheme: str, host: str, port: int) -> str:
-    """Return ``https://api.example.com:443``, always with the port, for comparison. `host` is without brackets."""
+    """Return an origin such as ``https://api.example.com:443``, always with the port, so that origins can be compared.
+
+    `host`: a host name or an IP address, without brackets.
+    """
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def local_url(listens_on: str, port: int) -> str:
-    """Return the URL at which this machine reaches a server listening on `listens_on`: loopback for 0.0.0.0 and ::."""
+    """Return the URL at which this machine reaches its own server.
+
+    `listens_on`: the server's IP address; 0.0.0.0 and :: become the loopback address.
+    """
     return origin_of("http", ANY_ADDRESS.get(listens_on, listens_on), port)

@@ -1,4 +1,7 @@
-"""Background tasks: a failed task is logged immediately, and its creator continues."""
+"""Background tasks.
+
+If a task fails, the failure is logged immediately, and the code that started the task continues.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -11,8 +14,10 @@ log = structlog.get_logger(__name__)
 
 
 def start_background(work: Coroutine[Any, Any, None], name: str | None = None) -> "asyncio.Task[None]":
-    """Start a task for `work`; its failure is logged as ``background_task_failed``.
-    The caller keeps and ends the task."""
+    """Start a task for `work`. If the task fails, ``background_task_failed`` is logged.
+
+    The caller keeps a reference to the task, and ends the task.
+    """
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_log_failure)
     return task
@@ -28,7 +33,10 @@ async def end_background(tasks: Iterable["asyncio.Task[None]"]) -> None:
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run `work` in the background during the block, and end it after the block. If it fails, the block continues."""
+    """Run `work` in the background during the block, and cancel `work` after the block.
+
+    If `work` fails, the block continues.
+    """
     task = start_background(work)
     try:
         yield

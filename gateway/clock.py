@@ -1,10 +1,10 @@
-"""The time, in one place, so that a test can set it.
-Call it as ``clock.now()``, never ``from gateway.clock import now``.
+"""The clock of the whole gateway, in one place, so that a test can set the time.
+Call ``clock.now()``; do not use ``from gateway.clock import now``, because a test replaces the function in this module.
 
 Nodes that share a PostgreSQL database compare times: expiry, schedules, back-off. So `now` is the time of that
 database: this machine's clock plus an offset that the node measures at each heartbeat (`offset`). With SQLite, and
-before the first measurement, the offset is 0. Leases do not depend on `now` at all: the database compares their times
-itself (ADR 42).
+before the first measurement, the offset is 0. Leases do not depend on `now`: the database itself compares the times
+of leases (ADR 42).
 """
 
 import asyncio
@@ -16,27 +16,33 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 REPORTED_OFFSET_S: Final = 2.0
-"""An offset above this many seconds is shown in `/ready`. It is logged, and again after it changes by as much."""
+"""An offset above this many seconds is shown in `/ready` and logged.
+
+After a change by more than this value, the offset is logged again.
+"""
 MOST_OFFSET_S: Final = 600.0
-"""Above this many seconds a node claims no lease:
-if its clock or the database's is wrong, it also misjudges tokens and certificates."""
+"""If the offset is above this many seconds, the node claims no lease.
+The node's clock or the database's clock is wrong, so the node could also misjudge the expiry of tokens and
+certificates.
+"""
 
 monotonic: Callable[[], float] = time.monotonic
-"""Monotonic seconds for durations and deadlines within this process. Called several times per request, so without a
-wrapper."""
+"""Return monotonic seconds, for durations and deadlines within this process.
+The name refers to `time.monotonic` itself, without a wrapper, because each request calls it several times."""
 
 
 class Offset:
-    """How far the database's clock is ahead of this machine's. One instance per process: `offset`.
+    """How far the database's clock is ahead of this machine's clock. Each process has one instance, `offset`.
 
-    A measurement has three times: this machine's before and after a statement, and the database's in between. So the
-    offset lies between `database - received` and `database - sent`, and a long round trip makes that range wide. A
-    measurement replaces the previous one if its round trip is shorter, or if it proves the previous one wrong.
+    A measurement has three times: this machine's time before an SQL statement (`sent`) and after the statement
+    (`received`), and the time of the database in between (`database`). So the offset lies between `database - received`
+    and `database - sent`. A long round trip makes this range wide. A measurement replaces the previous measurement if
+    its round trip is shorter, or if the previous offset is outside the new range.
     """
 
     def __init__(self) -> None:
         self._value = timedelta(0)
-        self._round_trip: timedelta | None = None  # None: never measured
+        self._round_trip: timedelta | None = None  # None before the first measurement
         self._reported_s = 0.0
 
     @property
@@ -58,10 +64,11 @@ class Offset:
         return abs(self.seconds) > MOST_OFFSET_S
 
     def add_measurement(self, sent: datetime, received: datetime, database: datetime) -> bool:
-        """Use a measurement. `sent` and `received`: by `machine`, before and after the statement that read `database`.
+        """Add a measurement, and return whether to log `offset`.
 
-        Returns whether to log `offset`: it differs by more than REPORTED_OFFSET_S from the value logged last (at first
-        0).
+        `sent`, `received`: this machine's time (`machine`) before and after the SQL statement. `database`: the time
+        that the statement returned. The offset is logged if it differs by more than REPORTED_OFFSET_S from the offset
+        logged last (at first 0).
         """
         round_trip = received - sent
         if round_trip < timedelta(0):
@@ -78,16 +85,20 @@ class Offset:
 offset: Final = Offset()
 
 HINT_FROM_S: Final = 5.0
-"""A difference from providers' clocks above this many seconds is a hint; again after it changes by as much."""
+"""A difference from the providers' clocks above this many seconds is logged as a hint.
+
+After a change by more than this value, the hint is logged again.
+"""
 AGREEING: Final = 3
 
 
 class ProviderDates:
-    """How far the clocks of token endpoints are ahead of `now`, from the `Date` of their responses. One per process.
+    """How far the clocks of token endpoints are ahead of `now`. Each process has one instance, `provider_dates`.
 
-    Only a hint for operators, mainly with SQLite, where `offset` is 0: nothing is corrected, since a provider's clock
-    may be wrong. For the same reason it is a hint only while the last three responses agree. `Date` is in whole seconds
-    (RFC 9110 §6.6.1), so each response gives a range for the difference.
+    The difference is calculated from the `Date` of the endpoints' responses. The difference is only a hint for
+    operators, mainly with SQLite, where `offset` is 0. Nothing is corrected, because a provider's clock can be wrong.
+    For the same reason, the hint needs three responses in a row that agree. `Date` is in whole seconds (RFC 9110
+    §6.6.1), so each response gives a range for the difference.
     """
 
     def __init__(self) -> None:
@@ -96,17 +107,17 @@ class ProviderDates:
 
     @property
     def seconds(self) -> float:
-        """The difference; 0 if it is small or if the responses do not agree."""
+        """The difference in seconds; 0 if it is too small for a hint, or if the last responses do not agree."""
         if len(self._ranges) < AGREEING:
             return 0.0
         least, most = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
         return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
 
     def add_date(self, sent: datetime, received: datetime, date: str) -> bool:
-        """Use the `Date` of a response; an unreadable one is ignored.
-        `sent` and `received`: by `now`, before and after the call.
+        """Add the `Date` of a response, and return whether to log `seconds`. An unreadable `Date` is ignored.
 
-        Returns whether to log `seconds`: it became a hint, stopped being one, or changed by as much.
+        `sent`, `received`: the time (`now`) before and after the call. `seconds` is logged if it differs by more than
+        HINT_FROM_S from the value logged last (at first 0).
         """
         try:
             shown = parsedate_to_datetime(date[:64])
@@ -123,8 +134,10 @@ provider_dates: Final = ProviderDates()
 
 
 def machine() -> datetime:
-    """Return this machine's wall clock in UTC: for comparison with other processes of this machine,
-    and for `offset`."""
+    """Return the time of this machine's clock, in UTC.
+
+    Use this time for comparisons with other processes of this machine, and to measure `offset`.
+    """
     return datetime.now(UTC)
 
 
@@ -139,5 +152,8 @@ async def sleep(seconds: float) -> None:
 
 
 async def give_way() -> None:
-    """Let ready tasks run first: call it between parts of work that would block others for a millisecond."""
+    """Let other ready tasks run first.
+
+    Call this function between the parts of a computation that would block other tasks for a millisecond or longer.
+    """
     await asyncio.sleep(0)

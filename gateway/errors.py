@@ -11,7 +11,7 @@
     ├── UpstreamFailed        502     ├── Unavailable          503
     └── VersionNotSupported   505     └── CredentialUnreadable 500
 
-``code`` is part of the API and does not change; ``message`` says what to do next and may change. Only
+``code`` is part of the API and does not change; ``message`` says what to do next and can change. Only
 `gateway.middleware.response_shape` renders errors.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 MARK: Final = "Gateway-Error"
-"""The header that names the error code; an error response without it is the provider's."""
+"""The header that names the error code. An error response without this header comes from the provider."""
 
 Code = Literal[
     # the caller's key
@@ -68,7 +68,7 @@ Code = Literal[
     "tool_not_in_toolset",
     "unknown_meta_tool",
     "session_not_found",
-    # making a connection
+    # creating a connection
     "connection_validation_failed",
     "connection_test_failed",
     "missing_client_id",
@@ -81,7 +81,7 @@ Code = Literal[
     "authorization_refused",
     "token_request_failed",
     "unresolved_setting",
-    # towards the provider
+    # the request to the provider
     "address_refused",
     "base_url_override_not_allowed",
     "reconnect_needed",
@@ -94,7 +94,7 @@ Code = Literal[
     "answer_not_shaped",
     "page_failed",
     "next_page_refused",
-    # our own state
+    # the gateway's own state
     "busy",
     "not_ready",
     "token_endpoint_unavailable",
@@ -106,9 +106,10 @@ Code = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One of several faults: the rule, the message and the place.
+    """One of several faults in a request.
 
-    Items of `path` are strings (docs/compatibility.md#errors).
+    `code`: which rule the request breaks. `message`: text for people. `path`: where the fault is, as the names and
+    indexes that lead to the value; all of them are strings (docs/compatibility.md#errors).
     """
 
     code: str
@@ -119,11 +120,11 @@ class Issue:
         return {"code": self.code, "message": self.message, "path": list(self.path)}
 
 
-MOST_ISSUES: Final = 100  # in one response
+MOST_ISSUES: Final = 100  # maximum number of issues in one response
 
 
 def joined_issues(issues: Sequence[Issue]) -> str:
-    """Return one message for several faults: the first three, and the number of further ones."""
+    """Return one message for several faults: the first three messages, and the number of the remaining faults."""
     shown = [issue.message.removesuffix(".") for issue in issues[:3]]
     rest = len(issues) - len(shown)
     joined = "; ".join([*shown, *([f"and {rest} more"] if rest else [])])
@@ -133,8 +134,9 @@ def joined_issues(issues: Sequence[Issue]) -> str:
 class GatewayError(Exception):
     """A refusal or a failure, with the status of its response.
 
-    `payload`: JSON for programs, never secret. `retry_after_s` becomes ``Retry-After``. `close`: end the client's
-    connection after the response, because its remaining bytes cannot be read safely.
+    `errors`: the single faults of the request. `payload`: JSON for programs, without secrets; None: no payload.
+    `retry_after_s`: the seconds for ``Retry-After``; None: no such header. `close`: whether to close the client's
+    connection after the response, because the bytes that follow cannot be read safely.
     """
 
     status: ClassVar[int] = 500
@@ -170,7 +172,7 @@ class GatewayError(Exception):
 
 
 class StartRefused(Exception):
-    """The gateway cannot start. The text is one line for the operator that names the setting to change."""
+    """The gateway cannot start. The text is one line for the operator, and names the setting to change."""
 
 
 class InvalidRequest(GatewayError):
@@ -234,13 +236,16 @@ class UpstreamFailed(GatewayError):
 
 
 class Unavailable(GatewayError):
-    """A temporary failure of the gateway or of the token endpoint; always with `retry_after_s`."""
+    """A temporary failure of the gateway or of the token endpoint. Each such error sets `retry_after_s`."""
 
     status = 503
 
 
 class CredentialUnreadable(GatewayError):
-    """The stored credential was changed or moved: a retry does not help, only a backup or the end user does."""
+    """The stored credential cannot be decrypted, because it was changed or moved in the database.
+
+    A retry does not help: restore a backup, or ask the end user to connect again.
+    """
 
     status = 500
 

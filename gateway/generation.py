@@ -1,5 +1,6 @@
 """A generation: one configuration and everything built from it.
-A reload replaces it completely, by one assignment (ADR 46).
+
+A reload replaces the generation completely, by one assignment (ADR 46).
 
 State that outlives a configuration (open circuit breakers, counters, running tasks) is in `gateway.runtime`.
 """
@@ -18,10 +19,12 @@ from gateway.vault import SealedTokens
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Generation:
-    """A generation, compared by identity: a decision made under another generation is made again.
+    """One configuration and everything built from it.
 
-    `egress` is the same object in the next generation unless ``egress`` of gateway.yaml has changed. `page_cursors`
-    seals the cursors of paged calls.
+    Two generations are equal only if they are the same object, so code can detect that a decision was made under
+    another generation and make the decision again. `egress`: stays the same object in the next generation if the
+    ``egress`` section of gateway.yaml has not changed. `page_cursors`: the object that seals the cursors of paged
+    calls.
     """
 
     config: Config

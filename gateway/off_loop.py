@@ -1,6 +1,6 @@
 """Runs CPU work on large inputs in a thread, so that the event loop continues.
 
-There is one thread: each further busy thread makes the event loop wait longer for the interpreter lock.
+There is only one thread, because each further busy thread makes the event loop wait longer for the interpreter lock.
 """
 
 import asyncio
@@ -16,21 +16,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INLINE_BYTES: Final = 64 * 1024
-"""Work on an input of up to this size runs inline: passing it to the thread would cost more."""
+"""Work on an input of up to this size runs in the event loop, because the change to the thread would cost more."""
 
 _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
 
 
 class FairTurns:
-    """A lock for one holder at a time; waiters take turns by name, and waiters of one name in order of arrival."""
+    """A lock for one holder at a time, shared fairly between names.
+
+    Each waiter has a name, and the names take turns. Waiters with the same name get the lock in order of arrival.
+    """
 
     def __init__(self) -> None:
         self._busy = False
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # in the order of the names' turns
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # the waiters by name, in the order of the turns
 
     @asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock during the block, after waiting for it if it is held."""
+        """Hold the lock during the block. If another caller holds the lock, wait for the turn of `name` first."""
         if self._busy:
             await self._wait_for_turn(name)
         self._busy = True
@@ -45,19 +48,19 @@ class FairTurns:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # called at the same moment: pass the turn on
+            if turn.done() and not turn.cancelled():  # the turn came at the same moment: pass the turn on
                 self._call_next()
             raise
 
     def _call_next(self) -> None:
-        """Give the turn to the next waiter and keep the lock busy, so that no other caller gets in between."""
+        """Give the turn to the next waiter. Keep the lock busy, so that no new caller gets ahead of this waiter."""
         self._busy = False
         while self._waiting:
             name = next(iter(self._waiting))
             line = self._waiting.pop(name)
             turn = line.popleft()
             if line:
-                self._waiting[name] = line  # behind all other names
+                self._waiting[name] = line  # the next turn of this name comes after all other names
             if not turn.done():
                 self._busy = True
                 turn.set_result(None)
@@ -70,8 +73,8 @@ _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, FairTurns]] = WeakKey
 async def off_loop(share: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `work` in the thread and return its result.
 
-    `share`: the key, environment or sender that the work is done for; a share with much work delays only itself. Work
-    of one share runs in order of arrival; several shares take turns.
+    `share`: the key, environment or sender for which the work is done. The shares take turns, so a share with much work
+    delays only its own work. Work of one share runs in order of arrival.
     """
     loop = asyncio.get_running_loop()
 
@@ -85,7 +88,10 @@ async def off_loop(share: str, work: Callable[P, T], *args: P.args, **kwargs: P.
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Disable the garbage collector: it would scan the growing result again and again while all other threads wait."""
+    """Disable the garbage collector during the block.
+
+    The collector would scan the growing result again and again, and all other threads would wait.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,5 @@
-"""Feeds bytes that are slow to parse one part per turn of the event loop, so that other tasks run in between."""
+"""Passes bytes that are slow to parse to the parser in parts: one part per turn of the event loop.
+Other tasks run between two parts."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,13 +10,15 @@ MOST_LINES: Final = 2_000
 
 
 def is_slow_to_parse(data: bytes) -> bool:
-    """Return whether most of `data` may be framing, for example if each byte of a body has its own chunk."""
+    """Return whether `data` has so many lines that it can be mostly framing, such as chunks of one byte each."""
     return len(data) > PART_BYTES and data.count(b"\r\n") > MOST_LINES
 
 
 class IncrementalFeeder:
-    """Feeds `data` and later additions to `feed` in parts, then calls `done`;
-    `transport` reads nothing more meanwhile."""
+    """Passes `data` and later additions to `feed` in parts, then calls `done`.
+
+    Reading from `transport` is paused first, so that `transport` delivers no more bytes before `done` is called.
+    """
 
     __slots__ = ("_at", "_data", "_done", "_feed", "_loop", "_next", "_transport")
 
@@ -37,7 +40,7 @@ class IncrementalFeeder:
         self._at = 0
 
     def put_back(self, data: bytes) -> None:
-        """Put back bytes that were fed too early: they are fed again, before the rest."""
+        """Put back bytes that were fed too early. These bytes are fed again, before the rest."""
         self._data = data + self._data[self._at :]
         self._at = 0
 
@@ -59,7 +62,7 @@ class IncrementalFeeder:
             self.stop()
             self._transport.abort()  # a missing part would corrupt the rest
             raise
-        if self._next is not handle:  # stopped
+        if self._next is not handle:  # stopped during `_feed`
             return
         if self._at < len(self._data):
             self._next = self._loop.call_soon(self._feed_part)

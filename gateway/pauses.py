@@ -10,14 +10,17 @@ LONGEST_PAUSE_S: Final = 60.0
 
 
 class Pauses:
-    """Remembers, for each missing master key by its id, when to look for it again."""
+    """Remembers, for the id of each missing master key, when to look for the key again."""
 
     def __init__(self, *, first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> None:
         self._first_s, self._longest_s = first_s, longest_s
-        self._next: dict[str, tuple[float, float]] = {}  # earliest next time (monotonic), pause after that
+        self._next: dict[str, tuple[float, float]] = {}  # by id: time of the next attempt, pause after it (seconds)
 
     def due(self, ids: Collection[str]) -> list[str]:
-        """Return those of `ids` that are due now, sorted; the next pause of each is twice as long as its last one."""
+        """Return the ids in `ids` that are due now, sorted. Each returned id starts a pause.
+
+        Each pause of an id is twice as long as its previous pause, up to the longest pause.
+        """
         now = clock.monotonic()
         due = sorted(key_id for key_id in ids if now >= self._next.get(key_id, (0.0, 0.0))[0])
         for key_id in due:

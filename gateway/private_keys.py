@@ -1,9 +1,9 @@
-"""Private keys in PEM and JWK, read in a millisecond whatever their size: users provide them,
-and they must not delay others.
+"""Reads private keys in PEM and JWK within a millisecond, whatever their size.
+Users provide these keys, so a large key must not delay the requests of other users.
 
-OpenSSL's check of an RSA key tests its primes, which takes seconds for a large key and blocks the interpreter. This
-module checks the numbers against each other instead and limits the key's size. It does not check that the primes are
-prime: that only decides whether the key's own signatures are valid.
+OpenSSL's check of an RSA key tests its primes. This test takes seconds for a large key and blocks the interpreter. So
+this module checks only that the numbers of a key fit together, and limits the key's size. A key with numbers that are
+not prime is accepted: such a key only makes its own signatures invalid.
 """
 
 import base64
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-MOST_RSA_BITS: Final = 8192  # signing with a larger key would block others too long
+MOST_RSA_BITS: Final = 8192  # signing with a larger key would block other requests too long
 
 
 def private_key_in(pem: str) -> "PrivateKeyTypes":
-    """Return the key in `pem`, without a passphrase.
-    Raises ValueError, TypeError or UnsupportedAlgorithm, as cryptography does."""
+    """Return the private key in `pem`, which must not need a passphrase.
+
+    Raises ValueError, TypeError or UnsupportedAlgorithm, as the cryptography library does.
+    """
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -33,9 +35,9 @@ def private_key_in(pem: str) -> "PrivateKeyTypes":
 
 
 def rsa_key_in(jwk: Mapping[str, Any]) -> "RSAPrivateKey":
-    """Return the private key in a JWK with its primes (RFC 7518 §6.3.2). Raises ValueError, TypeError or KeyError.
+    """Return the RSA private key in a JWK with its primes (RFC 7518 §6.3.2). Raises ValueError, TypeError or KeyError.
 
-    A key without its primes is refused: finding them can take minutes.
+    A JWK without the primes is refused, because computing the primes can take minutes.
     """
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -68,7 +70,7 @@ def _number(text: Any) -> int:
 
 
 def _check(numbers: "RSAPrivateNumbers") -> None:
-    """Raise ValueError if the numbers are not those of one key."""
+    """Raise ValueError if the numbers do not belong to one key."""
     public, p, q, d = numbers.public_numbers, numbers.p, numbers.q, numbers.d
     _check_parts(public.n, public.e, d, p, q)
     if (numbers.dmp1, numbers.dmq1) != (d % (p - 1), d % (q - 1)) or numbers.iqmp * q % p != 1:
@@ -76,7 +78,10 @@ def _check(numbers: "RSAPrivateNumbers") -> None:
 
 
 def _check_parts(n: int, e: int, d: int, p: int, q: int) -> None:
-    """Raise ValueError unless the numbers satisfy RFC 8017 §3.2; primality is not checked."""
+    """Raise ValueError if the numbers do not satisfy RFC 8017 §3.2.
+
+    The function does not check that the primes are prime.
+    """
     sizes = min(p, q) > 2 and max(p, q) < n and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
     if not sizes or p * q != n or e * d % (p - 1) != 1 or e * d % (q - 1) != 1:
         raise ValueError("the parts of this RSA key do not belong together")

@@ -6,13 +6,18 @@ PACKAGE = Path(__file__).parent
 
 
 def folder(name: str) -> Path:
-    """Return the folder ``catalog`` or ``templates``:
-    the wheel's copy in ``gateway/data`` if present, else the checkout's."""
+    """Return the folder ``catalog`` or ``templates``.
+
+    The folder is the installed wheel's copy in ``gateway/data`` if that copy exists, else the folder of the checkout.
+    """
     installed = PACKAGE / "data" / name
     return installed if installed.is_dir() else PACKAGE.parent / name
 
 
 def file(name: str) -> Path:
-    """Return the path of ``gateway.yaml``, the reference configuration, found in the same way."""
+    """Return the path of ``gateway.yaml``, the reference configuration.
+
+    The file is the installed wheel's copy in ``gateway/data`` if that copy exists, else the file of the checkout.
+    """
     installed = PACKAGE / "data" / name
     return installed if installed.is_file() else PACKAGE.parent / name

@@ -1,7 +1,7 @@
 """Runtime: everything that lives as long as the process, under one AppKey;
 and the generation that a request started with.
 
-Only `gateway.app.lifetime` builds it, completely, when the application starts.
+Only `gateway.app.lifetime` builds the runtime: completely, when the application starts.
 """
 
 import asyncio
@@ -46,10 +46,11 @@ from gateway.store import Store
 class Runtime:
     """The services of the process. `current` holds the generation in use; all other members stay the same objects.
 
-    `managed`: the integrations created through the API, as this process knows them. `exchange`: how refreshes call
-    token endpoints, in this process or through its parent. `retired`: egress of earlier generations, until its last
-    exchange ends. `tracing` None: off. `serving`: reported by ``/ready``; false before the start is complete and after
-    a stop has begun. `reloading`: held while the generation is replaced.
+    `managed`: the integrations created through the API, in this process's copy. `exchange`: the object that calls token
+    endpoints for refreshes, in this process or through its parent. `retired`: the egress objects of earlier
+    generations, each until its last exchange ends. `tracing`: None if tracing is off. `serving`: whether the process is
+    ready for requests, as ``/ready`` reports; false before the start is complete and after a stop has begun.
+    `reloading`: a lock, held during the replacement of the generation.
     """
 
     current: Current
@@ -89,13 +90,18 @@ class Runtime:
 
     @property
     def generation(self) -> Generation:
-        """The generation in use. Within a request, use `generation_of`:
-        the generation that the request started with."""
+        """The generation in use.
+
+        Within a request, call `generation_of` instead: a reload during the request can replace the generation in use.
+        """
         return self.current.generation
 
     @property
     def journal_writable(self) -> bool:
-        """Whether replies of token endpoints can be journalled; if not, a process that is killed may lose a token."""
+        """Whether replies of token endpoints can be journalled.
+
+        If the journal cannot be written, a process that is killed can lose a token.
+        """
         return self.store.journal.folder is not None and self.exchange.journal_fault is None
 
 
@@ -104,8 +110,11 @@ _GENERATION: Final = web.RequestKey("generation", Generation)
 
 
 def generation_of(request: web.Request) -> Generation:
-    """Return the generation of the request, the same until its end: the one in use at the first call, or the one that
-    the fast path used, if the request started there."""
+    """Return the generation of the request, which stays the same until the request ends.
+
+    For a request that started on the fast path, return the generation that the fast path used. For any other request,
+    return the generation in use at the first call of this function.
+    """
     found = request.get(_GENERATION)
     if found is None:
         handover = getattr(request.protocol, "handover", None)

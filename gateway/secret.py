@@ -16,7 +16,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text itself. Every call is a place to review when tracing where secrets go."""
+        """Return the text itself. To find out where secrets go, review each call of this method."""
         return self._text
 
     def __repr__(self) -> str:
@@ -31,7 +31,7 @@ class Secret:
         return bool(self._text)
 
     def __eq__(self, other: object) -> bool:
-        """Compare in constant time, since one side may come from outside."""
+        """Compare in constant time, because one of the two values can come from a caller."""
         if not isinstance(other, Secret):
             return NotImplemented
         return hmac.compare_digest(
@@ -46,6 +46,8 @@ class Secret:
 
 
 def digest(text: str) -> str:
-    """Return the hex SHA-256 of our keys and tokens, for storage: they have 256 random bits,
-    so a slow hash adds nothing."""
+    """Return the hex SHA-256 of one of our own keys or tokens, for storage.
+
+    These keys and tokens have 256 random bits, so a slow hash would not make them safer.
+    """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

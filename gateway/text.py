@@ -8,13 +8,14 @@ from typing import Final
 
 # ── The closest match for a name that does not exist.
 
-CLOSE: Final = 0.75  # below it, unrelated names match: 'zoom' and 'zoho-crm' share many letters
+# The minimum similarity, from 0 to 1. With a lower minimum, unrelated names match: 'zoom' and 'zoho-crm' share letters.
+CLOSE: Final = 0.75
 
-LONGEST: Final = 64  # characters; comparing takes quadratic time, and a longer name is not a typo
+LONGEST: Final = 64  # maximum characters to compare: comparing takes quadratic time, and a longer name is not a typo
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name of which `name` is a typo, ignoring case; None if none is close."""
+    """Return the name in `known` that is most similar to `name`, ignoring case; None if no name is similar enough."""
     from difflib import SequenceMatcher  # imported here: an idle gateway does not need it
 
     if len(name) > LONGEST:
@@ -31,15 +32,17 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def close_matches(name: str, known: Iterable[str], most: int, cutoff: float = 0.6) -> list[str]:
-    """Return up to `most` of the `known` names that are similar to `name`, the closest first;
-    none if `name` is too long."""
+    """Return up to `most` names from `known` that are similar to `name`, the closest first.
+
+    `cutoff`: the minimum similarity, from 0 to 1. The list is empty if `name` is longer than LONGEST.
+    """
     from difflib import get_close_matches  # imported here: an idle gateway does not need it
 
     return get_close_matches(name, list(known), most, cutoff) if len(name) <= LONGEST else []
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'jira'?``, or an empty text."""
+    """Return a suggestion such as ``; did you mean 'jira'?``, or an empty text if no known name is close to `name`."""
     near = nearest(name, known)
     return f"; did you mean '{near}'?" if near else ""
 
@@ -48,16 +51,16 @@ def _folded(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-")
 
 
-ID_DIGITS: Final = 18  # maximum digits of a row's number in a database
+ID_DIGITS: Final = 18  # maximum digits of a row's id in the database
 
 
 def whole_number(text: str, most_digits: int = ID_DIGITS) -> int | None:
-    """Return the number that ASCII digits spell; None for any other text, and for more than `most_digits` digits."""
+    """Return the number in a text of ASCII digits; None for any other text, and for more than `most_digits` digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= most_digits else None
 
 
 def is_uuid(text: str) -> bool:
-    """Return whether `text` is a UUID, which means nothing to a person."""
+    """Return whether `text` is a UUID. Pages do not show UUIDs as names, because people cannot recognize them."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
@@ -68,17 +71,23 @@ def is_uuid(text: str) -> bool:
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return ``1 connection``, ``2,000 connections``. `things`: the plural, if it is not formed with an s."""
+    """Return a number with its noun, such as ``1 connection`` or ``2,000 connections``.
+
+    `things`: the plural of `thing`; None: `thing` with an s.
+    """
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def sentence(text: str) -> str:
-    """Return `text` with one full stop at its end. Providers' texts come with and without one."""
+    """Return `text` with one full stop at its end. Texts from providers often have no full stop."""
     return f"{text.rstrip('. ')}."
 
 
 def unconnected(fault: OSError) -> str:
-    """Return why a connection failed, without IP addresses: asyncio's own text shows them as Python tuples."""
+    """Return why a network connection failed, without IP addresses.
+
+    The text of asyncio is not used, because it shows IP addresses as Python tuples.
+    """
     if fault.errno is None or isinstance(fault, socket.gaierror):
         return fault.strerror or "no route"
     return os.strerror(fault.errno)

@@ -1,4 +1,5 @@
-"""Times as in credentials: ISO 8601 with a final Z, to the millisecond (docs/compatibility.md#connections)."""
+"""Times as text in the format of credentials: ISO 8601, to the millisecond, with a final Z
+(docs/compatibility.md#connections)."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,12 +10,15 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def iso(when: datetime) -> str:
-    """Return the time as ``2026-01-02T03:04:05.678Z``."""
+    """Return the time as text, such as ``2026-01-02T03:04:05.678Z``."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def moment(text: object) -> datetime | None:
-    """Parse a time from `iso`, or any ISO 8601 text; without an offset it is UTC. Return None for anything else."""
+    """Parse an ISO 8601 text, for example from `iso`; return None for any other value.
+
+    A time without an offset is in UTC.
+    """
     if not isinstance(text, str):
         return None
     try:
@@ -23,19 +27,22 @@ def moment(text: object) -> datetime | None:
         return None
     try:
         return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-    except OverflowError:  # before year 1 or after 9999 in UTC
+    except OverflowError:  # the time is before year 1 or after year 9999 in UTC
         return None
 
 
 def span(text: str) -> timedelta | None:
-    """Parse ``90s``, ``15m``, ``12h`` or ``30d``; return None for anything else."""
+    """Parse a duration such as ``90s``, ``15m``, ``12h`` or ``30d``; return None for any other text."""
     found = _SPAN.fullmatch(text)
     return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def ago(text: str, now: datetime) -> datetime | None:
-    """Return the time ``30s``, ``10m``, ``2h`` or ``3d`` before `now`, or parse an ISO 8601 text;
-    None for anything else."""
+    """Parse a time in the past: a duration before `now`, such as ``30s``, ``10m``, ``2h`` or ``3d``, or an ISO 8601
+    text.
+
+    Return None for any other text.
+    """
     if (back := span(text)) is not None:
         return now - back
     return moment(text)

@@ -1,4 +1,7 @@
-"""Writes one record per exchange, even for requests without a route: caller, target, result."""
+"""Writes one record per request, with the caller, the target and the result.
+
+Requests without a route are recorded too.
+"""
 
 from contextlib import suppress
 from typing import Final
@@ -35,18 +38,18 @@ from gateway.records.proxied_call import ExchangeRecord, Timing
 from gateway.records.trace import current_trace
 from gateway.runtime import RUNTIME
 
-# Load balancers request these every second; their records would hide the others.
+# Load balancers request these paths every second. Records of these requests would hide all other records.
 PROBES: Final = ("/health", "/ready")
 UNLOGGED_PROBE_ERRORS: Final = (None, "not_ready")
-CUT_OFF: Final = 499  # nginx's status for a client that closed the connection before the response
-STOPPED: Final = 503  # the status that the client would have received
+CUT_OFF: Final = 499  # recorded if the client closed the connection before the response; nginx records the same status
+STOPPED: Final = 503  # recorded if the gateway stops before the response; the client would have received this status
 TRACEPARENT: Final = istr("traceparent")
-PATH_LIMIT: Final = 1024  # characters; enough to find a request
+PATH_LIMIT: Final = 1024  # maximum length of a logged path in characters
 
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set TIMING, and record the exchange when it is over, whatever its result."""
+    """Measure the request (TIMING), and record the request when it ends, whatever the result is."""
     timing = request[TIMING] = Timing(clock.monotonic())
     _begin_trace(request, timing)
     try:
@@ -67,13 +70,13 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def _begin_trace(request: web.Request, timing: Timing) -> None:
-    """Set TRACE if the request is sampled. A request that the fast path hands over has its trace already."""
+    """Set TRACE if the request is sampled. A request that the fast path handed over already has a trace."""
     tracing = request.app[RUNTIME].tracing
     trace = None
     if tracing is not None:
         started = handover_of(request)
         trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if started is None else started.trace
-    current_trace.set(trace)  # all requests of a connection share one context
+    current_trace.set(trace)  # set even if None, because requests on one connection share a context
     if trace is not None:
         request[TRACE] = trace
         resource = request.match_info.route.resource
@@ -82,7 +85,7 @@ def _begin_trace(request: web.Request, timing: Timing) -> None:
 
 
 def _length(response: web.StreamResponse) -> int:
-    """Return the number of body bytes that were sent or will be sent."""
+    """Return the number of bytes of the response body that were sent or will be sent."""
     return response.body_length if response.prepared else response.content_length or 0
 
 
@@ -98,17 +101,19 @@ def _server_stopped(request: web.Request) -> bool:
 
 
 def logged_path(base_path: str, target: str) -> str:
-    """Return the requested path as it is logged: a key or capability that a client put into it by mistake is masked.
+    """Return the requested path for the log. A key or capability that a client put into the path by mistake is masked.
 
-    The base path is removed: it comes from the catalog entry, and may hold a secret setting.
+    The base path is removed, because it comes from the catalog entry and can contain a secret setting.
     """
     path = target.removeprefix(base_path).partition("?")[0]
     return mask_keys(path)[:PATH_LIMIT]
 
 
 def _refused_path(request: web.Request, timing: Timing) -> str:
-    """Return the path to log for a request that failed before its provider URL was known, without the ``/proxy`` or
-    ``/c/<capability>`` prefix."""
+    """Return the path to log for a request that failed before the gateway knew its provider URL.
+
+    A proxied path is returned without its prefix ``/proxy`` or ``/c/<capability>``.
+    """
     target = mask_secrets_in_path(request.raw_path)
     if not timing.proxied:
         return target
@@ -118,10 +123,13 @@ def _refused_path(request: web.Request, timing: Timing) -> str:
 
 
 def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | None:
-    """Return the connection that the request names, so that the log can be searched for it even if it was not opened;
-    None if the request names none."""
+    """Return the connection that the request names; None if the request names no connection.
+
+    The record has this connection even if the request failed before the connection was opened, so that a search of the
+    call log by connection finds the request.
+    """
     options = request.get(PROXY_OPTIONS)
-    if options is None and timing.proxied:  # refused before its options were read
+    if options is None and timing.proxied:  # the request was refused before its options were read
         called_by = request.get(CAPABILITY)
         with suppress(InvalidRequest):
             options = proxy_options.parse_proxy_options(
@@ -134,7 +142,7 @@ def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | N
 
 
 def _split_ms(timing: Timing, now: float) -> tuple[float, float, float]:
-    """Return the milliseconds in the gateway, for a token, and for the provider."""
+    """Return the milliseconds spent in the gateway, on the wait for a token, and on the wait for the provider."""
     return timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000
 
 
@@ -187,7 +195,7 @@ def _record_exchange(
 
 
 def _traceparent(request: web.Request) -> str | None:
-    """Return the caller's ``traceparent``, or the trace's own if the trace begins here."""
+    """Return the caller's ``traceparent`` or, if the trace begins at the gateway, the ``traceparent`` of that trace."""
     trace = request.get(TRACE)
     given: str | None = request.headers.get(TRACEPARENT)
     return given if trace is None or trace.parent_id is not None else trace.traceparent()
@@ -197,10 +205,10 @@ def _traceparent(request: web.Request) -> str | None:
 
 
 def unrouted(handle_unrouted: Middleware) -> AiohttpMiddleware:
-    """Return a middleware for an application with only the gateway: it records requests without a route. Chains record
-    the other requests.
+    """Return a middleware that records requests without a route, for an application with only the gateway.
 
-    `handle_unrouted`: called for a request without a route, with the handler that refuses it.
+    All other requests are recorded by the middleware chains of their routes. `handle_unrouted`: a middleware that is
+    called for each request without a route, with the handler that refuses the request.
     """
 
     @web.middleware

@@ -13,9 +13,10 @@ CHAIN_ATTRIBUTE: Final = "__gateway_chain__"
 
 
 class Chain:
-    """Middlewares in order, outermost first. Call it with a handler to wrap that handler; nothing is built per request.
+    """Middlewares in order, the outermost first. Call a chain with a handler to wrap the handler in the middlewares.
 
-    A chain is iterable, so that another chain can begin with it: ``API = Chain(*OPEN, bearer_key)``.
+    The wrapping happens only then, and not at each request. A chain is iterable, so that another chain can begin with
+    the same middlewares: ``API = Chain(*OPEN, bearer_key)``.
     """
 
     __slots__ = ("_links",)
@@ -29,11 +30,10 @@ class Chain:
         return iter(self._links)
 
     def __call__(self, handler: Handler) -> Handler:
-        """Return `handler` wrapped by the chain, under its own name.
-        Wrapping it again with the same chain changes nothing.
+        """Return `handler` wrapped by the chain; the name and docstring of the handler stay the same.
 
-        Raises TypeError if the handler is bound to another chain,
-        since it would be unclear which of them decides access.
+        A handler that this chain has wrapped already is returned unchanged. Raises TypeError if the handler is bound to
+        another chain, because it would be unclear which of the two chains decides access.
         """
         bound_by = getattr(handler, CHAIN_ATTRIBUTE, None)
         if bound_by == self._links:

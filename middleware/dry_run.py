@@ -1,4 +1,4 @@
-"""Shows the request that would be sent: ``Gateway-Dry-Run: true`` returns the request instead of sending it."""
+"""Dry runs: for ``Gateway-Dry-Run: true``, returns the outgoing request to the caller and does not send the request."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,16 @@ from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.records.proxied_call import UpstreamRequest
 
-_EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
+# A request with one of these methods has Content-Length: 0 if it has no body (RFC 9110 §8.6).
+_EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 @web.middleware
 async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return UPSTREAM as JSON, the credential masked. Nothing is sent to the provider, and the body is not read here
-    (`key_rules` has read it if a rule needs it)."""
+    """For a dry run, return UPSTREAM as JSON with the credential masked, and send nothing to the provider.
+
+    The request's body is not read here. If a rule of the key needs the body, `key_rules` has read it before.
+    """
     if not request[PROXY_OPTIONS].dry_run:
         return await handler(request)
     preview = masked_request(
@@ -39,10 +42,11 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
 def masked_request(
     opened: Opened, upstream: UpstreamRequest, *, has_body: bool, body: tuple[str, int | None] | None
 ) -> dict[str, Any]:
-    """Return the request that `upstream` and the credential make, as a dry run shows it: with the credential masked.
+    """Return the outgoing request `upstream` as JSON, with the credential masked.
 
-    The entry's templates decide what is masked, not the values: text from the caller is shown unchanged, so nobody can
-    confirm a guessed credential.
+    The templates of the provider's catalog entry decide which parts are masked. The values are not compared with the
+    credential. A text from the caller is shown unchanged even if it equals the credential, so nobody can confirm a
+    guessed credential. `has_body`, `body`: whether the request has a body, and its description for `request_json`.
     """
     signed = _sign(upstream, opened.placement.signer, has_body=has_body)
     return request_json(
@@ -63,14 +67,17 @@ def _goes_to_own_base(opened: Opened, upstream: UpstreamRequest) -> bool:
 
 
 def _header_templates(provider: Provider) -> Mapping[str, str]:
-    """Return the templates of header fields by name: their text before the credential is not secret."""
+    """Return the templates of header fields by name. The text before the credential in a template is not secret."""
     mode = modes().get(provider.auth_mode)
     default = mode.default_headers(provider) if mode is not None else {}
     return {normalized_name(name): template for name, template in {**default, **provider.proxy.headers}.items()}
 
 
 def _sign(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool) -> tuple[str, ...]:
-    """Sign `upstream` as far as possible without its body; return the names of the fields that carry the signature."""
+    """Sign `upstream`, and return the names of the header fields that carry the signature.
+
+    If the signature covers the body, which a dry run does not read, these fields stay empty.
+    """
     if signer is None:
         return ()
     if has_body and signer.wants_body(upstream):
@@ -89,11 +96,12 @@ def _body_source(request: web.Request) -> tuple[str, int | None] | None:
     return None
 
 
-# ── A request as it would be sent, with its credential hidden: for people who want to see the outgoing request.
+# ── The outgoing request as JSON for people to read, with the credential masked.
 
 MASK: Final = "***"
 NO_TEMPLATES: Final[Mapping[str, str]] = {}
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,19} +(?=\S)")  # RFC 9110 §11.4: Bearer, Basic, token …
+# Matches the authentication scheme before a credential, such as Bearer, Basic or token (RFC 9110 §11.4).
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,19} +(?=\S)")
 
 
 def request_json(
@@ -105,12 +113,12 @@ def request_json(
     base: str | None = None,
     body: tuple[str, int | None] | None = None,
 ) -> dict[str, Any]:
-    """Return ``{"method", "url", "headers": [[name, value], …], "body"}``, headers in the order of sending.
+    """Return ``{"method", "url", "headers": [[name, value], …], "body"}``, with the headers in the order of sending.
 
     `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential.
-    `templates`: templates of those header fields; a scheme before the credential is not secret. `base` replaces the
-    beginning of the URL, and the host, if they hold a secret. `body`: its source, and its length in bytes, None if it
-    will be sent in chunks.
+    `templates`: templates of those header fields; a scheme before the credential is not secret. `base`: a text that is
+    shown instead of the request's base URL and host, if they contain a secret; None if they contain no secret. `body`:
+    where the body comes from, and its length in bytes, or None for a body that is sent in chunks; None: no body.
     """
     target = with_query(request.target, ((name, MASK) for name in query_slots), ())
     authority = bracketed(request.host)
@@ -135,10 +143,11 @@ def request_json(
 
 
 def _masked_value(template: str) -> str:
-    """Return ``Bearer ***``: the scheme is not secret, and showing it helps to find a wrong one.
+    """Return the masked value of a header field, such as ``Bearer ***``.
 
-    The scheme is read from the template, since a password may also begin with a word and a space. A signature has no
-    template; its scheme is ours.
+    The scheme is shown, because it is not secret and can be the fault that the caller looks for. The scheme comes from
+    the template and not from the value, because a password can also begin with a word and a space. A signature has no
+    template; the gateway itself writes its scheme.
     """
     scheme = _SCHEME.match(template)
     return (scheme[0] if scheme else "") + MASK

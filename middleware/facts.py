@@ -1,6 +1,6 @@
-"""The facts that the chain has learned about a request: typed keys.
+"""The facts that the middleware chain stores in a request, under typed keys.
 
-The comment beside a key names the middleware that sets it.
+The comment at a key names the middleware that sets the key.
 """
 
 from typing import Protocol, cast
@@ -17,33 +17,35 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.proxied_call import Paging, ResponseShape, Timing, UpstreamRequest
 from gateway.records.trace import CallTrace, trace_id_in
 
-REQUEST_ID = web.RequestKey("request_id", str)  # request_id
-TIMING = web.RequestKey("timing", Timing)  # access_log; `connection` and `forward` add their waiting times
-TRACE = web.RequestKey("trace", CallTrace)  # access_log; absent: not sampled
-CALLER = web.RequestKey("caller", Caller)  # bearer_key, capability
-ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key, capability
-CAPABILITY = web.RequestKey("capability", Capability)  # capability; absent: called by headers
-READ_BODY = web.RequestKey("read_body", bytes)  # key_rules; absent: no rule needed the body, which is still unread
-TOOL = web.RequestKey("tool", str)  # the agent door, or key_rules for a call to an MCP server; absent: not a tool call
-# key_rules; decides which tools of the response's list are shown
+REQUEST_ID = web.RequestKey("request_id", str)  # set by request_id
+TIMING = web.RequestKey("timing", Timing)  # set by access_log; `connection` and `forward` add their waiting times
+TRACE = web.RequestKey("trace", CallTrace)  # set by access_log; absent if the request is not sampled
+CALLER = web.RequestKey("caller", Caller)  # set by bearer_key or capability
+ENVIRONMENT = web.RequestKey("environment", Environment)  # set by bearer_key, capability or session_token
+CAPABILITY = web.RequestKey("capability", Capability)  # set by capability; absent in a call without a capability URL
+READ_BODY = web.RequestKey("read_body", bytes)  # set by key_rules if a rule needs the body; absent: the body is unread
+# Set by the agent door, or by key_rules for a call to an MCP server; absent if the request is not a tool call.
+TOOL = web.RequestKey("tool", str)
+# Set by key_rules for a request that lists tools: decides which tools stay in the response's list.
 LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)
-RULE = web.RequestKey("rule", str)  # key_rules, or error_shape for a refusal; absent: the key has no rules
-PACE = web.RequestKey("pace", RateState)  # pace; absent: the key has no rate
-CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_token
-PROXY_OPTIONS = web.RequestKey("asked", ProxyOptions)  # connection
-CONNECTION = web.RequestKey("connection", Opened)  # connection
-UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
-PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one response is passed on unchanged
-SHAPE = web.RequestKey("shape", ResponseShape)  # shape; absent: the whole response is wanted
-# forward; absent: the response does not ask for scopes, or the key gets no link
+RULE = web.RequestKey("rule", str)  # set by key_rules, or by error_shape for a refusal; absent if the key has no rules
+PACE = web.RequestKey("pace", RateState)  # set by pace; absent if the key has no rate limit
+CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # set by session_token
+PROXY_OPTIONS = web.RequestKey("asked", ProxyOptions)  # set by connection
+CONNECTION = web.RequestKey("connection", Opened)  # set by connection
+UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # set by upstream; credentials adds the credential to it
+PAGING = web.RequestKey("paging", Paging)  # set by paginate; absent if the caller wants a single response, unchanged
+SHAPE = web.RequestKey("shape", ResponseShape)  # set by shape; absent if the caller wants the whole response
+# Set by forward for a response with missing scopes, if the key may get a link at which the end user grants them.
 CONNECT_URL = web.RequestKey("connect_url", str)
-DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass unchanged
+DECODER = web.RequestKey("decoder", Decoder)  # set by decompress, shape or key_rules; absent if nothing is decoded
 
 
 class CountedCall(Protocol):
-    """A call that has been counted for its key.
+    """A call that the fast path has already counted for its key.
 
-    `pace`: the key's rate limit, if it has one. `trace`: trace of a sampled call.
+    `pace`: the state of the key's rate limit; None if the key has no rate limit. `trace`: the trace of the call; None
+    if the call is not sampled.
     """
 
     pace: RateState | None
@@ -51,11 +53,11 @@ class CountedCall(Protocol):
 
 
 def trace_id_of(request: web.BaseRequest) -> str | None:
-    """Return the trace id of the caller's ``traceparent`` or, if a trace begins here, of that trace."""
+    """Return the trace id in TRACE or, without TRACE, in the caller's ``traceparent``; None if there is no trace id."""
     trace = request.get(TRACE)
     return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
 
 
 def handover_of(request: web.BaseRequest) -> CountedCall | None:
-    """Return the state that the fast path hands over with a request it has begun; None for other requests."""
+    """Return the state of a request that the fast path has begun and handed over; None for any other request."""
     return cast("CountedCall | None", getattr(request.protocol, "handover", None))

@@ -1,4 +1,4 @@
-"""Enforces the key's limits: its scope (which handlers), its rate (pace), and its rules (key_rules)."""
+"""Enforces the limits of the caller's key: the scopes (`scope`), the rate limit (`pace`), the rules (`key_rules`)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from gateway.middleware.request_message import read_within
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.proxied_call import UpstreamRequest
 
-# ── Scopes: each handler declares which scope it needs; a handler without a declaration needs all of them.
+# ── Scopes: each handler declares the scope that the key needs; without a declaration, the key needs every scope.
 
 NEEDS_ATTRIBUTE: Final = "__gateway_needs__"
 
@@ -44,8 +44,11 @@ H = TypeVar("H", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """A handler's declaration. `scopes`: any one of these is needed, none if empty. `limits`: the handler itself
-    enforces the key's integrations and connections."""
+    """What a handler declares about keys.
+
+    `scopes`: the key needs one of these scopes; empty: the key needs no scope. `limits`: whether the handler itself
+    enforces the integrations and connections to which the key is limited.
+    """
 
     scopes: tuple[str, ...]
     limits: bool
@@ -55,11 +58,11 @@ UNDECLARED: Final = Needs((EVERYTHING,), limits=False)
 
 
 def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
-    """Declare which scope a handler needs. With several, one of them is enough;
-    with none, any key may call the handler.
+    """Declare which scope a key needs to call the handler.
 
-    Without `limits`, keys limited to some integrations or connections are refused,
-    since the handler does not check them.
+    With several `scopes`, one of these scopes is enough. Without `scopes`, any key can call the handler. Without
+    `limits`, a key that is limited to some integrations or connections is refused, because the handler does not check
+    these limits.
     """
 
     def declare(handler: H) -> H:
@@ -72,7 +75,7 @@ def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
 @web.middleware
 async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check the key's scope. Raises Forbidden."""
-    caller = request.get(CALLER)  # None: a connect session, which may call every handler of its chains
+    caller = request.get(CALLER)  # None for a connect session, which may call every handler of its chains
     if caller is not None and caller.access is not None:
         declaration: Needs = getattr(request.match_info.handler, NEEDS_ATTRIBUTE, UNDECLARED)
         policy = caller.policy
@@ -83,17 +86,18 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
     return await handler(request)
 
 
-# ── The key's rate: the call is counted before any work is done for it (docs/compatibility.md#rate-limits).
+# ── The key's rate limit: a call is counted before any other work for the call (docs/compatibility.md#rate-limits).
 
 
 @web.middleware
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set PACE if the key has a rate. Raises TooManyRequests.
+    """Count the call for the key's rate limit, and set PACE. Raises TooManyRequests.
 
-    `add_pace_headers` adds the rate's headers: to a streamed response when it is prepared, to an error in
-    `error_shape`.
+    A call that the fast path has counted is not counted again. The rate limit headers are added here to a response that
+    is not prepared yet. Code that prepares a streamed response calls `add_pace_headers` itself, and so does
+    `error_shape` for errors.
     """
-    caller = request.get(CALLER)  # None: a connect session
+    caller = request.get(CALLER)  # None for a connect session
     access = caller.access if caller is not None else None
     from_fast_path = handover_of(request)
     if from_fast_path is not None:
@@ -108,8 +112,10 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
-    """Add the rate limit headers to `response`, and return it. If the provider sends such headers, they stay and ours
-    are not added."""
+    """Add the rate limit headers to `response`, and return `response`.
+
+    If the provider's response already has such headers, the response stays unchanged.
+    """
     key_pace = request.get(PACE)
     if key_pace is not None:
         response.headers.extend(pace_fields(key_pace, response.headers.items()))
@@ -117,25 +123,32 @@ def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.
 
 
 def pace_fields(key_pace: RateState, present: Iterable[tuple[str, str]]) -> Fields:
-    """Return the rate limit fields to add to a response with the fields `present`:
-    none if it has one of them already."""
+    """Return the rate limit fields to add to a response; empty if the response already has one of these fields.
+
+    `present`: the fields that the response has.
+    """
     ours = key_pace.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
 
 
-# ── The key's rules: they are matched against the request as it will be sent.
+# ── The key's rules are compared with the request as it will be sent.
 #
-# They run after the join with the base URL, and after a page's URL is known, so the checked request is the sent one. If
-# a rule needs the body, the whole body is read first, within a limit, and exactly those bytes are sent.
+# The rules run after the base URL was joined and the URL of the requested page was set. So the request that is checked
+# is the request that is sent. If a rule needs the body, the whole body is read first, within a size limit, and exactly
+# these bytes are sent.
 
-_RANGE_FIELDS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a response is not a list
+# These fields are removed from a request that lists tools: a partial response could not be filtered as a list.
+_RANGE_FIELDS: Final = (hdrs.RANGE, hdrs.IF_RANGE)
 _TOO_LARGE: Final = f"A rule of this key reads the body, so the body may have at most {MAX_BODY_BYTES >> 20} MiB."
 
 
 @web.middleware
 async def key_rules(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Check the key's rules, and spend a call from its budget. Raises Forbidden, also if the budget is spent."""
+    """Check the key's rules, and count the call in the key's budget.
+
+    A dry run is not counted. Raises Forbidden if a rule forbids the request, or if the budget is used up.
+    """
     caller = request[CALLER]
     if caller.access is not None:
         method = WEBSOCKET if requested_upgrade(request) is not None else request[UPSTREAM].method
@@ -150,9 +163,10 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def check_rules(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, upgrade: bool = False) -> str:
-    """Return the rule that allows the request, empty if the key has no rules. `upgrade`: it asks for a WebSocket.
+    """Return the rule that allows the request; an empty text if the key has no rules.
 
-    Raises Forbidden if a rule or a host limit forbids the request, or allows it only with a certain body.
+    `upgrade`: whether the request asks for a WebSocket. Raises Forbidden if a rule or a host limit forbids the request,
+    or if the decision needs the body.
     """
     rule = _decide(caller, upstream, request_for_rules(WEBSOCKET if upgrade else upstream.method, upstream, opened))
     if rule is None:
@@ -161,7 +175,11 @@ def check_rules(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, up
 
 
 def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
-    """Decide as `check_rules` does; return None if the decision needs the body. Raises Forbidden."""
+    """Return the rule that allows `request`; an empty text if the key has no rules; None if the decision needs the
+    body.
+
+    Raises Forbidden.
+    """
     if not caller.policy.of_requests:
         return ""
     decided = caller.policy.decision(request)
@@ -174,9 +192,10 @@ def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> 
 
 
 async def _decide_by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
-    """Return the rule that allows this body.
+    """Read the body, and return the rule that allows the request with this body.
 
-    Set READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest.
+    Set READ_BODY. For a tool call, also set TOOL. For a request that lists tools, also set LISTED_TOOLS. Raises
+    Forbidden, BodyTooLarge, InvalidRequest.
     """
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body_error("The gateway would send a different body")
@@ -205,7 +224,10 @@ async def _decide_by_body(request: web.Request, caller: Caller, upstream: Upstre
 
 
 def request_for_rules(method: str, upstream: UpstreamRequest, opened: Opened) -> SentRequest:
-    """Return the request as the key's rules see it. `method`: WEBSOCKET for an upgrade."""
+    """Return the parts of the request that the key's rules check.
+
+    `method`: the HTTP method, or WEBSOCKET for an upgrade.
+    """
     path, _, query = upstream.target.partition("?")
     return SentRequest(
         method, upstream.host, opened.path_for_rules(path), query, {normalized_name(name) for name in upstream.headers}

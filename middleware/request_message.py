@@ -1,5 +1,4 @@
-"""The request as a message: refuses ambiguous heads, sends 100 Continue when the body will be read,
-and reads bodies within limits."""
+"""Handles the request as an HTTP message: refuses ambiguous heads, sends 100 Continue, reads bodies within limits."""
 
 import asyncio
 from typing import Final
@@ -14,22 +13,23 @@ from gateway.middleware.chain import Handler
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
-# ── Refuses messages that pass the parser, but that another reader might understand differently (RFC 9112 §11.2).
+# ── Refuses messages that the parser accepts, but that another HTTP parser could read differently (RFC 9112 §11.2).
 
-# Set on the protocol class of our server, which has called `check_head` before it hands the request over.
+# Our server's protocol class has an attribute with this name, because it calls `check_head` before the chain runs.
 HEADS_CHECKED: Final = "checks_heads"
 
 
 @web.middleware
 async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Check the head, and strip an absolute-form target.
+    """Check the head, and replace a target in absolute form with its path and query.
 
-    Raises the errors of `check_head`; each of them closes the connection.
+    Raises the errors of `check_head`; each of these errors closes the client's connection.
     """
     if not getattr(request.protocol, HEADS_CHECKED, False):
         target = check_head(request.method, request.raw_path, request.version, request.headers)
         if target != request.raw_path:
-            # `Request.clone` would quote the target again; this keeps its bytes for readers of raw_path.
+            # `Request.clone` would quote the target again; this assignment keeps the bytes for code that reads
+            # raw_path.
             request._message = request._message._replace(path=target)
             request._cache.pop("raw_path", None)
     return await handler(request)
@@ -39,37 +39,41 @@ async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def no_early_continue(_request: web.Request) -> None:
-    """Replaces aiohttp's handler, which sends 100 Continue before the key has been checked."""
+    """Replace aiohttp's handler for Expect, which sends 100 Continue before the key has been checked. Send nothing."""
 
 
 @web.middleware
 async def invite_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Send 100 Continue, as the last link of a chain: a request that reaches this link is admitted."""
+    """Send 100 Continue, as the last link of a chain. A request that reaches the last link is accepted."""
     if hdrs.EXPECT in request.headers:
         await send_continue(request)
     return await handler(request)
 
 
 async def send_continue(request: web.Request) -> None:
-    """Send 100 Continue, if the client waits for it and has not begun to send its body. At most once per request."""
+    """Send 100 Continue if the client waits for 100 Continue and has not begun to send its body.
+
+    Call this function at most one time per request.
+    """
     expect = request.headers.get(hdrs.EXPECT, "")
     if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:
         return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # an interim response is not the response (RFC 9110 §15.2)
+    request.writer.output_size = 0  # an interim response does not count as output (RFC 9110 §15.2)
 
 
 # ── Reads a whole body: within a size limit, without long pauses, and at least at the rate of a slow mobile connection.
 #
-# Every body that the gateway itself reads is read here: JSON, forms and webhooks.
+# All bodies that the gateway itself reads are read here: JSON, forms and webhooks.
 
 DEFAULT_LIMITS: Final = ClientLimitsConfig()
 
 
 async def read_within(request: web.Request, limit_bytes: int, detail: str) -> None:
-    """Read the body, so that `request.read()` returns it immediately, whatever limit the host application sets.
+    """Read the whole body, so that `request.read()` returns the body immediately.
 
-    `detail`: message of the error for our own limit. Raises BodyTooLarge, InvalidRequest.
+    The body size limit of a host application does not apply. `limit_bytes`: the maximum size. `detail`: the message of
+    the error for a larger body. Raises BodyTooLarge, InvalidRequest.
     """
     if (request.content_length or 0) > limit_bytes:
         raise BodyTooLarge("body_too_large", detail, close=True)
@@ -91,7 +95,7 @@ async def read_within(request: web.Request, limit_bytes: int, detail: str) -> No
 
 
 def limits_of(request: web.Request) -> ClientLimitsConfig:
-    """Return `server.limits`, or the defaults in an application that is not ours."""
+    """Return `server.limits`, or the defaults in an application without the gateway's runtime."""
     return generation_of(request).config.server.limits if RUNTIME in request.app else DEFAULT_LIMITS
 
 
@@ -112,7 +116,7 @@ async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: f
         ) from None
 
 
-# ── Our own API takes JSON: a body with another Content-Type is refused before it is read
+# ── Our own API accepts only JSON: a body with another Content-Type is refused before it is read
 # (docs/compatibility.md#requests).
 
 MAX_JSON_BYTES: Final = 1 << 20
@@ -121,9 +125,10 @@ TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
 
 @web.middleware
 async def json_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Read the body, so that `request.read()` and `request.json()` return it immediately. Content-Type may be missing.
+    """Read the body, so that `request.read()` and `request.json()` return immediately. A missing Content-Type is
+    accepted.
 
-    The last link before the handler, since it also sends 100 Continue.
+    This middleware must be the last link before the handler, because it also sends 100 Continue.
     Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest.
     """
     if not is_json(request.headers.get(hdrs.CONTENT_TYPE)):
@@ -136,5 +141,5 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def is_json(content_type: str | None) -> bool:
-    """Return whether a body with this Content-Type is accepted; None: the field is missing."""
+    """Return whether a body with this Content-Type is accepted. `content_type`: None if the field is missing."""
     return content_type is None or content_type.strip().lower().startswith("application/json")

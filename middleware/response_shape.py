@@ -1,4 +1,4 @@
-"""Shapes every response of ours: the request id, CORS headers, and one format for errors."""
+"""Shapes the gateway's responses: adds the request id and CORS headers, and gives all errors one format."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from gateway.middleware.key_limits import add_pace_headers
 from gateway.middleware.who_calls import with_referrer_policy
 from gateway.records.operation import current_request_id
 
-# ── The request id: the caller's X-Request-Id if it is fit for a log, else a new one.
+# ── The request id: the caller's X-Request-Id if it can be logged safely, else a new id.
 
 LOGGABLE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 CALLER_REQUEST_ID: Final = istr("X-Request-Id")
@@ -28,14 +28,16 @@ REQUEST_ID_FIELD: Final = istr("Gateway-Request-Id")
 
 @web.middleware
 async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set REQUEST_ID and add it to the response. A handler that streams calls `add_request_id` itself, before it
-    prepares the response."""
-    if REQUEST_ID not in request:  # the middlewares of an application with only the gateway have set it already
+    """Set REQUEST_ID and add it to the response.
+
+    A handler that streams its response calls `add_request_id` itself, before it prepares the response.
+    """
+    if REQUEST_ID not in request:  # in an application with only the gateway, an earlier middleware has set the id
         request[REQUEST_ID] = loggable_id(request.headers.get(CALLER_REQUEST_ID)) or new_id()
     current_request_id.set(request[REQUEST_ID])
     try:
         response = await handler(request)
-    except web.HTTPException as fault:  # a redirect: the only HTTPException that `error_shape` lets through
+    except web.HTTPException as fault:  # a redirect: `error_shape` converts every other HTTPException
         add_request_id(fault, request)
         raise
     return response if response.prepared else add_request_id(response, request)
@@ -47,8 +49,10 @@ def loggable_id(given: str | None) -> str | None:
 
 
 def new_id() -> str:
-    """Return 96 random bits in hex, unique in any log.
-    They are drawn 128 at a time, since each draw is a system call."""
+    """Return a new request id: 96 random bits in hex.
+
+    Ids are made 128 at a time, because reading random bits is a system call.
+    """
     if not _unused_ids:
         drawn = secrets.token_hex(12 * 128)
         _unused_ids.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
@@ -56,23 +60,23 @@ def new_id() -> str:
 
 
 _unused_ids: Final[list[str]] = []
-os.register_at_fork(after_in_child=_unused_ids.clear)  # otherwise two workers would return the same ids
+os.register_at_fork(after_in_child=_unused_ids.clear)  # otherwise two workers would use the same ids
 
 
 def add_request_id(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """Add the request id to `response` and return it; call this before the response is prepared."""
+    """Add the request id to `response`, and return `response`. Call this function before the response is prepared."""
     response.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
     return response
 
 
-# ── Scripts in browsers: any origin may read our API's responses, and no origin can make a browser add credentials.
+# ── CORS: scripts from any origin may read our API's responses.
 #
-# A browser cannot authorize such a request by itself: without a key, which somebody gave to the script, every response
-# is a 401. So the bare wildcard is safe (Fetch standard, §3.2.3). Pages for end users and operators do not have it.
+# This permission is safe (Fetch standard, §3.2.3), because a browser never adds a key by itself. A script must already
+# have a key; without a key, every response is a 401. Pages for end users and operators do not send these headers.
 
 CORS_HEADERS: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
-# The other headers of proxied calls are missing on purpose: a secret key does not belong in a browser
-# (docs/compatibility.md#requests).
+# Other request headers of proxied calls are missing on purpose. Proxied calls need a secret key, and a secret key must
+# not be used in a browser (docs/compatibility.md#requests).
 PREFLIGHT_HEADERS: Final = {
     hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, PUT, PATCH, POST, DELETE",
@@ -86,9 +90,9 @@ PREFLIGHT_HEADERS: Final = {
 
 @web.middleware
 async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return 204 for a CORS preflight, which carries no key; let any origin read every other response, errors included.
+    """Answer a CORS preflight with 204, without a key. Let any origin read all other responses, also errors.
 
-    A handler that streams calls `add_cors_headers` itself, before it prepares the response.
+    A handler that streams its response calls `add_cors_headers` itself, before it prepares the response.
     """
     if hdrs.ORIGIN not in request.headers:
         return await handler(request)
@@ -101,7 +105,10 @@ async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def is_preflight(request: web.Request) -> bool:
-    """Return whether this is a CORS preflight. Any other OPTIONS is for the provider, or asks for our methods."""
+    """Return whether the request is a CORS preflight.
+
+    Any other OPTIONS request is meant for the provider, or asks which methods an endpoint of the gateway has.
+    """
     return (
         request.method == hdrs.METH_OPTIONS
         and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
@@ -110,8 +117,10 @@ def is_preflight(request: web.Request) -> bool:
 
 
 def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
-    """Add the CORS headers that let a script from another origin read the response;
-    none if the request has no Origin."""
+    """Add the CORS headers that let a script from another origin read the response.
+
+    Add nothing if the request has no Origin.
+    """
     if hdrs.ORIGIN in request.headers:
         headers.update(CORS_HEADERS)
 
@@ -119,14 +128,15 @@ def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
 # ── The only place where an exception becomes a response (docs/compatibility.md#errors).
 
 MARK: Final = istr(errors.MARK)
-# First path segments that the Nango SDKs call and the gateway does not offer (docs/compatibility.md#not-here).
+# The first path segments of Nango endpoints that the Nango SDKs call, but that the gateway does not have
+# (docs/compatibility.md#not-here).
 _NOT_OFFERED: Final = frozenset({"records", "sync", "action", "scripts"})
 SYNCS_NOT_OFFERED: Final = (
     "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by "
     "/proxy, or receive its webhooks."
 )
-JSON_RPC_CODE: Final = -32010  # of the range that MCP leaves to implementations; the SDKs use -32000 and -32001
-CHALLENGE: Final = 'Bearer realm="gateway"'  # names the kind of key that is needed (RFC 9110 §11.6.1, for 403 too)
+JSON_RPC_CODE: Final = -32010  # from the range that MCP reserves for implementations; MCP SDKs use -32000 and -32001
+CHALLENGE: Final = 'Bearer realm="gateway"'  # tells the client to send a bearer key (RFC 9110 §11.6.1), also with 403
 
 log = structlog.get_logger(__name__)
 
@@ -135,7 +145,7 @@ log = structlog.get_logger(__name__)
 async def error_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn exceptions into responses in our format; cut the client's connection if a response has already begun.
 
-    Redirects pass, and so does a ConnectionError after the client has disconnected.
+    Redirects are raised again, and so is a ConnectionError after the client has disconnected.
     """
     try:
         return await handler(request)
@@ -158,20 +168,25 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
-    """Return `fault` as a response; cut the connection if another response has begun. Needs REQUEST_ID."""
+    """Return `fault` as a response; cut the client's connection if another response has already begun.
+
+    REQUEST_ID must be set.
+    """
     if request.writer.output_size > 0:
         abort_connection(request.transport)
     response = refusal(fault, trace_id_of(request), json_rpc=is_from_mcp_client(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
-        # After a refused Expect the client may or may not send its body; the rest of any other body is not read.
+        # The connection is closed because the gateway does not read the rest of the body. After a refused Expect, the
+        # client can still decide to send its body.
         response.force_close()
     return add_request_id(response, request)
 
 
 def refusal(fault: GatewayError, trace_id: str | None, *, json_rpc: bool = False) -> web.Response:
-    """Return `fault` as a response, without the parts that depend on the request: request id, and Connection: close.
+    """Return `fault` as a response, without the request id and without Connection: close, which depend on the request.
 
-    `json_rpc`: the body is a JSON-RPC error, whose ``data`` has the other members of our format.
+    `trace_id`: the trace id for the body; None: no trace id. `json_rpc`: whether the body is a JSON-RPC error. The
+    member ``data`` of a JSON-RPC error contains all members of our format except the message.
     """
     shape = fault.as_json()
     if trace_id is not None:
@@ -191,10 +206,11 @@ def refusal(fault: GatewayError, trace_id: str | None, *, json_rpc: bool = False
 
 
 def is_from_mcp_client(request: web.BaseRequest) -> bool:
-    """Return whether a client of MCP's Streamable HTTP has sent this message, to the agent door or to a provider's own
-    MCP server: it accepts both kinds of response, and the path ends in ``/mcp`` or the revision is named.
+    """Return whether the request comes from a client of MCP's Streamable HTTP transport.
 
-    Such clients show an error of another status than 2xx only if it is a JSON-RPC error.
+    Such a client accepts JSON and server-sent events. The path of the request ends in ``/mcp``, or a header names the
+    MCP revision. The request goes to the agent door or to a provider's own MCP server. These clients show an error with
+    a status other than 2xx only if the body is a JSON-RPC error.
     """
     return (
         request.method == hdrs.METH_POST
@@ -204,14 +220,16 @@ def is_from_mcp_client(request: web.BaseRequest) -> bool:
 
 
 def accepts_stream(headers: Mapping[str, str]) -> bool:
-    """Return whether the client accepts JSON and server-sent events, as MCP demands of its clients."""
+    """Return whether the client accepts JSON and server-sent events, which MCP requires of its clients."""
     accept = headers.get(hdrs.ACCEPT, "").lower()
     return "text/event-stream" in accept and "application/json" in accept
 
 
 def convert_http_exception(request: web.Request, fault: web.HTTPException) -> GatewayError:
-    """Return aiohttp's own errors, from its router and body reader, as our errors.
-    `fault` has a status of 400 or above."""
+    """Convert an error of aiohttp's router or body reader into one of our errors.
+
+    `fault`: the error of aiohttp, with a status of 400 or above.
+    """
     if isinstance(fault, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(fault.allowed_methods))
         return MethodNotAllowed(
@@ -237,7 +255,7 @@ def broken_body_error() -> GatewayError:
 
 
 class UnhandledError(GatewayError):
-    """A fault of ours. The response has only the request's id; the details are in the log."""
+    """An unexpected fault in the gateway. The response contains only the request id; the log has the details."""
 
     status = 500
 

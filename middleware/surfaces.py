@@ -1,4 +1,4 @@
-"""The chains of all surfaces, outermost link first. A new step is one new line here."""
+"""The middleware chains of all surfaces, the outermost link first. To add a step to a surface, add a line here."""
 
 from gateway.middleware.access_log import access_log
 from gateway.middleware.chain import Chain
@@ -11,22 +11,23 @@ from gateway.middleware.wanted_response import decompress, paginate, shape
 from gateway.middleware.which_connection import connection, proxied
 from gateway.middleware.who_calls import audit_actor, bearer_key, capability, session_or_key, session_token
 
-# No key is needed: end users' browsers, load balancers, and providers' webhooks, which are verified by signature.
+# For requests without a key: end users' browsers, load balancers, and providers' webhooks. Webhooks are verified by
+# their signature.
 OPEN = Chain(request_id, access_log, error_shape, strict, audit_actor)
 
-# Programs, including scripts in browsers: the start of all chains below.
+# For programs, including scripts in browsers. All chains below begin with these links.
 PROGRAM = Chain(request_id, access_log, cors, error_shape, strict)
 
-# End users' browsers that post JSON; the connect session identifies the user.
+# For end users' browsers that post JSON. The connect session identifies the end user.
 SESSION_POST = Chain(*PROGRAM, audit_actor, json_only)
 
-# The customer's back end.
+# For the customer's back end.
 API = Chain(*PROGRAM, bearer_key, audit_actor, scope, pace, json_only)
 
-# The customer's back end, or the end user's browser under a connect session.
+# For the customer's back end, or the end user's browser with a connect session.
 SESSION_OR_API = Chain(*PROGRAM, session_or_key, audit_actor, scope, pace, json_only)
 
-# Only the end user's browser under a connect session.
+# For the end user's browser with a connect session.
 SESSION = Chain(*PROGRAM, session_token, audit_actor, json_only)
 
 # The links for the customer's requests to a provider.
@@ -36,12 +37,14 @@ PROXY_LINKS = (
 )
 PROXY = Chain(*PROGRAM, bearer_key, *PROXY_LINKS)
 
-# The same for a capability URL, which names key and connection: for clients that cannot send our headers.
+# The chain of PROXY for a capability URL, which identifies the key and the connection. This chain is for clients that
+# cannot send the gateway's headers.
 CAPABILITY = Chain(*PROGRAM, capability, *PROXY_LINKS)
 
-# An agent, by the Model Context Protocol. Its tool calls go through PROXY, which counts them; the agent door counts
-# other messages.
+# For an agent that uses the Model Context Protocol. The agent's tool calls go through PROXY, which counts them for the
+# key's rate limit. The agent door itself counts all other messages.
 AGENT = Chain(*PROGRAM, bearer_key, audit_actor, scope, json_only)
 
-# The same below a capability URL; the rest of the chain follows once the connection's provider is known.
+# For an agent that uses a capability URL. The other links depend on the connection's provider, so the handler calls
+# them (`gateway.mcp.lazy_endpoint`).
 CAPABILITY_AGENT = Chain(*PROGRAM, capability)

@@ -1,4 +1,4 @@
-"""Builds the outgoing request: the raw path on the provider's base URL, the passed fields, and the credential."""
+"""Builds the outgoing request from the provider's base URL, the caller's raw path and headers, and the credential."""
 
 from collections.abc import Container
 from typing import Final
@@ -24,8 +24,10 @@ from gateway.runtime import generation_of
 
 @web.middleware
 async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set UPSTREAM. Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or
-    ``base_url_override_not_allowed``."""
+    """Build the outgoing request without the credential, and set UPSTREAM.
+
+    Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or ``base_url_override_not_allowed``.
+    """
     if request.method in FORBIDDEN_METHODS:
         raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)
     base = _base_url(request[CONNECTION], request[PROXY_OPTIONS].base_url)
@@ -69,15 +71,18 @@ def _base_url(opened: Opened, override: ParsedUrl | None) -> ParsedUrl:
     return override
 
 
-# ── The credential: the connection's credential replaces any fields of the caller with the same names.
+# ── The connection's credential replaces all fields of the caller with the same names.
 
 CONTENT_TYPE: Final = "content-type"
 
 
 @web.middleware
 async def credentials(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Write the credential into UPSTREAM, after hop-by-hop fields are removed, so that ``Connection: authorization``
-    cannot strip it."""
+    """Write the credential into UPSTREAM.
+
+    The hop-by-hop fields were removed before, so ``Connection: authorization`` from the caller cannot remove the
+    credential.
+    """
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     place_credential(opened, upstream, has_body=request.body_exists)
     if trace_headers(opened, generation_of(request)) == DROP:
@@ -87,11 +92,11 @@ async def credentials(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 def place_credential(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
-    """Place the entry's slots, which replace the caller's fields, and its defaults for missing fields (``content-type``
-    only for a body).
+    """Write the slots and the default fields of the provider's catalog entry into `upstream`.
 
-    Check once more whether the credential may go to this origin. Raises InvalidRequest
-    ``base_url_override_not_allowed``.
+    Slots carry the credential and replace the caller's fields. Default fields are added if the caller did not send
+    them; the default ``content-type`` is added only if there is a body. As a second check, raises InvalidRequest
+    ``base_url_override_not_allowed`` if the credential may not be sent to this origin.
     """
     base = opened.base
     is_own_origin = (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
@@ -118,17 +123,22 @@ def trace_headers(opened: Opened, generation: Generation) -> TraceHeaders:
 
 
 def replaced_names(placement: Placement) -> frozenset[str]:
-    """Return the plainly spelled names of the fields that are never passed on from the caller.
+    """Return the normalized names of the fields that the credential replaces.
 
-    A CGI back end would read ``X_Api_Key`` like our ``X-Api-Key``, and might use the caller's.
+    The caller's fields with these names are never passed on. Names are compared in normalized form, because a CGI back
+    end does not distinguish ``X_Api_Key`` from ``X-Api-Key``. Such a back end could use the caller's value instead of
+    the credential.
     """
     signed = placement.signer.fields if placement.signer is not None else ()
     return frozenset(normalized_name(name) for name in (*(name for name, _ in placement.slots), *signed))
 
 
 def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:
-    """Return the entry's default fields whose names are not in `present` (lower case);
-    ``content-type`` only for a body."""
+    """Return the default fields of the provider's entry that the request does not have.
+
+    `present`: the names of the request's fields, in lower case. The default ``content-type`` is returned only if the
+    request has a body.
+    """
     return [
         (name, value)
         for name, value in placement.defaults

@@ -1,4 +1,4 @@
-"""Reads what the caller wants of the response: all pages of a list, a part of it, or decoding."""
+"""Reads how the caller wants the response: with all pages of a list, only a part of the response, or decoded."""
 
 import re
 from typing import Final
@@ -28,8 +28,8 @@ from gateway.vault import VaultError
 
 # ── ``Gateway-Paginate: all`` fetches all pages of a list.
 #
-# A POST is treated as a list only if the provider's entry or the caller declares it; the handler reads its body after
-# the request has been admitted.
+# A POST counts as a request for a list only if the provider's entry or the caller declares that. The handler reads the
+# body of the POST after the request has been accepted.
 
 PAGINATE: Final = "Gateway-Paginate"
 PAGINATE_FROM: Final = "Gateway-Paginate-From"
@@ -38,7 +38,10 @@ ALL_PAGES: Final = PaginateHeader(None, {})
 
 @web.middleware
 async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set PAGING, and make UPSTREAM request the first page. Raises InvalidRequest ``invalid_headers``."""
+    """Set PAGING, and change UPSTREAM so that it requests the first page, or the page in ``Gateway-Paginate-From``.
+
+    Raises InvalidRequest ``invalid_headers``.
+    """
     text, begin = sent_once(request.headers, PAGINATE), sent_once(request.headers, PAGINATE_FROM)
     if not text and not begin:
         return await handler(request)
@@ -59,7 +62,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
             raise wrong_header(PAGINATE_FROM, "belongs to another request; send the method of the first request")
         _continue_from(upstream, start, opened, path)
     elif posted:
-        pass  # the handler counts in the body (proxy/posted_list.py)
+        pass  # the handler writes limit and position into the body (proxy/posted_list.py)
     elif (
         schemes[0].offset_name_in_request is not None
         and schemes[0].offset_start_value is not None
@@ -69,7 +72,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
     for name in (*RANGES, *(BODY_BOUND_FIELDS if posted else ())):
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
-        upstream.headers.popall(hdrs.ACCEPT)  # meant for us; no provider's list has this type
+        upstream.headers.popall(hdrs.ACCEPT)  # addressed to the gateway: no provider sends lists in NDJSON
     named = any(name.startswith("cursor_path") for name in header.fields)
     limit = header.limit if posted else None
     request[PAGING] = Paging(header.pages, schemes, start, header.marks, digest, named, path, limit)
@@ -141,7 +144,10 @@ _BYTES: Final = re.compile(r"[0-9]{1,7}")
 
 @web.middleware
 async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set SHAPE, and DECODER with it. Raises InvalidRequest ``invalid_headers``."""
+    """Read which part of the response the caller wants, and set SHAPE and DECODER.
+
+    Raises InvalidRequest ``invalid_headers``.
+    """
     expression, max_bytes = sent_once(request.headers, SELECT_HEADER), sent_once(request.headers, MAX_BYTES_HEADER)
     if not expression and not max_bytes:
         return await handler(request)
@@ -152,7 +158,7 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         )
     select = None
     if expression:
-        from gateway.http.json_select import UnusableExpression, parse_expression  # imported with the first such call
+        from gateway.http.json_select import UnusableExpression, parse_expression  # only such calls need this
 
         if len(expression) > MAX_SELECT_CHARS:
             raise wrong_header(SELECT_HEADER, f"has more than {MAX_SELECT_CHARS} characters")
@@ -179,8 +185,11 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def decompress(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set DECODER if the body is to be decoded: by the header, else by the entry. `forward` reads the actual coding
-    from the response."""
+    """Set DECODER if the gateway must decode the response body.
+
+    The caller's header decides; without the header, the provider's entry decides. `forward` reads the actual content
+    coding from the response.
+    """
     wanted = request[PROXY_OPTIONS].decompress
     if wanted is None:
         wanted = bool(request[CONNECTION].provider.proxy.decompress)

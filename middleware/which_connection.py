@@ -1,4 +1,7 @@
-"""Finds the connection: two headers, or the capability URL, name a connection of the caller's environment."""
+"""Finds the connection of a proxied call in the caller's environment.
+
+Two headers or the capability URL name the connection.
+"""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -16,16 +19,19 @@ from gateway.runtime import RUNTIME, Runtime
 
 @web.middleware
 async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Mark the request as proxied, so that the call log keeps it even if the key's scope or rate refuses it."""
+    """Mark the request as proxied, so that the call log has it even if the key's scope or rate limit refuses the
+    request."""
     request[TIMING].proxied = True
     return await handler(request)
 
 
 @web.middleware
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set PROXY_OPTIONS and CONNECTION. Raises InvalidRequest for bad headers, and the errors of `ConnectionCache.opened`.
+    """Find the connection that the request names, and set PROXY_OPTIONS and CONNECTION.
 
-    A fresh connection is found in memory, without yielding to the event loop.
+    Raises InvalidRequest for invalid headers, and the errors of `ConnectionCache.opened`.
+
+    A connection that is in memory and fresh is returned without yielding to the event loop.
     """
     called_by = request.get(CAPABILITY)
     options = proxy_options.parse_proxy_options(request.headers, called_by.ref[1:] if called_by is not None else None)
@@ -41,7 +47,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def check_reach(caller: Caller, ref: ConnectionRef) -> None:
-    """Raise NotFound if the key's limits exclude the integration or connection; this needs no look-up."""
+    """Raise NotFound if the key's limits exclude the integration or the connection. The store is not read."""
     policy = caller.policy
     if not policy.of_resources:
         return
@@ -54,8 +60,8 @@ def check_reach(caller: Caller, ref: ConnectionRef) -> None:
 async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> None:
     """Raise NotFound if no connection with this name has the tags that the key is limited to.
 
-    The store is queried in both cases, so that timing does not reveal whether a connection is missing or forbidden for
-    this key.
+    The store is read for every connection name, so that the response time does not reveal whether a connection is
+    missing or only forbidden for this key.
     """
     if not caller.policy.of_tags:
         return
@@ -73,7 +79,7 @@ async def _load_connection(
             return await runtime.live.opened(*ref)
         except (NotFound, ReconnectNeeded) as fault:
             if fault.code == "unknown_provider_config" and caller.policy.of_resources:
-                # without the suggestion of a similar existing name
+                # The new error does not suggest an existing name, which this key may not learn.
                 raise no_integration_error(ref.environment, ref.integration_id) from fault
             with_remedy = runtime.links.with_remedy
             raise await with_remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault

@@ -1,4 +1,4 @@
-"""Identifies the caller: by a secret key, a connect session's token, or a capability URL.
+"""Identifies the caller by a secret key, a connect session's token, or a capability URL.
 Sets the actor for the audit trail."""
 
 import re
@@ -19,15 +19,15 @@ from gateway.records.audit import AuditActor, current_actor
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
 
-SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
+SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries send `token`
 
 
-# ── The secret key in Authorization names one environment (RFC 6750 §2.1).
+# ── The secret key in Authorization (RFC 6750 §2.1) identifies the environment.
 
 
 @web.middleware
 async def bearer_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set CALLER and ENVIRONMENT. Raises Unauthorized."""
+    """Identify the caller by a secret key, and set CALLER and ENVIRONMENT. Raises Unauthorized."""
     caller = await caller_of(request, key_in(request.headers.get(hdrs.AUTHORIZATION)), "key")
     request[CALLER] = caller
     request[ENVIRONMENT] = caller.environment
@@ -35,9 +35,9 @@ async def bearer_key(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 async def caller_of(request: web.Request, text: str, kind: KeyKind) -> Caller:
-    """Return the caller with this key.
+    """Return the caller that the key identifies. `text`: the key.
 
-    Raises Unauthorized; TooManyRequests after too many invalid keys from the client's network.
+    Raises Unauthorized for an invalid key, and TooManyRequests after too many invalid keys from the client's network.
     """
     runtime, generation = request.app[RUNTIME], generation_of(request)
     try:
@@ -50,7 +50,7 @@ async def caller_of(request: web.Request, text: str, kind: KeyKind) -> Caller:
 
 
 def key_in(field: str | None) -> str:
-    """Return the bearer key.
+    """Return the key in an Authorization field. `field`: the field's value; None: the field is missing.
 
     Raises Unauthorized if the field is missing or is not ``Bearer <key>`` with exactly one key.
     """
@@ -71,7 +71,7 @@ def key_in(field: str | None) -> str:
 
 @web.middleware
 async def session_token(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
+    """Find the connect session by its token, and set CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
     session = await request.app[RUNTIME].sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
     request[CONNECT_SESSION], request[ENVIRONMENT] = session, Environment(session.environment)
     return await handler(request)
@@ -79,18 +79,15 @@ async def session_token(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def session_or_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Identify the caller as `session_token` or `bearer_key` does.
-
-    A text with a session token's prefix is never tried as a key.
-    """
+    """Identify the caller with `session_token` if the text has a session token's prefix, else with `bearer_key`."""
     _, _, key = request.headers.get(hdrs.AUTHORIZATION, "").strip().partition(" ")
     by_session = key.strip().startswith(SESSION_PREFIX)
     return await (session_token if by_session else bearer_key)(request, handler)
 
 
-# ── A call by capability URL: ``/c/<capability>/…`` identifies key and connection; no header is needed.
+# ── A capability URL, ``/c/<capability>/…``, identifies the key and the connection, so no header is needed.
 
-CAPABILITY_PARAMETER: Final = "capability"  # in the route
+CAPABILITY_PARAMETER: Final = "capability"  # the name of the parameter in the route's path
 REFERRER_POLICY: Final = ("Referrer-Policy", "no-referrer")
 _CAPABILITY_IN_PATH: Final = re.compile(r"(^/c/|/c/(?=gw_cap_))([^/?]+)")
 _MINTED_KEY: Final = re.compile(r"gw_(?:cap|sk)_[A-Za-z0-9_-]+")
@@ -99,9 +96,10 @@ _UNQUOTED: Final = "/?&=:@!$'()*+,;~"
 
 @web.middleware
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
+    """Identify the caller by a capability URL, and set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    `with_referrer_policy` is applied to a streamed response when it is prepared, to an error in `error_shape`.
+    `with_referrer_policy` is called here for a response that is not prepared yet. Code that prepares a streamed
+    response calls this function itself, and so does `error_shape` for errors.
     """
     token = request.match_info[CAPABILITY_PARAMETER]
     caller = await caller_of(request, token, "capability")
@@ -113,7 +111,10 @@ async def capability(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
-    """Return the capability of a key. Raises Unauthorized for a key that is bound to no connection."""
+    """Return the capability of the caller's key. Raises Unauthorized if the key is not bound to a connection.
+
+    `token`: the key. `mount`: the start of the URL's path, with the key.
+    """
     ref = caller.access.bound_connection if caller.access is not None else None
     if ref is None:
         raise invalid_key_error("capability")
@@ -121,16 +122,17 @@ def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
 
 
 def capability_mount(request: web.Request, token: str) -> str:
-    """Return the start of the capability URL's path, with the token:
-    ``/c/<token>``, after a host application's prefix."""
+    """Return the start of the capability URL's path: a host application's prefix, if it has one, and ``/c/<token>``."""
     resource = request.match_info.route.resource
     prefix = resource.canonical.partition("{")[0] if resource is not None else "/c/"
     return prefix + token
 
 
 def with_referrer_policy(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """Return `response`; for a call by capability set our Referrer-Policy,
-    so that no other site learns the secret URL."""
+    """Return `response`. For a call by a capability URL, set our Referrer-Policy first.
+
+    The policy keeps browsers from sending the secret URL to other sites.
+    """
     if CAPABILITY in request:
         name, value = REFERRER_POLICY
         response.headers[name] = value
@@ -138,10 +140,10 @@ def with_referrer_policy(response: web.StreamResponse, request: web.BaseRequest)
 
 
 def mask_secrets_in_path(path: str) -> str:
-    """Return `path` for a log: a capability or a key in it is replaced by the first characters of its digest.
+    """Return `path` for a log: each capability or key in `path` is replaced with the first characters of its digest.
 
-    This works for every spelling (the router decodes before it matches) and every position: a mistyped URL holds
-    the secret too.
+    Percent-encoded secrets are replaced too, because the router decodes a path before it matches the path. Secrets are
+    replaced at every position, because a mistyped URL also contains the secret.
     """
     decoded = unquote(path) if "%" in path else path
     if decoded != path and _CAPABILITY_IN_PATH.search(decoded):
@@ -150,13 +152,15 @@ def mask_secrets_in_path(path: str) -> str:
 
 
 def mask_keys(text: str) -> str:
-    """Return `text`, part of a URL or a header's value, with each key or capability replaced as above, in every
-    spelling."""
+    """Return `text` with each key or capability replaced with the first characters of its digest.
+
+    `text`: a part of a URL, or the value of a header. Percent-encoded keys are replaced too.
+    """
     if "%" in text:
         decoded = unquote(text)
         if _MINTED_KEY.search(decoded):
             text = quote(decoded, safe=_UNQUOTED)
-    elif "gw_" not in text:  # nearly every text
+    elif "gw_" not in text:  # true for nearly every text
         return text
     return _MINTED_KEY.sub(lambda found: digest(found[0])[:8], text)
 
@@ -166,8 +170,10 @@ def mask_keys(text: str) -> str:
 
 @web.middleware
 async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.current_actor` while the request is handled.
-    Must follow the links that identify the caller."""
+    """Set `gateway.records.audit.current_actor` during the request.
+
+    In a chain, this link must come after the links that identify the caller.
+    """
     token = current_actor.set(_actor(request))
     try:
         return await handler(request)

@@ -5,13 +5,13 @@
     calls              builds URL, header fields and body of a request from a call's arguments. No I/O
     client_response    a provider's response: read as a whole, or streamed
     client_errors      the exceptions, by their cause; checks base URL and secret key
-    listed_pages       a list through ``Gateway-Paginate``, resumed after an interruption
+    listed_pages       reads a list through ``Gateway-Paginate``, and continues the list after an interruption
     returned_results   verifies the result with which an end user returns from the connect page; PKCE for sessions
     async_client       the client for asyncio
     blocking_client    the same client without asyncio, run in a thread
 
-Always true: the names in `__all__` are public, the modules may change; the client needs aiohttp and nothing of the
-server.
+Always true: the names in `__all__` are public, and the modules can change in any release. The client needs aiohttp, but
+no module of the server.
 """
 
 from gateway.client.async_client import AsyncClient

@@ -1,4 +1,4 @@
-"""The client for asyncio; the blocking client is a wrapper around it."""
+"""The client for asyncio. The blocking client is a wrapper around this client."""
 
 import asyncio
 import json
@@ -29,13 +29,14 @@ from gateway.client.client_errors import checked_base_url, checked_key, refusal,
 from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
-# ── A body that is generated while it is sent.
+# ── A request body that is generated during the upload.
 
 
 class UploadedBody:
-    """The pieces of an iterable, as a body. An iterable without ``async`` is read in a thread, so that it may block.
+    """A request body from the pieces of an iterable.
 
-    `fault`: the exception that the iterable raised; aiohttp would report it as a broken connection.
+    An iterable that is not asynchronous is read in a thread, so that it does not block the event loop. `fault`: the
+    exception that the iterable raised, because aiohttp would report it only as a broken connection; None: no exception.
     """
 
     def __init__(self, source: Iterable[bytes] | AsyncIterable[bytes]) -> None:
@@ -54,7 +55,7 @@ class UploadedBody:
 
 
 def body_for_aiohttp(body: Body) -> Any:
-    """Return `body` in a form that aiohttp accepts."""
+    """Return `body` as a type that aiohttp accepts."""
     if isinstance(body, bytes | bytearray | memoryview | str | Mapping) or hasattr(body, "read"):
         return body
     return UploadedBody(body)
@@ -76,11 +77,12 @@ ERROR_HEADER: Final = "Gateway-Error"
 
 
 class AsyncClient:
-    """The client. `base_url`: the gateway's URL. `provider_config_key` and `connection_id`: defaults for all calls.
+    """The client for asyncio. Open the client with ``async with``, or call `close` at the end.
 
-    `silence_s`: a call fails if nothing is received for this time; None for no limit. `connect_s`: limit for
-    connecting. Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url`
-    or `secret_key`."""
+    `base_url`: the gateway's URL. `provider_config_key`, `connection_id`: defaults for all calls; None: each call must
+    name them. `silence_s`: a call fails if nothing is received for this many seconds; None: no limit. `connect_s`: the
+    maximum time to connect, in seconds. Raises ValueError for an invalid `base_url` or `secret_key`.
+    """
 
     def __init__(
         self,
@@ -100,8 +102,8 @@ class AsyncClient:
         if connection_id is not None:
             self._defaults["connection_id"] = connection_id
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
-        # One session per event loop. A session of another loop (from before a fork, or of an earlier asyncio.run) must
-        # be neither used nor closed here.
+        # One session per event loop. A session of another loop comes from before a fork or from an earlier asyncio.run;
+        # this loop must not use or close it.
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     def __repr__(self) -> str:
@@ -116,7 +118,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the client's connections; calls in flight fail."""
+        """Close the client's network connections. Calls in flight fail."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
             await session.close()
@@ -124,8 +126,10 @@ class AsyncClient:
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def get(self, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable,
-        CutShort."""
+        """Send a ``GET`` to the provider's `endpoint`.
+
+        All methods that send a call raise GatewayError, Unreachable or CutShort.
+        """
         return await self.request("GET", endpoint, **options)
 
     async def post(self, endpoint: str, **options: Unpack[Options]) -> Response:
@@ -147,13 +151,16 @@ class AsyncClient:
         return await self.request("OPTIONS", endpoint, **options)
 
     async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Return the provider's whole response, with any status. Redirects are not followed."""
+        """Return the provider's whole response, whatever its status. Redirects are not followed."""
         async with self.stream(method, endpoint, **options) as response:
             return await response.whole()
 
     @asynccontextmanager
     async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
-        """Yield the provider's response as soon as its head has arrived; leaving the block early aborts it."""
+        """Yield the provider's response as soon as its head has arrived.
+
+        If the block ends before the end of the response, the response is aborted.
+        """
         call_options: Options = {**self._defaults, **options}
         url = proxied_url(self._base_url, endpoint, call_options.get("params"))
         body: dict[str, Any] = {"json": call_options["json"]} if "json" in call_options else {}
@@ -176,15 +183,17 @@ class AsyncClient:
         loads: Callable[[bytes], Any] = json.loads,
         **options: Unpack[Options],
     ) -> AsyncPages:
-        """Return the records of a whole list, to be iterated over once (docs/pagination.md).
+        """Return the records of a whole list (docs/pagination.md). The result can be iterated over only one time.
 
-        `pages`: maximum number of pages. `limit`: records per page. `way`: the kind of pagination, if the provider's
-        entry does not state it. `since`, `behind`: `cursor` and `behind` of an earlier iteration, to continue after its
-        last record. An interrupted list is resumed, at most `resumes` times in a row without a new record; a wait that
-        the provider demands may last up to `longest_wait_s`. `loads` parses each record.
+        `pages`: the maximum number of pages; None: all. `limit`: the number of records per page; None: the entry's or
+        the provider's default. `way`: the settings of the pagination; None: the catalog entry states them. `since`,
+        `behind`: the values of `cursor` and `behind` after an earlier iteration, to continue after its last record.
+        `resumes`: how often in a row an interrupted list is continued without a new record. `longest_wait_s`: the
+        longest wait in seconds that the provider or the gateway may demand before the list is continued. `loads`: the
+        function that parses a record.
 
-        Raises ValueError for an absolute URL; iterating raises ProviderError, PagingBroken, GatewayError, Unreachable
-        and CutShort.
+        Raises ValueError for an absolute URL. The iteration raises ProviderError, PagingBroken, GatewayError,
+        Unreachable or CutShort.
         """
         endpoint_path(self._base_url, endpoint)
 
@@ -250,17 +259,21 @@ class AsyncClient:
         refresh_token: bool = False,
         history: bool = False,
     ) -> Json:
-        """Return the connection with its credentials, refreshed if due or if `force_refresh` is set.
+        """Return the connection with its credentials.
 
-        Regular reads also keep its refresh token from expiring. `refresh_token`: include it; `history`: include the
-        timeline.
+        The gateway refreshes the token first if the token expires soon. Regular calls also keep the refresh token from
+        expiring. `force_refresh`: whether to refresh the token in any case. `refresh_token`: whether to return the
+        refresh token. `history`: whether to return the history of the connection.
         """
         key, named = self._ids(provider_config_key, connection_id)
         call = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
         return await self._json(call)
 
     async def list_connections(self, **filters: Unpack[Filters]) -> AsyncIterator[Json]:
-        """Yield all connections that match, newest first, without credentials; fetched on demand, 500 per page."""
+        """Yield all connections that match the filters, the newest first, without their credentials.
+
+        The client requests the next page of 500 connections when the iteration needs it.
+        """
         cursor: str | None = None
         while True:
             page = await self._json(calls.connections(filters, PAGE_SIZE, cursor))
@@ -273,10 +286,10 @@ class AsyncClient:
     async def import_connection(
         self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
     ) -> Json:
-        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is
-        replaced.
+        """Import a credential that you have, such as ``{"type": "API_KEY", "apiKey": "…"}``; return the connection.
 
-        Return the connection. The client's own `connection_id` is used if `more` has none.
+        An existing connection is replaced. `more`: further members of the connection; without a `connection_id`, the
+        client's default applies.
         """
         default_id = self._defaults.get("connection_id")
         if default_id is not None:
@@ -289,20 +302,25 @@ class AsyncClient:
         provider_config_key: str | None = None,
         connection_id: str | None = None,
     ) -> None:
-        """Change `end_user`, `tags` (replaced) or `webhook_url_override`."""
+        """Change `end_user`, `tags` or `webhook_url_override` of the connection.
+
+        New `tags` replace all earlier tags.
+        """
         await self._call_api(calls.update_connection_call(*self._ids(provider_config_key, connection_id), changes))
 
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False. The returned
-        `revocation` has the result for each token."""
+        """Delete the connection. If `revoke` is true, then revoke its tokens at the provider.
+
+        The returned `revocation` has the result for each token.
+        """
         return await self._json(
             calls.delete_connection_call(*self._ids(provider_config_key, connection_id), revoke=revoke)
         )
 
     async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
-        """Return the connection's metadata; empty if there is none."""
+        """Return the connection's metadata; an empty dictionary if the connection has no metadata."""
         metadata: Json | None = (await self.get_connection(provider_config_key, connection_id))["metadata"]
         return metadata or {}
 
@@ -312,7 +330,7 @@ class AsyncClient:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """Replace the metadata of one or several connections; all or nothing: fails if any id is unknown."""
+        """Replace the metadata of one or several connections. If an id is unknown, nothing is changed."""
         await self._call_api(self._metadata_call(metadata, provider_config_key, connection_id, merge=False))
 
     async def update_metadata(
@@ -321,12 +339,17 @@ class AsyncClient:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """Change the given top-level members of the metadata, and keep the others; otherwise like `set_metadata`."""
+        """Change the given top-level members of the metadata of one or several connections, and keep all other members.
+
+        If an id is unknown, nothing is changed.
+        """
         await self._call_api(self._metadata_call(metadata, provider_config_key, connection_id, merge=True))
 
     async def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
-        """Create a connect session for one end user, valid for 30 minutes or `expires_in` seconds. Return `token`,
-        `connect_link` (send the user there) and `expires_at`."""
+        """Create a connect session for one end user, valid for 30 minutes or `expires_in` seconds.
+
+        Return `token`, `connect_link` and `expires_at`. The end user opens `connect_link` to connect.
+        """
         return await self._data(calls.connect_session_call(session))
 
     async def complete_connect_session(
@@ -334,9 +357,11 @@ class AsyncClient:
     ) -> Json:
         """Store the pending connections of a session with a `code_challenge`. Return `status` and `connections`.
 
-        Call it for your signed-in user once they have returned. `session_id`: from the session or the verified result.
-        `connection_id`: from the verified result, so that nothing else is stored; without it, several pending
-        connections raise GatewayError ``connection_id_required``. The call is idempotent."""
+        Call this method after the end user, who is signed in to your application, has returned. The call is idempotent.
+        `session_id`: the session's id, from the session or from the verified result. `connection_id`: the id in the
+        verified result; only this connection is stored. If `connection_id` is None and several connections are pending,
+        the call raises GatewayError with the code ``connection_id_required``.
+        """
         return await self._data(calls.complete_session_call(session_id, code_verifier, connection_id))
 
     async def create_reconnect_session(
@@ -345,7 +370,10 @@ class AsyncClient:
         connection_id: str | None = None,
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
-        """Create a connect session that authorizes an existing connection again; the connection keeps its id."""
+        """Create a connect session with which the end user authorizes an existing connection again.
+
+        The connection keeps its id.
+        """
         return await self._data(calls.reconnect_session_call(*self._ids(provider_config_key, connection_id), session))
 
     async def list_integrations(self) -> list[Json]:
@@ -356,15 +384,18 @@ class AsyncClient:
     async def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
         """Return one integration.
 
-        `include`: "webhook" adds the URL for the provider's webhooks, "credentials" the OAuth app.
+        `include`: further parts to return. "webhook": the URL for the provider's webhooks. "credentials": the OAuth
+        app.
         """
         return await self._data(calls.integration(self._key(provider_config_key), include))
 
     async def create_integration(
         self, provider: str, unique_key: str | None = None, **more: Unpack[IntegrationFields]
     ) -> Json:
-        """Create an integration of a catalog entry; `unique_key` defaults to the entry's name. Other nodes see it
-        shortly after."""
+        """Create an integration for a provider. Other nodes use the new integration shortly after.
+
+        `provider`: the name of the catalog entry. `unique_key`: the integration's id; None: the name of the entry.
+        """
         return await self._data(calls.create_integration_call(provider, unique_key, more))
 
     async def update_integration(
@@ -374,24 +405,32 @@ class AsyncClient:
         unique_key: str | None = None,
         **changes: Unpack[IntegrationFields],
     ) -> Json:
-        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be
-        changed."""
+        """Change the given members of the integration. An integration in gateway.yaml cannot be changed.
+
+        `unique_key`: the new id of the integration; None: the id stays.
+        """
         return await self._data(calls.change_integration_call(self._key(provider_config_key), changes, unique_key))
 
     async def delete_integration(self, provider_config_key: str) -> Json:
-        """Delete the integration and its connections, and revoke their tokens at the provider. The returned
-        `connections` has the number of deleted connections and of tokens by result; it is absent if there were none."""
+        """Delete the integration and its connections, and revoke the connections' tokens at the provider.
+
+        The returned `connections` has the number of deleted connections, and the number of tokens by result. If the
+        integration had no connections, `connections` is missing.
+        """
         return await self._json(calls.delete_integration_call(provider_config_key))
 
     async def list_providers(
         self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
     ) -> list[Json]:
-        """Return the catalog entries that match all filters; `search`: words in name, display name and categories."""
+        """Return the catalog entries that match all filters.
+
+        `search`: words that must occur in the name, display name or categories; None: no such filter.
+        """
         found: list[Json] = (await self._call_api(calls.providers(search, category, auth_mode)))["data"]
         return found
 
     async def get_provider(self, name: str) -> Json:
-        """Return a catalog entry."""
+        """Return the catalog entry with this name."""
         return await self._data(calls.provider(name))
 
     async def _json(self, call: ApiCall) -> Json:

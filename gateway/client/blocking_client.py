@@ -16,23 +16,23 @@ from gateway.client.client_errors import Unreachable
 from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
-# ── The event loop in its thread.
+# ── The event loop, which runs in its own thread.
 
 T = TypeVar("T")
 
 
 class Loop:
-    """An event loop in a daemon thread, started at its first use, and again in a forked process."""
+    """An event loop in a daemon thread. The thread starts at the first use, and again in each forked process."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # an iterator that garbage collection ends calls `run`, at any time
+        self._lock = threading.RLock()  # reentrant: garbage collection can end an iterator, which calls `run`
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` in the loop and return its result. Raises Unreachable if the loop is stopped meanwhile."""
-        with self._lock:  # a call started during `stop` is either cancelled by it or runs in a new loop
+        """Run `work` in the loop and return its result. Raises Unreachable if the loop is stopped during `work`."""
+        with self._lock:  # so that `stop` either cancels this call, or the call runs in a new loop
             future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -43,7 +43,10 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Yield the items, each fetched on demand. Leaving the iteration early closes `items`."""
+        """Yield the items; each item is fetched when the iteration needs it.
+
+        If the iteration ends early, close `items`.
+        """
         end = object()
 
         async def following() -> Any:
@@ -56,8 +59,9 @@ class Loop:
             while (item := self.run(following())) is not end:
                 yield item
         finally:
-            # If the loop was stopped, that has ended `items`. If garbage collection ends this iterator within the
-            # loop's own thread, waiting would never end: the loop ends `items` itself once nothing refers to it.
+            # A stopped loop has already closed `items`. If a garbage collection in the loop's own thread ends this
+            # iterator, waiting here would never end. In this case the loop closes `items` itself, because nothing
+            # refers to `items`.
             if self.used_here and threading.current_thread() is not self._thread:
                 self.run(close())
 
@@ -74,7 +78,7 @@ class Loop:
             asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
             asyncio.run_coroutine_threadsafe(
                 loop.shutdown_asyncgens(), loop
-            ).result()  # closes responses of open streams
+            ).result()  # closes the responses of streams that are still open
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
@@ -89,7 +93,10 @@ class Loop:
 
 
 async def _cancel_others() -> None:
-    """Cancel all other tasks of this loop and wait for their end: their callers would wait forever once it stops."""
+    """Cancel all other tasks of this loop and wait for their end.
+
+    Without the cancellation, the callers of these tasks would wait forever after the loop has stopped.
+    """
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -100,8 +107,10 @@ async def _cancel_others() -> None:
 
 
 class Stream:
-    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for
-    lines."""
+    """A streamed response: status and headers have arrived, and the body follows.
+
+    Iterate over the response to get the pieces of its body as they arrive, or over `lines()` to get lines.
+    """
 
     def __init__(self, stream: AsyncStream, loop: Loop) -> None:
         self._stream = stream
@@ -114,17 +123,24 @@ class Stream:
         return self._loop.iterate(aiter(self._stream))
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines without line ends, also a last line that has no line end. Raises CutShort."""
+        """Yield the lines of the body without their line ends. The last line may lack a line end. Raises CutShort."""
         for several in self._loop.iterate(self._stream.several_lines()):
             yield from several
 
     def whole(self) -> Response:
-        """Return the whole response; if some of its body was read before, the rest. Raises CutShort."""
+        """Return the response with its body.
+
+        If parts of the body were read before, these are missing. Raises CutShort.
+        """
         return self._loop.run(self._stream.whole())
 
 
 class Pages:
-    """Records, to be iterated over once. `cursor`, `behind` and `complete` are those of `AsyncPages`."""
+    """The records of a list. An instance can be iterated over only one time.
+
+    `cursor`, `behind`: the values for `since` and `behind` of another call, which continues the list after the last
+    returned record. `complete`: whether the provider has no more records.
+    """
 
     def __init__(self, pages: AsyncPages, loop: Loop) -> None:
         self._pages = pages
@@ -150,7 +166,10 @@ class Pages:
 
 
 class Client:
-    """`AsyncClient` without ``async``. Open it with ``with``, or close it when done."""
+    """The client for programs without asyncio. Open the client with ``with``, or call `close` at the end.
+
+    The arguments and methods are the same as in `AsyncClient`.
+    """
 
     def __init__(
         self,
@@ -184,7 +203,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the client's connections and stop its thread; calls in other threads fail."""
+        """Close the client's network connections and stop its thread. Calls that run in other threads fail."""
         if self._loop.used_here:
             self._loop.run(self._client.close())
             self._loop.stop()
@@ -192,8 +211,10 @@ class Client:
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, endpoint: str, **options: Unpack[Options]) -> Response:
-        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable,
-        CutShort."""
+        """Send a ``GET`` to the provider's `endpoint`.
+
+        All methods that send a call raise GatewayError, Unreachable or CutShort.
+        """
         return self.request("GET", endpoint, **options)
 
     def post(self, endpoint: str, **options: Unpack[Options]) -> Response:
@@ -220,13 +241,16 @@ class Client:
 
     @contextmanager
     def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> Iterator[Stream]:
-        """Yield the provider's response as soon as its head has arrived; leaving the block early aborts it."""
+        """Yield the provider's response as soon as its head has arrived.
+
+        If the block ends before the end of the response, the response is aborted.
+        """
         opened = self._client.stream(method, endpoint, **options)
         stream = self._loop.run(opened.__aenter__())
         try:
             yield Stream(stream, self._loop)
         finally:
-            if self._loop.used_here:  # false after the client was closed, which has closed the connection
+            if self._loop.used_here:  # false if the client was closed; then the connection is closed too
                 self._loop.run(opened.__aexit__(None, None, None))
 
     def paginate(
@@ -243,7 +267,10 @@ class Client:
         loads: Callable[[bytes], Any] = json.loads,
         **options: Unpack[Options],
     ) -> Pages:
-        """Return the records of a whole list, like `AsyncClient.paginate`."""
+        """Return the records of a whole list.
+
+        The result can be iterated over only one time. `AsyncClient.paginate` describes the arguments.
+        """
         asked = self._client.paginate(
             endpoint,
             pages=pages,
@@ -267,7 +294,11 @@ class Client:
         refresh_token: bool = False,
         history: bool = False,
     ) -> Json:
-        """Return the connection with its credentials, refreshed if due or if `force_refresh` is set."""
+        """Return the connection with its credentials.
+
+        The gateway refreshes the token first if the token expires soon, or if `force_refresh` is true. `refresh_token`:
+        whether to return the refresh token. `history`: whether to return the history of the connection.
+        """
         asked = self._client.get_connection(
             provider_config_key,
             connection_id,
@@ -278,14 +309,19 @@ class Client:
         return self._loop.run(asked)
 
     def list_connections(self, **filters: Unpack[Filters]) -> Iterator[Json]:
-        """Yield all connections that match, newest first, without credentials; fetched on demand, 500 per page."""
+        """Yield all connections that match the filters, the newest first, without their credentials.
+
+        The client requests the next page of 500 connections when the iteration needs it.
+        """
         return self._loop.iterate(self._client.list_connections(**filters))
 
     def import_connection(
         self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
     ) -> Json:
-        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is
-        replaced."""
+        """Import a credential that you have, such as ``{"type": "API_KEY", "apiKey": "…"}``; return the connection.
+
+        An existing connection is replaced.
+        """
         return self._loop.run(self._client.import_connection(credentials, provider_config_key, **more))
 
     def update_connection(
@@ -294,17 +330,20 @@ class Client:
         provider_config_key: str | None = None,
         connection_id: str | None = None,
     ) -> None:
-        """Change `end_user`, `tags` (replaced) or `webhook_url_override`."""
+        """Change `end_user`, `tags` or `webhook_url_override` of the connection.
+
+        New `tags` replace all earlier tags.
+        """
         self._loop.run(self._client.update_connection(changes, provider_config_key, connection_id))
 
     def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False."""
+        """Delete the connection. If `revoke` is true, then revoke its tokens at the provider."""
         return self._loop.run(self._client.delete_connection(provider_config_key, connection_id, revoke=revoke))
 
     def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
-        """Return the connection's metadata; empty if there is none."""
+        """Return the connection's metadata; an empty dictionary if the connection has no metadata."""
         return self._loop.run(self._client.get_metadata(provider_config_key, connection_id))
 
     def set_metadata(
@@ -313,7 +352,7 @@ class Client:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """Replace the metadata of one or several connections; all or nothing: fails if any id is unknown."""
+        """Replace the metadata of one or several connections. If an id is unknown, nothing is changed."""
         self._loop.run(self._client.set_metadata(metadata, provider_config_key, connection_id))
 
     def update_metadata(
@@ -322,16 +361,24 @@ class Client:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """Change the given top-level members of the metadata, and keep the others; otherwise like `set_metadata`."""
+        """Change the given top-level members of the metadata of one or several connections, and keep all other members.
+
+        If an id is unknown, nothing is changed.
+        """
         self._loop.run(self._client.update_metadata(metadata, provider_config_key, connection_id))
 
     def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
-        """Create a connect session for one end user, like `AsyncClient.create_connect_session`. Return `token`,
-        `connect_link` (send the user there) and `expires_at`."""
+        """Create a connect session for one end user, valid for 30 minutes or `expires_in` seconds.
+
+        Return `token`, `connect_link` and `expires_at`. The end user opens `connect_link` to connect.
+        """
         return self._loop.run(self._client.create_connect_session(**session))
 
     def complete_connect_session(self, session_id: str, code_verifier: str, connection_id: str | None = None) -> Json:
-        """Store the pending connections of a session with a `code_challenge`. Return `status` and `connections`."""
+        """Store the pending connections of a session with a `code_challenge`. Return `status` and `connections`.
+
+        `AsyncClient.complete_connect_session` describes the arguments.
+        """
         return self._loop.run(self._client.complete_connect_session(session_id, code_verifier, connection_id))
 
     def create_reconnect_session(
@@ -340,7 +387,10 @@ class Client:
         connection_id: str | None = None,
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
-        """Create a connect session that authorizes an existing connection again; the connection keeps its id."""
+        """Create a connect session with which the end user authorizes an existing connection again.
+
+        The connection keeps its id.
+        """
         return self._loop.run(self._client.create_reconnect_session(provider_config_key, connection_id, **session))
 
     def list_integrations(self) -> list[Json]:
@@ -348,13 +398,20 @@ class Client:
         return self._loop.run(self._client.list_integrations())
 
     def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
-        """Return one integration, with "webhook" or "credentials" if `include` names them."""
+        """Return one integration.
+
+        `include`: further parts to return. "webhook": the URL for the provider's webhooks. "credentials": the OAuth
+        app.
+        """
         return self._loop.run(self._client.get_integration(provider_config_key, include=include))
 
     def create_integration(
         self, provider: str, unique_key: str | None = None, **more: Unpack[IntegrationFields]
     ) -> Json:
-        """Create an integration of a catalog entry; `unique_key` defaults to the entry's name."""
+        """Create an integration for a provider.
+
+        `provider`: the name of the catalog entry. `unique_key`: the integration's id; None: the name of the entry.
+        """
         return self._loop.run(self._client.create_integration(provider, unique_key, **more))
 
     def update_integration(
@@ -364,12 +421,14 @@ class Client:
         unique_key: str | None = None,
         **changes: Unpack[IntegrationFields],
     ) -> Json:
-        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be
-        changed."""
+        """Change the given members of the integration. An integration in gateway.yaml cannot be changed.
+
+        `unique_key`: the new id of the integration; None: the id stays.
+        """
         return self._loop.run(self._client.update_integration(provider_config_key, unique_key=unique_key, **changes))
 
     def delete_integration(self, provider_config_key: str) -> Json:
-        """Delete the integration and its connections, and revoke their tokens at the provider."""
+        """Delete the integration and its connections, and revoke the connections' tokens at the provider."""
         return self._loop.run(self._client.delete_integration(provider_config_key))
 
     def list_providers(
@@ -379,5 +438,5 @@ class Client:
         return self._loop.run(self._client.list_providers(search, category=category, auth_mode=auth_mode))
 
     def get_provider(self, name: str) -> Json:
-        """Return a catalog entry."""
+        """Return the catalog entry with this name."""
         return self._loop.run(self._client.get_provider(name))

@@ -1,4 +1,4 @@
-"""Builds URL, header fields and body of a request from a call's arguments. No I/O."""
+"""Builds the URL, the header fields and the body of a request from a call's arguments. No I/O."""
 
 import re
 import string
@@ -13,7 +13,7 @@ Param = str | int | float | bool | None
 Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]
 Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes] | Iterable[bytes]
 
-# Characters not to escape, '%' included: an endpoint is a path with an optional query, already encoded.
+# The characters that are not escaped, with '%': an endpoint is a path with an optional query that is already encoded.
 _UNESCAPED: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
 
 
@@ -21,13 +21,15 @@ _ABSOLUTE: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?//")
 
 
 class Options(TypedDict, total=False):
-    """The options of a call; the client's or the gateway's defaults apply to options that are left out.
+    """The options of a call. For a missing option, the client's or the gateway's default applies.
 
-    `params`: the query; None is left out, booleans become ``true`` and ``false``, a list becomes a repeated parameter.
-    `base_url_override`: replaces the provider's base URL for this call. `json` is sent as JSON. `data` is sent
-    unchanged; a mapping is sent as a form, an iterable piece by piece. `retries`: the gateway's maximum number of
-    retries; `retry_on`: further statuses to retry. `timeout_s`: limit until the provider's response begins.
-    `decompress`: the gateway decompresses the response."""
+    `params`: the query. A value None is left out, booleans become ``true`` and ``false``, and a list becomes a repeated
+    parameter. `base_url_override`: the URL that replaces the provider's base URL for this call. `headers`: further
+    header fields. `json`: a body that is sent as JSON. `data`: a body that is sent unchanged; a mapping is sent as a
+    form, and an iterable in pieces. `retries`: how often the gateway may retry the call. `retry_on`: further statuses
+    after which the gateway retries. `timeout_s`: the maximum time until the provider's response begins, in seconds.
+    `decompress`: whether the gateway decompresses the response.
+    """
 
     params: Params
     provider_config_key: str
@@ -52,11 +54,11 @@ def proxied_url(base_url: str, endpoint: str, params: Params | None) -> str:
 
 
 def endpoint_path(base_url: str, endpoint: str) -> str:
-    """Return `endpoint` with a leading slash, and without the gateway's base URL, which the gateway writes in Link and
-    Location.
+    """Return `endpoint` with a leading slash.
 
-    Raises ValueError for any other absolute URL: as a path it would only get the provider's 404, without an
-    explanation.
+    The gateway's own base URL is removed, so that URLs from the gateway's Link and Location fields can be used. Raises
+    ValueError for any other absolute URL, because the provider would answer such a path with a 404 that does not
+    explain the mistake.
     """
     proxy_url = f"{base_url}/proxy"
     path = endpoint
@@ -71,7 +73,7 @@ def endpoint_path(base_url: str, endpoint: str) -> str:
 
 
 def query_string(params: Params | None) -> str:
-    """Return the query, percent-encoded, with a space as ``%20``."""
+    """Return `params` as a percent-encoded query. A space becomes ``%20``."""
     return "&".join(f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in _pairs(params or ()))
 
 
@@ -85,8 +87,10 @@ def _pairs(params: Params) -> Iterator[tuple[str, str]]:
 
 
 def header_fields(options: Options) -> dict[str, str]:
-    """Return the header fields for the options, with the caller's own fields. Raises ValueError for a missing
-    option."""
+    """Return the header fields for the options, together with the caller's own header fields.
+
+    Raises ValueError if the integration or the connection is missing.
+    """
     headers = dict(options.get("headers", {}))
     for header, option in (("Provider-Config-Key", "provider_config_key"), ("Connection-Id", "connection_id")):
         name = options.get(option)
@@ -107,8 +111,11 @@ def header_fields(options: Options) -> dict[str, str]:
 
 
 def paginate_header(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
-    """Return the value of Gateway-Paginate, with ``marks``: the gateway then marks the end of each page. Raises
-    ValueError for characters that are not allowed in a header."""
+    """Return the value of the header Gateway-Paginate.
+
+    The value contains ``marks``, so that the gateway marks the end of each page in the list. `pages`: the maximum
+    number of pages; None: all. Raises ValueError for characters that are not allowed in a header.
+    """
     parts = ["all" if pages is None else str(pages), "marks"]
     if limit is not None:
         parts.append(f"limit={limit}")
@@ -129,8 +136,9 @@ Json = dict[str, Any]
 class Filters(TypedDict, total=False):
     """The filters of a list of connections.
 
-    `connection_id`: exact match. `search`: text in the connection's id and in the end user's name and e-mail. `tags`:
-    all of them. `missing_scopes`: only connections that lack scopes.
+    `connection_id`: the exact id. `search`: a text in the connection's id, or in the end user's name or e-mail address.
+    `tags`: the tags that a connection must have, all together. `missing_scopes`: if true, only connections that lack
+    scopes.
     """
 
     connection_id: str
@@ -143,7 +151,10 @@ class Filters(TypedDict, total=False):
 
 
 class ImportedConnection(TypedDict, total=False):
-    """The members of an imported connection besides its credential. Members left out keep their value."""
+    """The members of an imported connection, without its credential.
+
+    If the connection exists, missing members keep their value.
+    """
 
     connection_id: str
     connection_config: Mapping[str, Any]
@@ -154,13 +165,15 @@ class ImportedConnection(TypedDict, total=False):
 
 
 class ConnectSessionCall(TypedDict, total=False):
-    """A connect session. `end_user`: ``{"id", "email"?, "display_name"?}``; `tags` may replace it.
+    """The members of a connect session.
 
-    `allowed_integrations`: all if left out. `integrations_config_defaults`: fixed settings by integration.
-    `expires_in`: seconds, 60 to 604800. `max_connections`: maximum number of connections. `single_use`: works in one
-    browser only. `code_challenge`: from `code_challenge(new_code_verifier())`; connections then stay pending until
-    `complete_connect_session`. `return_url`: your page to which the end user returns with the result and `state`;
-    verify the result with `verify_return`.
+    `end_user`: ``{"id", "email"?, "display_name"?}``; `tags` can be given instead. `allowed_integrations`: the
+    integrations that the end user may connect; if missing, all integrations. `integrations_config_defaults`: fixed
+    settings by integration. `expires_in`: the lifetime in seconds, from 60 to 604800. `max_connections`: the maximum
+    number of connections. `single_use`: whether the session works in a single browser only. `code_challenge`: the
+    result of `code_challenge(new_code_verifier())`; connections then stay pending until you call
+    `complete_connect_session`. `return_url`: the page of your application to which the end user returns, with the
+    result and `state`. Verify the result with `verify_return`.
     """
 
     end_user: Mapping[str, Any]
@@ -180,10 +193,10 @@ class ConnectSessionCall(TypedDict, total=False):
 
 
 class IntegrationFields(TypedDict, total=False):
-    """The members of an integration that is created or changed.
+    """The members of an integration that is created or changed. At a change, missing members keep their value.
 
-    `credentials`: as its auth mode needs, such as ``{"type": "OAUTH2", "client_id": "…", "client_secret": "…",
-    "scopes": "a,b"}``. Members left out keep their value.
+    `credentials`: the members that the auth mode needs, such as ``{"type": "OAUTH2", "client_id": "…",
+    "client_secret": "…", "scopes": "a,b"}``.
     """
 
     display_name: str
@@ -196,8 +209,11 @@ class IntegrationFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A call to the gateway's API. `target`: percent-encoded, begins with a slash. `body`: sent as JSON, if not
-    None."""
+    """A call to the gateway's API.
+
+    `target`: the percent-encoded path and query; it begins with a slash. `body`: the members of the JSON body; None: no
+    body.
+    """
 
     method: str
     target: str
@@ -205,7 +221,7 @@ class ApiCall:
 
 
 def connections(filters: Filters, limit: int, cursor: str | None) -> ApiCall:
-    """Return the call for one page of connections, at most `limit` long."""
+    """Return the call for one page of at most `limit` connections. `cursor`: where the page begins; None: the start."""
     query: list[tuple[str, Param]] = [
         ("connectionId", filters.get("connection_id")),
         ("search", filters.get("search")),

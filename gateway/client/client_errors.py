@@ -1,4 +1,4 @@
-"""The exceptions of a call, by their cause; the checks of the gateway's base URL and of the secret key.
+"""The exceptions of a call by their cause, and the checks of the gateway's base URL and of the secret key.
 
 CallFailed
 ├── GatewayError     the gateway refused the call: `code`, `message`, `payload`
@@ -23,24 +23,27 @@ if TYPE_CHECKING:
 
 
 class CallFailed(Exception):
-    """The base class of the exceptions of a call. All of them can be pickled, so that they pass between processes."""
+    """The base class of the exceptions of a call.
+
+    All these exceptions can be pickled, so that they can be sent from one process to another.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (type(self), self.args, self.__dict__)
 
 
 def _unpickled(kind: type[CallFailed], args: tuple[Any, ...], members: Mapping[str, Any]) -> CallFailed:
-    fault = kind.__new__(kind, *args)  # without `__init__`, whose arguments differ from `args`
+    fault = kind.__new__(kind, *args)  # without `__init__`, because its arguments are not `args`
     fault.__dict__.update(members)
     return fault
 
 
 class GatewayError(CallFailed):
-    """An error of the gateway. `code`: the reason, stable across versions (docs/http-api.md). `status`: the HTTP
-    status.
+    """An error of the gateway.
 
-    `errors`: single faults (``code``, ``message``, ``path``). `payload`: details for programs. `retry_after_s`: seconds
-    to wait before a retry, if known.
+    `status`: the HTTP status. `code`: the reason, which stays the same in later versions (docs/http-api.md). `errors`:
+    the single faults, each with ``code``, ``message`` and ``path``. `payload`: details for programs. `request_id`: the
+    gateway's id of the call. `retry_after_s`: the seconds to wait before a retry; None: the gateway states no time.
     """
 
     def __init__(
@@ -65,13 +68,13 @@ class GatewayError(CallFailed):
 
     @property
     def connect_url(self) -> str | None:
-        """The link with which the end user connects (again), if the gateway's error has one."""
+        """The link with which the end user connects or connects again; None if the error has no link."""
         url = self.payload.get("connect_url")
         return url if isinstance(url, str) else None
 
     @property
     def retry_at(self) -> datetime | None:
-        """Return the earliest time to call again, with its time zone, if the gateway states one."""
+        """The earliest time to call again, with a time zone; None if the gateway states no time."""
         try:
             when = datetime.fromisoformat(str(self.payload.get("retry_at")))
         except ValueError:
@@ -80,7 +83,11 @@ class GatewayError(CallFailed):
 
 
 class PagingBroken(GatewayError):
-    """An interrupted list. All earlier records were returned; `cursor`, if not None, continues after them."""
+    """A list was interrupted after some records.
+
+    `cursor`: the cursor that continues the list after the records that were returned; None: the list cannot be
+    continued.
+    """
 
     def __init__(self, error: Mapping[str, Any], cursor: str | None, request_id: str) -> None:
         payload = error.get("payload")
@@ -118,12 +125,15 @@ class Unreachable(CallFailed):
 
 
 class CutShort(CallFailed):
-    """The response was interrupted, or nothing more of it was received within `silence_s`."""
+    """The response was interrupted, or no further part of the response was received within `silence_s` seconds."""
 
 
 def refusal(response: "Response") -> GatewayError:
-    """Return the error in a response of the gateway. A response of another server has no ``Gateway-Error`` and no
-    request id: the error's code is then empty."""
+    """Return the error in a response of the gateway.
+
+    If the response comes from another server, it has no ``Gateway-Error`` and no request id. Then the error's code is
+    empty.
+    """
     try:
         error = json.loads(response.content)["error"]
         code, message = str(error["code"]), str(error.get("message", ""))
@@ -153,8 +163,10 @@ def _not_of_a_gateway(response: "Response") -> str:
 
 
 def seconds(retry_after: str) -> float | None:
-    """Return the seconds that ``Retry-After`` states, as a number or a date (RFC 9110 §10.2.3); None for other
-    texts."""
+    """Return the seconds in a ``Retry-After`` field, which is a number or a date (RFC 9110 §10.2.3).
+
+    Return None for any other text.
+    """
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
         return float(text)
@@ -169,7 +181,7 @@ def seconds(retry_after: str) -> float | None:
 
 
 def checked_base_url(base_url: str) -> str:
-    """Return the gateway's base URL without trailing slashes. Raises ValueError if it is not valid."""
+    """Return the gateway's base URL without slashes at its end. Raises ValueError if the URL is not valid."""
     try:
         parts = urlsplit(base_url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -183,7 +195,7 @@ def checked_base_url(base_url: str) -> str:
 
 
 def checked_key(secret_key: str) -> str:
-    """Return the secret key. Raises ValueError if it cannot be one; the message does not contain it."""
+    """Return the secret key. Raises ValueError if the text cannot be a key; the message does not contain the text."""
     if not secret_key.strip():
         raise ValueError("secret_key is empty")
     if secret_key.endswith(("\n", "\r")):
@@ -200,7 +212,7 @@ def unreachable(base_url: str, fault: Exception) -> Unreachable:
 
 
 def _cause_and_step(fault: Exception) -> tuple[str, str]:
-    """Return the cause, and the next step."""
+    """Return two texts: the cause of `fault`, and what the caller should do next."""
     check_it_runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its URL"
     if isinstance(fault, aiohttp.ClientConnectorDNSError):
         return f"there is no host with the name '{fault.host}'", "check the URL"
@@ -225,7 +237,7 @@ def _cause_and_step(fault: Exception) -> tuple[str, str]:
 def _cause_text(fault: BaseException) -> str:
     """Return the cause as text.
 
-    The full text of an OSError is not used, since it may list several addresses as tuples.
+    The full text of an OSError is not used, because it can contain several addresses as Python tuples.
     """
     if isinstance(fault, aiohttp.ClientConnectorError):
         fault = fault.os_error

@@ -14,7 +14,7 @@ from gateway.client.client_errors import CutShort, ProviderError
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A provider's whole response. `content`: its body, decompressed."""
+    """A provider's whole response. `content`: the decompressed body."""
 
     status: int
     reason: str
@@ -30,20 +30,20 @@ class Response:
 
     @property
     def text(self) -> str:
-        """Return the content as UTF-8; invalid bytes are replaced."""
+        """The body as text, read as UTF-8. Invalid bytes are replaced."""
         return self.content.decode("utf-8", "replace")
 
     @property
     def request_id(self) -> str:
-        """The gateway's id of this call, which its logs contain."""
+        """The gateway's id of this call. The gateway's log contains this id."""
         return self.headers.get("Gateway-Request-Id", "")
 
     def json(self, loads: Callable[[bytes], Any] = json.loads) -> Any:
-        """Return the parsed content. Raises ValueError if it is not JSON."""
+        """Return the parsed body. Raises ValueError if the body is not JSON. `loads`: the JSON parser."""
         return loads(self.content)
 
     def raise_for_status(self) -> Self:
-        """Raise ProviderError if the status is 400 or more; else return the response itself."""
+        """Raise ProviderError if the status is 400 or above; else return the response itself."""
         if not self.ok:
             raise ProviderError(self)
         return self
@@ -54,8 +54,10 @@ def _unpickled(status: int, reason: str, headers: list[tuple[str, str]], content
 
 
 class AsyncStream:
-    """A response whose head has arrived. Iterate over it for pieces of its body as they arrive, over `lines()` for
-    lines."""
+    """A streamed response: status and headers have arrived, and the body follows.
+
+    Iterate over the response to get the pieces of its body as they arrive, or over `lines()` to get lines.
+    """
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -82,13 +84,13 @@ class AsyncStream:
             yield piece
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines without line ends, also a last line that has no line end. Raises CutShort."""
+        """Yield the lines of the body without their line ends. The last line may lack a line end. Raises CutShort."""
         async for several in self.several_lines():
             for line in several:
                 yield line
 
     async def several_lines(self) -> AsyncIterator[list[bytes]]:
-        """Yield lists of lines, each with all complete lines received so far. Raises CutShort."""
+        """Yield lists of lines. Each list has the complete lines received after the previous list. Raises CutShort."""
         held = b""
         async for piece in self:
             *lines, held = (held + piece).split(b"\n")
@@ -98,7 +100,10 @@ class AsyncStream:
             yield [held]
 
     async def whole(self) -> Response:
-        """Return the whole response; if some of its body was read before, the rest. Raises CutShort."""
+        """Return the response with its body.
+
+        If parts of the body were read before, these are missing. Raises CutShort.
+        """
         with _cut_short():
             content = await self._response.read()
         return Response(self.status, self.reason, self.headers, content)

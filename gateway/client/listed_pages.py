@@ -1,4 +1,4 @@
-"""A list through ``Gateway-Paginate``, resumed automatically after an interruption."""
+"""Reads a list through ``Gateway-Paginate``, and continues the list automatically after an interruption."""
 
 import json
 import random
@@ -24,11 +24,11 @@ SendRequest = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStr
 
 
 class AsyncPages:
-    """The records of a list. Iterate over it once.
+    """The records of a list. An instance can be iterated over only one time.
 
-    `cursor`: the `since` with which another call continues; None at the beginning and at the end. `behind`: number of
-    records after `cursor` that were returned already; another call with the same `behind` skips them. `complete`: the
-    provider has no more records.
+    `cursor`: the value of `since` with which another call continues the list; None at the beginning and at the end.
+    `behind`: the number of records after `cursor` that were already returned; another call with the same `behind` skips
+    these records. `complete`: whether the provider has no more records.
     """
 
     def __init__(
@@ -62,18 +62,21 @@ class AsyncPages:
                 yield record
 
     async def batches(self) -> AsyncIterator[list[Any]]:
-        """Yield lists of records, each with all records received so far; all its records count as returned."""
+        """Yield lists of records. Each list has the records received after the previous list.
+
+        All records of a list count as returned to the caller.
+        """
         async for batch in self.uncounted_batches():
             self.count(len(batch))
             yield batch
 
     def count(self, records: int) -> None:
-        """Count records as returned to the caller, so that a resumed call skips them."""
+        """Count records as returned to the caller, so that a call that continues the list skips these records."""
         self.behind += records
         self._interruptions = 0
 
     async def uncounted_batches(self) -> AsyncIterator[list[Any]]:
-        """Yield batches of records. The caller calls `count` for each batch before it takes the next one."""
+        """Yield batches of records. The caller calls `count` for each batch before it takes the next batch."""
         while True:
             self._pages_before += self._pages_read
             self._pages_read = 0
@@ -106,7 +109,10 @@ class AsyncPages:
         return headers if self.cursor is None else {**headers, "Gateway-Paginate-From": self.cursor}
 
     async def _batches_in(self, response: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
-        """Yield batches of records that were not returned before, then the trailer. A batch ends at each page mark."""
+        """Yield batches of records that were not returned before, then the trailer.
+
+        A batch ends at the mark of a page, so that all its records are after the same cursor.
+        """
         to_skip = self.behind
         async for lines in response.several_lines():
             batch: list[Any] = []
@@ -132,14 +138,17 @@ class AsyncPages:
                 yield batch
 
     def _store_trailer(self, trailer: Mapping[str, Any]) -> bool:
-        """Store the trailer's values; return whether the list ended without an error."""
+        """Store the values in the trailer of the list; return whether the list ended without an error."""
         self.complete = bool(trailer["complete"])
         self._pages_read = trailer["pages"]
         self.cursor, self.behind = trailer.get("cursor"), 0
         return "error" not in trailer
 
     async def _wait_after(self, fault: CallFailed) -> None:
-        """Wait until the list can be resumed. Raises `fault` if it cannot, or if there were too many interruptions."""
+        """Wait until the list can be continued.
+
+        Raises `fault` if the list cannot be continued, or if there were too many interruptions.
+        """
         self._interruptions += 1
         cannot_resume = isinstance(fault, PagingBroken) and fault.cursor is None
         if self._interruptions > self._resumes or cannot_resume or not _is_temporary(fault):
@@ -163,7 +172,7 @@ def _is_temporary(fault: CallFailed) -> bool:
 
 
 def _stated_wait_s(fault: CallFailed) -> float | None:
-    """Return the seconds to wait, if the gateway or the provider states them; else None."""
+    """Return the seconds to wait that the gateway or the provider states; None if neither states a time."""
     if isinstance(fault, ProviderError):
         return seconds(fault.response.headers.get("Retry-After", ""))
     if not isinstance(fault, GatewayError):

@@ -1,5 +1,7 @@
-"""Verifies the result with which an end user returns from the connect page; makes the PKCE pair of a connect
-session."""
+"""Verifies the result with which an end user returns from the connect page.
+
+The module also creates the code verifier and the code challenge (PKCE) of a connect session.
+"""
 
 import base64
 import hashlib
@@ -12,20 +14,23 @@ from urllib.parse import parse_qs, urlsplit
 
 TYPE: Final = "connect-result+jwt"
 PURPOSE: Final = b"connect-result"
-CLOCK_SKEW_S: Final = 60  # for clock skew between two machines
+CLOCK_SKEW_S: Final = 60  # accepted difference between the clocks of two machines
 
 
 class InvalidReturn(ValueError):
-    """The result is not from this gateway, not for this application, or too old. Start again with a new session."""
+    """The result does not come from this gateway, is not for this application, or is too old.
+
+    Start again with a new session.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectResult:
-    """The verified result of a connect session, which the end user's browser brought back.
+    """The verified result of a connect session. The end user's browser brings the result to your application.
 
-    `outcome`: ``connected``, ``pending`` (call `complete_connect_session`), ``cancelled`` or ``failed``, with a code in
-    `error`. `session_id`: as in the session's `poll_url`. `state`: the session's state. `id`: unique id of this result,
-    to refuse a result that is sent twice.
+    `outcome`: ``connected``, ``pending`` (call `complete_connect_session`), ``cancelled`` or ``failed``. `session_id`:
+    the session's id, which is also in the session's `poll_url`. `id`: the unique id of this result, with which you can
+    refuse a result that is sent twice. `error`: the error code of a failed outcome. `state`: the session's state.
     """
 
     outcome: str
@@ -40,11 +45,12 @@ class ConnectResult:
 def verify_return(
     url_or_result: str, signing_key: str | Sequence[str], *, audience: str, state: str | None = None
 ) -> ConnectResult:
-    """Verify and return the result in the URL to which the end user returned, or in its `result` parameter alone.
+    """Verify and return the result of a connect session. Raises InvalidReturn. A result is valid for five minutes.
 
-    `signing_key`: the environment's webhook signing key, or several during a rotation. `audience`: the origin of your
-    `return_url`, such as ``https://app.example.com``. `state`: the session's state, to compare; None skips this check.
-    Results are valid for five minutes. Raises InvalidReturn.
+    `url_or_result`: the URL to which the end user returned, or only the value of its `result` parameter. `signing_key`:
+    the environment's webhook signing key, or several keys during a rotation. `audience`: the origin of your
+    `return_url`, such as ``https://app.example.com``. `state`: the session's state, which must equal the state of the
+    result; None: no such check.
     """
     keys = [signing_key] if isinstance(signing_key, str) else list(signing_key)
     claims = _verify(_result_from(url_or_result), keys, audience)
@@ -58,12 +64,15 @@ def verify_return(
 
 
 def new_code_verifier() -> str:
-    """Return 43 characters of 256 random bits (RFC 7636 §4.1). Keep it in your user's server-side session."""
+    """Return a code verifier: 43 characters with 256 random bits (RFC 7636 §4.1).
+
+    Keep the code verifier in your user's session on your server.
+    """
     return secrets.token_urlsafe(32)
 
 
 def code_challenge(code_verifier: str) -> str:
-    """Return the S256 challenge of a verifier (RFC 7636 §4.2), for `code_challenge` of a connect session."""
+    """Return the S256 challenge of a code verifier (RFC 7636 §4.2), for `code_challenge` of a connect session."""
     return base64.urlsafe_b64encode(hashlib.sha256(code_verifier.encode()).digest()).rstrip(b"=").decode()
 
 

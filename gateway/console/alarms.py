@@ -1,4 +1,7 @@
-"""Faults of the gateway itself, each with an action: the page Now shows both, all other pages only the faults."""
+"""Finds faults of the gateway itself. The page Now shows each fault with the action that helps.
+
+All other pages show only the faults.
+"""
 
 import shutil
 from typing import Final
@@ -60,7 +63,8 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
             "Check whether the log's disk is full or slow, or log a sample of the calls (call_log.sample).",
         )
     folder = runtime.store.journal.folder
-    # The journal creates its folder when needed. Its parent has the database too, if that is a SQLite file.
+    # The journal creates its folder only when needed, so the parent folder is checked. A SQLite database is in the
+    # parent folder too.
     if folder is not None and folder.parent.exists():
         usage = shutil.disk_usage(folder.parent)
         if usage.free < max(MIN_FREE_SHARE * usage.total, min(MIN_FREE_BYTES, usage.total / 4)):

@@ -1,4 +1,4 @@
-"""The audit trail at the console: who did what; which key used which connection, and how often."""
+"""The console's page Audit shows who did what, and how often each key used each connection."""
 
 from datetime import timedelta
 from typing import Final

@@ -1,4 +1,8 @@
-"""Counts the last hour's authorizations by integration: only the provider shows an error for a wrong callback URL."""
+"""Counts the last hour's authorizations by integration, to find integrations with too few successes.
+
+The gateway gets no error for a wrong callback URL: the provider shows the error on its own page, and the browser does
+not return. So the gateway counts the browsers that did not return.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -13,14 +17,19 @@ from gateway.text import counted
 
 SUMMED_SPAN: Final = timedelta(hours=1)
 MIN_STARTED: Final = 3
-"""Minimum number of started authorizations for a warning about few successes: some end users cancel."""
+"""The minimum number of started authorizations for a warning about few successes. Fewer authorizations prove nothing,
+because some end users cancel."""
 RETURNS_WITHIN: Final = timedelta(minutes=5)
-"""Time for an end user to return from the provider's pages; younger authorizations are not counted as lost."""
+"""The time that an end user has to return from the provider's pages. Authorizations that began more recently are not
+counted as `not_returned`."""
 
 
 class AuthorizationSum(NamedTuple):
-    """An integration's authorizations. `not_returned`: the browser did not return within `RETURNS_WITHIN`.
-    `newest_succeeded`: the newest of them all succeeded."""
+    """The numbers of an integration's authorizations in the last hour.
+
+    `not_returned`: the authorizations from which the browser did not return within `RETURNS_WITHIN`.
+    `newest_succeeded`: whether the newest authorization succeeded.
+    """
 
     integration_id: str
     succeeded: int
@@ -34,7 +43,10 @@ class AuthorizationSum(NamedTuple):
 
     @property
     def too_few(self) -> bool:
-        """Whether fewer than half of a sufficient number succeeded, and the newest did not."""
+        """Whether fewer than half of the authorizations succeeded, and the newest authorization did not succeed.
+
+        False if fewer than `MIN_STARTED` authorizations were started.
+        """
         return self.started >= MIN_STARTED and 2 * self.succeeded < self.started and not self.newest_succeeded
 
     def sentence(self) -> str:
@@ -45,7 +57,7 @@ class AuthorizationSum(NamedTuple):
 
 
 async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationSum]:
-    """Return the counts by integration, for those with an authorization in the last hour."""
+    """Return the counts by integration id, for all integrations with an authorization in the last hour."""
     now = clock.now()
     began_after = now - SUMMED_SPAN
     not_returned, returned = await asyncio.gather(
@@ -71,7 +83,11 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
 
 
 def advice_for(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
-    """Return what to check: the callback URL if browsers do not return, else a failed authorization's message."""
+    """Return what the operator should check.
+
+    The operator should check the callback URL if browsers do not return from the provider, else the message of a failed
+    authorization.
+    """
     one = generation.integrations.find(environment, hour.integration_id)
     provider = generation.catalog.get(one.provider) if one is not None else None
     name = provider.display_name if provider is not None else hour.integration_id

@@ -1,4 +1,4 @@
-"""The call log at the console: a search, and one request with all its operations."""
+"""The console's pages of the call log: a search for operations, and one request with all its operations."""
 
 import shlex
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ async def calls(request: web.Request, environment: str) -> View:
 
 
 async def rows(store: Store, environment: str, operations: Sequence[StoredOperation]) -> list[dict[str, Any]]:
-    """Return operations as the API shows them, plus the names of their keys and other fields of the list."""
+    """Return operations in the API's format, with the names of their keys and other fields that the list shows."""
     ids = {one.operation.key_id for one in operations if one.operation.key_id is not None}
     names = await store.keys.names(environment, ids) if ids else {}
     return [_row(one) | {"key_name": names.get(one.operation.key_id or 0)} for one in operations]
@@ -73,7 +73,7 @@ def _row(one: StoredOperation) -> dict[str, Any]:
 
 
 async def _operation_filter(request: web.Request, environment: str, query: dict[str, str]) -> OperationFilter:
-    """Return the filter of the query. Raises InvalidRequest."""
+    """Return the filter that the query describes. Raises InvalidRequest."""
     now = clock.now()
     status = status_range(query["status"]) if query["status"] else None
     for name, is_wrong, form in (
@@ -125,7 +125,7 @@ async def operation_of(request: web.Request, environment: str, text: str) -> Sto
 
 
 async def call(request: web.Request, environment: str) -> View:
-    """Show one operation, by its id, and the other operations of its request."""
+    """Show the operation with the id in the query, and the other operations of the same request."""
     one = await operation_of(request, environment, request.query.get("id", ""))
     store = request.app[RUNTIME].store
     at = one.operation.at
@@ -146,7 +146,7 @@ async def call(request: web.Request, environment: str) -> View:
 
 
 async def _cause(store: Store, one: StoredOperation) -> dict[str, str] | None:
-    """Return the meaning of the operation's failure and the action that helps; None if it succeeded."""
+    """Return the meaning of the operation's failure and the action that helps; None if the operation succeeded."""
     operation = one.operation
     reason = operation.error_code or (str(operation.status) if operation.status >= 400 else "")
     if not reason:
@@ -168,8 +168,11 @@ def _parts(one: StoredOperation) -> list[Part]:
 
 
 def _curl(request: web.Request, one: StoredOperation) -> str | None:
-    """Return the call as a curl command for a dry run, without query and body, which are not stored; None if the
-    operation is not a proxied call with a connection."""
+    """Return a curl command that repeats the call as a dry run.
+
+    The command has no query and no body, because the call log does not store query and body. Return None if the
+    operation is not a proxied call with a connection.
+    """
     operation = one.operation
     if operation.kind != "call" or not operation.connection_id:
         return None

@@ -1,6 +1,6 @@
 """Charts as inline SVG: bars over time, areas over time, the parts of one duration.
 
-They need no script and no style attribute, and have a text for screen readers.
+The charts need no script and no style attribute, and each chart has a text for screen readers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ HEIGHT: Final = 96
 
 
 class Bar(NamedTuple):
-    """Calls in one span of time; `total` includes `failed`."""
+    """The number of calls in one span of time. `total` includes `failed`."""
 
     label: str
     total: int
@@ -19,8 +19,10 @@ class Bar(NamedTuple):
 
 
 def bars(values: Sequence[Bar]) -> dict[str, object]:
-    """Return the rectangles of a bar chart, in units of `WIDTH` by `HEIGHT`; failed calls are at the bottom of each
-    bar."""
+    """Return the rectangles of a bar chart that is `WIDTH` by `HEIGHT` units large.
+
+    The failed calls are at the bottom of each bar.
+    """
     most = max((bar.total for bar in values), default=0)
     step = WIDTH / max(len(values), 1)
     shapes = []
@@ -38,7 +40,10 @@ def _text(bar: Bar) -> str:
 
 
 def areas(series: Mapping[str, Sequence[float]]) -> dict[str, object]:
-    """Return stacked areas, the first at the bottom, as SVG paths. Each area has one value for each step of time."""
+    """Return stacked areas as SVG paths, with the first area at the bottom.
+
+    `series`: the values of each area by its name, one value for each step of time.
+    """
     steps = max((len(values) for values in series.values()), default=0)
     lower_edge = [0.0] * steps
     totals = [sum(values[n] for values in series.values()) for n in range(steps)]
@@ -64,7 +69,7 @@ class Part(NamedTuple):
 
 
 def parts(values: Sequence[Part]) -> dict[str, object]:
-    """Return the parts of a duration, side by side, in units of `WIDTH`."""
+    """Return the parts of a duration as rectangles next to each other, which together are `WIDTH` units wide."""
     total = sum(part.ms for part in values) or 1.0
     shapes, x = [], 0.0
     for part in values:

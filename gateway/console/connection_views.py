@@ -1,5 +1,7 @@
-"""Connections at the console: find one, see the reason for its state, refresh it, create a reconnect link, delete
-it."""
+"""The console's pages of connections: the list, and one connection with the reason for its state.
+
+An operator can refresh or delete a connection, and create a link with which the end user connects again.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -64,7 +66,7 @@ async def connections(request: web.Request, environment: str) -> View:
 
 
 def summary(one: Connection) -> dict[str, Any]:
-    """Return a row of a list: never a credential, never a setting."""
+    """Return the connection's row in a list. The row contains no credential and no setting."""
     return {
         **listed_connection_json(one),
         "reason": one.state_reason,
@@ -111,14 +113,14 @@ async def connection(request: web.Request, environment: str) -> View:
 
 
 def _blocked(runtime: Runtime, one: Connection) -> str | None:
-    """Return why the connection's calls are refused for a reason outside the connection; None if they are not."""
+    """Return why the connection's calls are refused, if the reason is outside the connection; else None."""
     if runtime.store.full and one.expires_at is not None and one.expires_at <= clock.now():
         return "Its token has expired and is not refreshed while the database's disk is full, so its calls are refused."
     return None
 
 
 async def _find_connection(request: web.Request, environment: str, fields: Mapping[str, str]) -> Connection:
-    """Return the connection. Raises NotFound."""
+    """Return the connection that `fields` name by ``integration`` and ``id``. Raises NotFound."""
     ref = ConnectionRef(environment, fields.get("integration", ""), fields.get("id", ""))
     one = await request.app[RUNTIME].store.connections.get(ref)
     if one is None:
@@ -135,7 +137,7 @@ def _connection_page(request: web.Request, ref: ConnectionRef) -> str:
 
 
 async def refresh(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
-    """Refresh the connection's token now. The provider's error is shown."""
+    """Refresh the connection's token now. If the refresh fails, show the error."""
     one = await _find_connection(request, environment, fields)
     try:
         await request.app[RUNTIME].live.fresh_row(one.ref, force=True)
@@ -151,7 +153,10 @@ async def refresh(request: web.Request, _who: SignedIn, environment: str, fields
 
 
 async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Create a link with which the end user connects again; it is shown once and must be sent only to that user."""
+    """Create a link with which the end user connects again.
+
+    The link is shown a single time. The operator must send the link only to this end user.
+    """
     one = await _find_connection(request, environment, fields)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session_body = validated(
@@ -177,20 +182,25 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
 async def record_link(
     runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
 ) -> None:
-    """Record the link in the audit trail before it is shown. Raises Unavailable; the link is then not shown."""
+    """Record the link in the audit trail before the link is shown.
+
+    Raises Unavailable if the record cannot be written; then the link is not shown.
+    """
     entry = AuditEntry.of(
         AuditAction.CONNECT_LINK_CREATED,
         environment,
         integration_id=integration_id,
         connection_id=connection_id,
-        detail={"session": session.digest[:16]},  # the same form as in the audit record of the new connection
+        detail={"session": session.digest[:16]},  # the same digits as in the audit record of the new connection
     )
     await runtime.store.trail.write(entry)
 
 
 async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Delete the connection and revoke its tokens at the provider, and show the result for each token. The form must
-    contain the connection's id, typed again."""
+    """Delete the connection, revoke its tokens at the provider, and show the result for each token.
+
+    To confirm, the operator must type the connection's id into the form.
+    """
     one = await _find_connection(request, environment, fields)
     if fields.get("typed", "") != one.ref.connection_id:
         raise InvalidRequest("invalid_body", f"Nothing was deleted. Type the connection's id: {one.ref.connection_id}")

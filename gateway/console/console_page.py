@@ -1,4 +1,4 @@
-"""The frame of the console's pages: the signed-in person, the current place, and the same data as JSON."""
+"""The frame of the console's pages: the menu, the signed-in person, and the page's data as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,13 +33,16 @@ SECTIONS: Final = {
     "audit": "Audit",
     "incident": "Incident",
 }
-"""The first path segment below an environment, and its name in the menu."""
+"""The first path segment below an environment, and the name of that page in the menu."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A person at the console. `form`: the CSRF token in this person's forms (`gateway.console.sign_in`). `fresh`: a new
-    cookie value, to be set in the response."""
+    """A person who is signed in to the console.
+
+    `form`: the CSRF token in this person's forms (`gateway.console.sign_in`). `fresh`: a new value for the session
+    cookie, which the response must set; None if the cookie stays.
+    """
 
     session: ConsoleSession
     form: str
@@ -56,7 +59,11 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The content of a page. `data` holds plain values only, and is the page's JSON. `live`: a part that updates itself."""
+    """The content of a page.
+
+    `data`: plain values for the template; they are also the page's JSON. `section`: the page's entry in the menu.
+    `live`: the part of the page that updates itself; None: no such part.
+    """
 
     template: str
     data: Mapping[str, Any]
@@ -66,9 +73,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A part of a page that reloads `template` from `url` every `every_s` seconds and replaces itself. `whole`: without
-    JavaScript the whole page reloads instead. `silent_s`: seconds without a response after which the page says that its
-    data is old."""
+    """A part of a page that the browser loads again from `url` every `every_s` seconds.
+
+    `template`: the template of this part. `whole`: whether the whole page is loaded again if the browser has no
+    JavaScript. `silent_s`: after this many seconds without a response, the page says that its data is old.
+    """
 
     template: str
     url: str
@@ -82,13 +91,13 @@ def console_url(request: web.Request) -> str:
 
 
 def console_path(request: web.Request, /, *below: str, **query: str) -> str:
-    """Return the URL of a page of the console."""
+    """Return the URL of a page of the console. `below`: the path segments after ``/console``."""
     path = "/".join((f"{console_url(request)}/console", *below))
     return f"{path}?{urlencode(query)}" if query else path
 
 
 def check_enabled(request: web.Request) -> None:
-    """Raise NotFound if there is no console, or if the console has its own port and the request came by `server.port`."""
+    """Raise NotFound if the console is off, or if it has its own port and the request came to `server.port`."""
     config = generation_of(request).config.console
     if not config.enabled or (config.port is not None and OWN_PORT not in request):
         raise NotFound("not_found", "No such endpoint. See GET /docs.")
@@ -102,7 +111,7 @@ def render(
     environment: str | None = None,
     status: int = 200,
 ) -> web.Response:
-    """Return the page; for a request from htmx, only the page's live part."""
+    """Return the page. For a request from htmx, return only the part of the page that updates itself."""
     generation, runtime = generation_of(request), request.app[RUNTIME]
     live = view.live
     part = live is not None and request.headers.get("HX-Request") == "true"
@@ -137,7 +146,10 @@ def as_json(data: Mapping[str, Any]) -> web.Response:
 
 
 def since(moment: str | None) -> str:
-    """Return the distance of an ISO 8601 time from now, in one unit: ``3 min ago``, ``in 2 h``; ``never`` for None."""
+    """Return how far `moment` is from now, in one unit, such as ``3 min ago`` or ``in 2 h``.
+
+    `moment`: an ISO 8601 time. For None, return ``never``.
+    """
     if not moment:
         return "never"
     seconds = (clock.now() - datetime.fromisoformat(moment)).total_seconds()
@@ -148,7 +160,7 @@ def since(moment: str | None) -> str:
     return "now"
 
 
-# ── The files that pages load: from a fixed table, never from a path in a request.
+# ── The files that pages load. The paths of files come from a fixed table, never from a request.
 
 ASSETS: Final = {
     "console.css": ("console", "text/css"),

@@ -1,5 +1,8 @@
-"""Repeats a logged call as a dry run: the request that would be sent now, its credential masked, and its key's
-verdict."""
+"""Repeats a logged call as a dry run.
+
+The page shows the request that would be sent now, with the credential masked, and whether the call's key allows the
+request.
+"""
 
 from typing import Any
 
@@ -21,7 +24,10 @@ WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Show the dry run. Nothing is sent to the provider's API, but an expired token is refreshed, as for a call."""
+    """Show the dry run.
+
+    Nothing is sent to the provider's API, but an expired token is refreshed as in a normal call.
+    """
     it = (await operation_of(request, environment, fields.get("id", ""))).operation
     if it.kind != "call" or not it.connection_id:
         raise InvalidRequest("invalid_body", "Only a proxied call with a connection can be repeated as a dry run.")

@@ -1,4 +1,4 @@
-"""Events at the console: delivered, pending and dead deliveries; replay."""
+"""The console's page Events shows delivered, pending and dead deliveries, and has a form to send events again."""
 
 from typing import Final
 
@@ -58,7 +58,7 @@ def delivery(one: Delivery) -> dict[str, object]:
 
 
 async def replay(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Replay one event by its id, or all dead ones."""
+    """Send the event with the given id again, or all dead deliveries."""
     message_id, all_dead = fields.get("message_id", ""), bool(fields.get("all_dead"))
     if bool(message_id) == all_dead:
         raise InvalidRequest(

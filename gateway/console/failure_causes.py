@@ -1,4 +1,4 @@
-"""The meaning of each failure and the action that helps, by kind and reason: one sentence each, for operators."""
+"""Texts for operators: the meaning of each failure, and the action that helps, by kind and reason."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -9,19 +9,22 @@ from gateway.oauth.error_codes import CLIENT_REFUSED, GRANT_GONE
 from gateway.records.traffic import PlaceTotal
 
 AGE_LIMITS: Final = (timedelta(minutes=10), timedelta(hours=1))
-"""Failures are listed by the age of the newest one: up to the first limit, up to the second, older; then by number."""
+"""Groups of failures are sorted by the age of their newest failure: up to the first limit, up to the second limit, and
+older. Groups of the same age are sorted by their number of failures."""
 BY_REFUSED_CLIENT: Final = frozenset({"reconnect_needed", "token_request_failed"})
-"""The errors that calls and authorizations get while the provider refuses the app itself."""
+"""The error codes of calls and authorizations that fail because the provider refuses the app itself."""
 STORE_RECOVERED_AFTER: Final = timedelta(seconds=30)
-"""Age of the newest database failure from which a healthy database counts as recovered."""
+"""If the database is healthy and its newest failure is older than this, the database counts as recovered."""
 RESOLVED_ACCEPTED: Final = "Resolved: the provider accepts the app again. Connections recover with their next refresh."
 RESOLVED_AUTHORIZED: Final = "Resolved: a later authorization succeeded."
 RESOLVED_STORED: Final = "Resolved: the database can be read and written."
 
 
 class FailureCause(NamedTuple):
-    """A failure's meaning (`why`) and the next action (`do`). `look`: what to open in a list of failures; not shown on
-    the page of a single operation."""
+    """The meaning of a failure (`why`) and the next action (`do`).
+
+    `look`: what the operator should open in a list of failures; not shown on the page of a single operation.
+    """
 
     why: str
     do: str
@@ -146,7 +149,11 @@ _OTHER: Final = FailureCause("", "", "Open one in this list.")
 
 
 def cause_of(kind: str, reason: str) -> FailureCause:
-    """Return the cause. `reason`: an error code, a provider's code for a refused refresh, or a status."""
+    """Return the cause of a failure.
+
+    `kind`: the kind of the operation. `reason`: an error code of the gateway, a provider's error code for a refused
+    refresh, or an HTTP status.
+    """
     if reason in GRANT_GONE:
         return _GONE
     if reason in _BY_REASON:
@@ -163,9 +170,10 @@ def cause_of(kind: str, reason: str) -> FailureCause:
 
 
 def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool = False) -> list[dict[str, Any]]:
-    """Return groups of failures with their meaning and the action that helps, in the order of `AGE_LIMITS`.
+    """Return groups of failures with their meaning and the action that helps, sorted as `AGE_LIMITS` describes.
 
-    `store_healthy`: the database can be read and written now.
+    `places`: the numbers of successes and failures, by integration, kind and reason. `store_healthy`: whether the
+    database can be read and written now.
     """
     there = list(places)
     refusals = _ClientRefusals(there)
@@ -188,21 +196,27 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
 
 
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
-    """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it
-    since."""
+    """Return the cause if the provider currently refuses the app itself; None if the provider accepts the app.
+
+    The provider refuses the app if it refused the app at a refresh in the last hour and has not accepted the app after
+    that refresh.
+    """
     refusals = _ClientRefusals(list(places))
     since = [at for key, at in refusals.refused_at.items() if not refusals.was_accepted_after(key, at)]
     return _REFUSED_CLIENT if any(now - at <= AGE_LIMITS[1] for at in since) else None
 
 
 def cause_at(places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
-    """Return the cause of one failure, given the failures and successes of its time."""
+    """Return the cause of one failure. `places`: the failures and successes in the time span around the failure."""
     return _ClientRefusals(list(places)).cause(kind, reason, integration_id, at)
 
 
 class _ClientRefusals:
-    """The times at which providers last refused an integration's app at a refresh, and last accepted it: at a refresh
-    or at the exchange of a code."""
+    """When providers last refused and last accepted the app of each integration, by integration id.
+
+    A provider refuses an app at a refresh. A provider accepts an app at a refresh, or at the exchange of a code for
+    tokens.
+    """
 
     def __init__(self, places: Iterable[PlaceTotal]) -> None:
         self.refused_at: dict[str, datetime] = {}
@@ -222,7 +236,11 @@ class _ClientRefusals:
         return accepted is not None and accepted > at
 
     def cause(self, kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
-        """Return the cause: the refused app for errors of `BY_REFUSED_CLIENT` during the refusal, else by reason."""
+        """Return the cause of one failure.
+
+        A failure in `BY_REFUSED_CLIENT` is caused by the refused app if the provider refused the app at that time. The
+        cause of any other failure depends on its reason.
+        """
         refused = self.refused_at.get(integration_id)
         if refused is None or reason not in BY_REFUSED_CLIENT:
             return cause_of(kind, reason)

@@ -1,7 +1,7 @@
-"""Reports the actions of an integration or a key within a time span: for operators who suspect a leak, and for the
-record.
+"""Reports what was done through an integration or with a key within a time span.
 
-Used by the console's page and by ``gateway incident``.
+The report is for operators who suspect that a key was stolen. The console's page Incident and the command
+``gateway incident`` use this module.
 """
 
 from collections.abc import Mapping
@@ -25,16 +25,19 @@ DEFAULT_SPAN: Final = timedelta(hours=24)
 MAX_SPAN: Final = timedelta(days=31)
 MOST_CONNECTIONS: Final = 100
 MAX_CALLS_SHOWN: Final = 25
-MAX_REFUSED: Final = 1000  # similar ones are combined in one row
+MAX_REFUSED: Final = 1000  # maximum number of refused calls that are read
 MAX_RECORDS_SHOWN: Final = 25
 MAX_REFUSED_SHOWN: Final = 100
 MAX_KEYS_SHOWN: Final = 50  # maximum number of the report's keys that are shown
 MOST_KEYS: Final = 10_000
 REFUSALS: Final = frozenset({"forbidden", "too_many_request", "unknown_connection"})
-"""Refusals by a key's scope, rules, rate and budget, and for a connection that is unknown or not allowed for the
-key."""
+"""The error codes of refused calls.
+
+The key's scopes, rules, rate limit or budget do not allow the call, or the connection does not exist, or the key may
+not use the connection.
+"""
 GROUP_FIELDS: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
-REPORTED_ACTIONS: Final = (  # audited actions, besides calls, that the holder of a stolen key may take
+REPORTED_ACTIONS: Final = (  # audited actions, other than calls, that the holder of a stolen key can take
     AuditAction.CREDENTIAL_READ,
     AuditAction.CLIENT_SECRET_READ,
     AuditAction.KEY_CREATED,
@@ -46,8 +49,10 @@ REPORTED_ACTIONS: Final = (  # audited actions, besides calls, that the holder o
 
 @dataclass(frozen=True, slots=True)
 class IncidentSubject:
-    """The subject of a report: an integration, a key with all that it minted, or that key's calls to the
-    integration."""
+    """What a report is about: an integration, a key, or the calls of a key to an integration.
+
+    The keys that a key minted are always included.
+    """
 
     environment: str
     since: datetime
@@ -59,7 +64,10 @@ class IncidentSubject:
 def incident_subject(
     environment: str, *, integration_id: str | None, key_id: int | None, since: datetime | None, until: datetime | None
 ) -> IncidentSubject:
-    """Return the subject. Without `until` the span ends now; without `since` it has 24 hours. Raises InvalidRequest."""
+    """Return the subject of a report. Raises InvalidRequest.
+
+    `until`: the end of the time span; None: now. `since`: the start of the time span; None: 24 hours before the end.
+    """
     if integration_id is None and key_id is None:
         raise InvalidRequest("invalid_query_params", "Give an integration, a key or both.")
     until = until or clock.now()
@@ -78,8 +86,11 @@ async def report(
     max_connections: int = MOST_CONNECTIONS,
     max_keys: int = MAX_KEYS_SHOWN,
 ) -> dict[str, Any]:
-    """Return the report as JSON values. `connections` are those of the `max_connections` most used pairs of key and
-    connection, `keys` the `max_keys` oldest. Raises NotFound for an unknown key."""
+    """Return the report as JSON values. Raises NotFound for an unknown key.
+
+    In the report, `connections` has the connections of the `max_connections` most used pairs of key and connection, and
+    `keys` has the `max_keys` oldest keys.
+    """
     keys = await _keys(runtime, subject)
     more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
     ids = frozenset(one.id for one in keys)
@@ -159,13 +170,13 @@ def _call_filter(
 
 
 async def _calls(runtime: Runtime, wanted: OperationFilter) -> tuple[list[dict[str, Any]], bool]:
-    """Return the newest matching calls, and whether there are more."""
+    """Return the newest calls that match the filter, and whether the call log has more matching calls."""
     page = await runtime.store.call_log.find(wanted)
     return await rows(runtime.store, wanted.environment, page.operations), page.more
 
 
 def _combine_similar(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Combine calls with the same `GROUP_FIELDS` fields into the newest of them, with their number in `times`."""
+    """Combine calls with equal `GROUP_FIELDS` into one row: the newest of these calls, with their number in `times`."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in found:
         first = groups.setdefault(tuple(one[name] for name in GROUP_FIELDS), {**one, "times": 0})
@@ -174,7 +185,7 @@ def _combine_similar(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def _keys(runtime: Runtime, subject: IncidentSubject) -> list[MintedKey]:
-    """Return the key and all its descendants."""
+    """Return the subject's key and all keys that descend from this key; empty if the subject has no key."""
     if subject.key_id is None:
         return []
     found = await runtime.store.keys.family(subject.environment, subject.key_id, limit=MOST_KEYS + 1)
@@ -221,8 +232,12 @@ async def revoke_all(
     keys: bool = True,
     connections: bool,
 ) -> list[str]:
-    """If `keys`, revoke the report's key and its descendants; if `connections`, delete its connections here and at
-    their providers. Return one line with the result for the keys and one for each connection."""
+    """Revoke the report's keys and delete its connections; return one line for each result.
+
+    `found`: the report. `by`: the name of the person who revokes. `keys`: whether to revoke the subject's key and all
+    keys that descend from it. `connections`: whether to delete the report's connections, in the gateway and at their
+    providers.
+    """
     done = []
     if (
         keys

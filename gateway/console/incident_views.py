@@ -1,5 +1,4 @@
-"""An incident at the console: the report on an integration or a key, and a form to revoke the key and delete
-connections."""
+"""The console's page Incident: a report on an integration or a key, and a form to revoke and delete."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -15,11 +14,11 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 QUERY_FIELDS: Final = ("integration", "key", "since", "until")
-MAX_PER_FORM: Final = 25  # connections that one form deletes: each needs calls to its provider
+MAX_PER_FORM: Final = 25  # maximum number of connections that one form deletes: each deletion calls the provider
 
 
 def _subject(environment: str, query: dict[str, str]) -> IncidentSubject:
-    """Return the subject of the report. Raises InvalidRequest."""
+    """Return the subject of the report that the query names. Raises InvalidRequest."""
     now = clock.now()
     return incident_subject(
         environment,
@@ -31,7 +30,7 @@ def _subject(environment: str, query: dict[str, str]) -> IncidentSubject:
 
 
 async def incident(request: web.Request, environment: str) -> View:
-    """Show the form and, once it names a subject, the report."""
+    """Show the form. If the query names an integration or a key, show the report too."""
     query = fields_of(request.query, QUERY_FIELDS)
     found: dict[str, Any] | None = None
     if query["integration"] or query["key"]:
@@ -47,8 +46,10 @@ async def incident(request: web.Request, environment: str) -> View:
 
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Revoke the key and its descendants and, if ticked, delete the used connections: at most `MAX_PER_FORM` in one
-    form."""
+    """Revoke the key and all keys that descend from it. If the form says so, delete the connections that were used.
+
+    One form deletes at most `MAX_PER_FORM` connections.
+    """
     subject_fields = fields_of(fields, QUERY_FIELDS)
     target = subject_fields["key"] or subject_fields["integration"]
     if fields.get("typed", "") != target or not target:

@@ -1,4 +1,4 @@
-"""Integrations at the console: the settings of each, findings, the results of its calls, and a link to test it."""
+"""The console's pages of integrations: settings, findings, results of calls, and a link to test an integration."""
 
 import asyncio
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ async def integrations(request: web.Request, environment: str) -> View:
 
 
 def _integration_json(generation: Generation, one: Integration) -> dict[str, Any]:
-    """Return the settings and what is missing; for secrets only whether they are set."""
+    """Return the integration's settings and faults. For secrets, return only whether they are set."""
     provider = generation.catalog.get(one.provider)
     json_body: dict[str, Any] = {
         "key": one.integration_id,
@@ -82,7 +82,7 @@ def _integration_json(generation: Generation, one: Integration) -> dict[str, Any
 
 
 async def integration(request: web.Request, environment: str) -> View:
-    """Show one integration: its settings, findings, the results of its calls, its connections."""
+    """Show one integration: its settings, findings, connections, and the results of its calls."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     one = _find_integration(generation, environment, request.query.get("key", ""))
     key = one.integration_id
@@ -112,7 +112,7 @@ async def integration(request: web.Request, environment: str) -> View:
 
 
 def _find_integration(generation: Generation, environment: str, key: str) -> Integration:
-    """Return the integration. Raises NotFound."""
+    """Return the integration with the id `key`. Raises NotFound."""
     one = generation.integrations.find(environment, key)
     if one is None:
         raise NotFound("not_found", f"Environment '{environment}' has no integration '{key[:255]}'.")
@@ -120,9 +120,10 @@ def _find_integration(generation: Generation, environment: str, key: str) -> Int
 
 
 def _findings(generation: Generation, one: Integration, refused: FailureCause | None) -> Iterator[dict[str, Any]]:
-    """Yield the findings of ``gateway doctor`` that need no network: whether each is fine, and what to do if not.
+    """Yield the results of those checks of ``gateway doctor`` that need no network.
 
-    `refused`: the cause if the provider refuses the client.
+    Each result says whether the check passed and, if not, what to do. `refused`: the cause if the provider refuses the
+    integration's client; None if the provider does not refuse the client.
     """
     provider = generation.catalog.get(one.provider)
     if provider is None:
@@ -150,7 +151,7 @@ def _findings(generation: Generation, one: Integration, refused: FailureCause | 
 def _authorizations(
     generation: Generation, one: Integration, last_hour: AuthorizationSum | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield a finding on the authorizations of the last hour."""
+    """Yield a finding about the authorizations of the last hour; nothing if there were no authorizations."""
     if last_hour is not None:
         ok = last_hour.succeeded > 0 and not last_hour.too_few
         do = "" if ok else advice_for(generation, last_hour, one.environment)
@@ -158,7 +159,7 @@ def _authorizations(
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Create a link with which an operator connects an account of their own, to test the integration."""
+    """Create a link with which an operator connects an account at the provider, to test the integration."""
     generation = generation_of(request)
     one = _find_integration(generation, environment, fields.get("key", ""))
     session_body = validated(

@@ -1,4 +1,7 @@
-"""Keys at the console: the tree of keys, the rights and calls of each, a check of one request; mint, revoke."""
+"""The console's pages of keys: the tree of keys, the rights and calls of one key, and forms to mint and revoke keys.
+
+The page of a key can also check whether the key allows a given request.
+"""
 
 import math
 from typing import Any, Final
@@ -29,7 +32,7 @@ MINTED: Final = ("name", "kind", "scopes", "rules", "integrations", "connections
 
 
 async def keys(request: web.Request, environment: str) -> View:
-    """Show the keys: those of gateway.yaml only as a count, minted ones as a tree of which key minted which."""
+    """Show the number of keys in gateway.yaml, and the minted keys as a tree, each below the key that minted it."""
     ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
     before = number_in(fields_of(request.query, ("before",)), "before")
@@ -51,7 +54,10 @@ async def keys(request: web.Request, environment: str) -> View:
 
 
 def in_tree_order(found: list[MintedKey]) -> list[tuple[MintedKey, int]]:
-    """Return each key after the key that minted it, with its depth, 0 if that key is not in the list."""
+    """Return the keys in the order of the tree, each with its depth: a key comes after the key that minted it.
+
+    The depth is 0 if the key that minted it is not in `found`.
+    """
     ids = {key.id for key in found}
     children: dict[int | None, list[MintedKey]] = {}
     for key in found:
@@ -89,14 +95,19 @@ async def key(request: web.Request, environment: str) -> View:
 
 
 def _verdict_of_query(one: MintedKey, query: dict[str, str]) -> dict[str, Any]:
-    """Return the verdict. `path` is the path sent to the provider, the base URL's path included."""
+    """Return whether the key allows the request in `query`.
+
+    The ``path`` in `query` is the path that is sent to the provider, with the path of the base URL.
+    """
     path, _, query_string = query["path"].partition("?")
     return verdict(one, SentRequest(query["method"].upper() or "GET", query["host"], path, query_string, ()))
 
 
 def verdict(one: MintedKey, sent: SentRequest, connection: Connection | None = None) -> dict[str, Any]:
-    """Return whether the key's scopes and rules would allow this request now, and whether the key may use `connection`
-    if it is given."""
+    """Return whether the key's scopes, limits and rules would allow this request now, and why.
+
+    `connection`: the connection that the request uses; None: the limits on connections are not checked.
+    """
     policy = Policy(one.scopes, one.limits)
     if not policy.may_proxy:
         return {"passes": False, "why": "it has no scope for proxied calls", "rule": None}
@@ -114,7 +125,7 @@ def verdict(one: MintedKey, sent: SentRequest, connection: Connection | None = N
 
 
 async def _find_key(request: web.Request, environment: str, text: str) -> MintedKey:
-    """Return the key. Raises NotFound."""
+    """Return the key with the id in `text`. Raises NotFound."""
     key_id = whole_number(text)
     if key_id is None:
         raise NotFound("not_found", "A key's id is a whole number.")
@@ -125,7 +136,7 @@ async def _find_key(request: web.Request, environment: str, text: str) -> Minted
 
 
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Mint a key, shown only on this page. Under a parent key it also gets the parent's limits."""
+    """Mint a key. Only this page shows the key. If the form names a parent key, the parent's limits apply too."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     body = validated(_wished(fields), NewKeyBody, "invalid_body")
     caller = None
@@ -149,8 +160,8 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
 
 
 def _wished(fields: dict[str, str]) -> dict[str, Any]:
-    """Return the form as the API's body. Raises InvalidRequest."""
-    # No field exceeds FORM_BYTES, the limit of the form. So none is cut: a rule that is cut would be another rule.
+    """Return the fields of the form as the body of the API request that mints a key. Raises InvalidRequest."""
+    # The whole form has at most FORM_BYTES, so no field is cut here. A rule that is cut would allow other requests.
     given = fields_of(fields, MINTED, FORM_BYTES)
     limits: dict[str, Any] = {
         name: lines

@@ -1,5 +1,7 @@
-"""The console's handlers: each imports its module at the first request, since most workers serve no page. Requests to
-`console.port` reach only the console."""
+"""The console's handlers. Each handler imports its module at the first request, because most workers serve no page.
+
+Requests to `console.port` reach only the console.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -17,7 +19,10 @@ ROOT: Final = "/console"
 
 
 def console_alone(handler: AnyHandler) -> AnyHandler:
-    """Return `handler` for requests to `console.port`: paths outside the console are 404, and ``/`` redirects to it."""
+    """Return a handler for requests to `console.port`, which calls `handler` for the paths of the console.
+
+    ``/`` redirects to the console. For any other path the response is 404.
+    """
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         request[OWN_PORT] = True

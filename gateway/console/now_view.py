@@ -1,4 +1,4 @@
-"""The page Now: what an operator must act on, the most urgent first, and the calls of 24 hours in numbers."""
+"""The console's page Now: what an operator must act on, the most urgent first, and numbers of the calls in 24 hours."""
 
 import asyncio
 from collections.abc import Sequence
@@ -73,8 +73,10 @@ async def now(request: web.Request, environment: str) -> View:
 
 
 async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:
-    """Return the totals of 24 hours. If the call log cannot be read, return empty totals and add an alarm to
-    `wrong`."""
+    """Return the totals of the last 24 hours.
+
+    If the call log cannot be read, return empty totals and add an alarm to `wrong`.
+    """
     try:
         return await runtime.store.call_log.totals(environment, at - WITHIN)
     except Unavailable as fault:
@@ -83,7 +85,10 @@ async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dic
 
 
 def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
-    """Return numbers of the last 24 hours' calls: total, failed, where their time went. None if there were no calls."""
+    """Return the numbers of the last 24 hours' calls: total, failed, and the mean time in each part of a call.
+
+    Return None if there were no calls.
+    """
     if not found.slots:
         return None
     calls, failed, timed = (sum(getattr(one, name) for one in found.slots) for name in ("calls", "failed", "timed"))
@@ -115,8 +120,10 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
 
 
 def _steps(found: Traffic, at: datetime) -> list[list[SlotTotal]]:
-    """Return the slots of each bar, oldest first. Each bar has `SLOTS_A_BAR` slots, and the last bar ends with the slot
-    of `at`."""
+    """Return the slots of each bar, the oldest bar first.
+
+    Each bar has `SLOTS_A_BAR` slots of `SLOT_S` seconds. The last bar ends with the slot that contains `at`.
+    """
     last = int(at.timestamp()) // SLOT_S
     steps: list[list[SlotTotal]] = [[] for _ in range(BARS)]
     for one in found.slots:
@@ -127,7 +134,7 @@ def _steps(found: Traffic, at: datetime) -> list[list[SlotTotal]]:
 
 
 def _clock(at: datetime, place: int) -> str:
-    """Return when a bar begins, in UTC."""
+    """Return the time at which a bar begins, as hours and minutes in UTC. `place`: the number of the bar, from 0."""
     first = (int(at.timestamp()) // SLOT_S + 1 - (BARS - place) * SLOTS_A_BAR) * SLOT_S
     return datetime.fromtimestamp(first, UTC).strftime("%H:%M")
 

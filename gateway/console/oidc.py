@@ -1,7 +1,8 @@
-"""Sign-in with the operators' identity provider: authorization code with PKCE, and an ID token that names the person.
+"""Signs operators in with their identity provider, by an authorization code (with PKCE) and an ID token.
 
 `state`, `nonce` and the PKCE verifier are derived from one random cookie, which ties the callback to the browser that
-started the sign-in. So nothing is stored before somebody has signed in, and a callback link from elsewhere is refused.
+started the sign-in. So the gateway stores nothing before somebody has signed in, and refuses a callback in another
+browser.
 """
 
 import base64
@@ -29,18 +30,23 @@ if TYPE_CHECKING:
 
 METADATA_PATH: Final = "/.well-known/openid-configuration"
 CACHE_LIFE: Final = timedelta(minutes=10)
-RELOAD_AFTER: Final = timedelta(seconds=30)  # when a token names an unknown key
+# If a token names an unknown key, cached keys of at least this age are loaded again.
+RELOAD_AFTER: Final = timedelta(seconds=30)
 CLOCK_SKEW_S: Final = 30
 SIGN_IN_S: Final = 600
 RESPONSE_BYTES: Final = 256 << 10
-# Asymmetric only: a key set is public, so a signature by a shared secret proves nothing.
+# Only asymmetric algorithms are allowed: the keys are public, so a signature made with one of them as a shared secret
+# would prove nothing.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 MAX_NAME_CHARS: Final = 64
 
 
 class SignInRefused(Forbidden):
-    """The identity provider's response does not prove who signed in. `reason`: for the log, with the details in
-    `found`; empty if the cause is only in the browser, and nothing is logged."""
+    """The identity provider's response does not prove who signed in.
+
+    `reason`: the reason for the log, with the details in `found`. `reason` is empty if only the browser caused the
+    failure; then nothing is logged.
+    """
 
     def __init__(self, message: str, reason: str = "", **found: object) -> None:
         super().__init__("forbidden", message)
@@ -50,8 +56,10 @@ class SignInRefused(Forbidden):
 
 @dataclass(frozen=True, slots=True)
 class OidcIssuer:
-    """An identity provider's metadata and keys. `basic`: it accepts HTTP Basic client authentication. `at`: when it was
-    read."""
+    """The metadata and keys of an identity provider.
+
+    `basic`: whether the token endpoint accepts HTTP Basic client authentication. `at`: when the metadata was read.
+    """
 
     issuer: str
     authorization_endpoint: str
@@ -64,7 +72,7 @@ class OidcIssuer:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignIn:
-    """A started sign-in. `cookie`: 43 random characters, a dot, and the Unix second of the start."""
+    """A sign-in that has started. `cookie`: 43 random characters, a dot, and the Unix time of the start in seconds."""
 
     cookie: Secret
 
@@ -73,7 +81,7 @@ class PendingSignIn:
         return cls(Secret(f"{secrets.token_urlsafe(32)}.{int(clock.now().timestamp())}"))
 
     def derived_value(self, what: str) -> str:
-        """Return 43 characters derived from the cookie: ``state``, ``nonce`` or ``verifier``."""
+        """Return 43 characters derived from the cookie. `what`: ``state``, ``nonce`` or ``verifier``."""
         made = hmac.digest(self.cookie.reveal().encode(), f"console {what}".encode(), "sha256")
         return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
 
@@ -94,7 +102,9 @@ _known: dict[str, OidcIssuer] = {}
 async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> OidcIssuer:
     """Return the configured issuer's metadata and keys (OpenID Connect Discovery 1.0 §4), cached for `CACHE_LIFE`.
 
-    `newer`: a token names an unknown key, so the cache is used for `RELOAD_AFTER` only. Raises Unavailable."""
+    `newer`: true if a token names an unknown key; then cached keys are used only until they are `RELOAD_AFTER` old.
+    Raises Unavailable.
+    """
     assert config.issuer is not None
     known, now = _known.get(config.issuer), clock.now()
     if known is not None and now - known.at < (RELOAD_AFTER if newer else CACHE_LIFE):
@@ -129,8 +139,10 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
 
 
 def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
-    """Return the keys for signatures, without those that joserfc cannot use (RFC 7517 §5). Raises ValueError if none is
-    left."""
+    """Return the keys for signatures, without the keys that joserfc cannot use (RFC 7517 §5).
+
+    Raises ValueError if no key is left.
+    """
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
 
@@ -145,7 +157,7 @@ def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
 
 
 def _endpoint(value: object, issuer: str) -> str:
-    """Return the endpoint's URL. Raises ValueError if it is no URL, or plain HTTP although the issuer uses HTTPS."""
+    """Return the endpoint's URL. Raises ValueError if `value` is not a URL, or uses HTTP and the issuer uses HTTPS."""
     if not isinstance(value, str) or not value.startswith(("https://", "http://")):
         raise ValueError("no URL")
     if issuer.startswith("https://") and not value.startswith("https://"):
@@ -178,7 +190,7 @@ def _provider_error(why: str) -> GatewayError:
 async def authorization_url(
     egress: Egress, config: ConsoleOidcConfig, pending: PendingSignIn, redirect_uri: str
 ) -> str:
-    """Return the URL for the browser's sign-in. Raises Unavailable."""
+    """Return the identity provider's URL at which the browser signs in. Raises Unavailable."""
     issuer = await issuer_of(egress, config)
     query = {
         "response_type": "code",
@@ -196,7 +208,7 @@ async def authorization_url(
 async def fetch_claims(
     egress: Egress, config: ConsoleOidcConfig, pending: PendingSignIn, query: Mapping[str, str], redirect_uri: str
 ) -> Mapping[str, Any]:
-    """Exchange the code of the callback; return the claims of its ID token. Raises SignInRefused, Unavailable."""
+    """Exchange the code of the callback for an ID token; return its claims. Raises SignInRefused, Unavailable."""
     if not pending.alive or not hmac.compare_digest(
         query.get("state", "").encode(), pending.derived_value("state").encode()
     ):
@@ -214,7 +226,7 @@ async def fetch_claims(
 async def _id_token(
     egress: Egress, config: ConsoleOidcConfig, issuer: OidcIssuer, pending: PendingSignIn, code: str, redirect_uri: str
 ) -> str:
-    """Exchange the code; return the ID token, not validated yet. Raises SignInRefused, Unavailable."""
+    """Exchange the code for an ID token; return the token, not validated. Raises SignInRefused, Unavailable."""
     headers = {"Accept": "application/json"}
     params = {
         "grant_type": "authorization_code",
@@ -254,7 +266,7 @@ async def _validate_id_token(egress: Egress, config: ConsoleOidcConfig, token: s
     from joserfc.jwt import JWTClaimsRegistry
 
     claims: Mapping[str, Any] | None = None
-    for newer in (False, True):  # a second time with keys that are loaded again
+    for newer in (False, True):  # the second attempt uses keys that were loaded again
         issuer = await issuer_of(egress, config, newer=newer)
         try:
             claims = jwt.decode(token, issuer.keys, algorithms=list(ALGORITHMS)).claims
@@ -298,12 +310,12 @@ def person_name(claims: Mapping[str, Any]) -> str:
 
 
 def printable_name(text: str) -> str:
-    """Return `text` without control characters, at most `MAX_NAME_CHARS` characters; may be empty."""
+    """Return at most `MAX_NAME_CHARS` characters of `text`, without control characters. The result can be empty."""
     return "".join(char for char in text if char.isprintable()).strip()[:MAX_NAME_CHARS]
 
 
 def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:
-    """Return the role for `groups`, a list or a single group; None if none of them may sign in."""
+    """Return the role of a person in `groups`, a list or a single group; None if none of these groups may sign in."""
     listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     there = {one for one in listed if isinstance(one, str)}
     if there & set(config.operators):

@@ -1,5 +1,7 @@
-"""The console's provider pages: calls and failures in the last 24 hours, open circuit breakers, and the evidence for
-each provider's catalog entry."""
+"""The console's page Providers: each provider's calls and failures in the last 24 hours, and open circuit breakers.
+
+The page also shows the evidence for each provider's catalog entry.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -34,7 +36,7 @@ _UNREACHABLE: Final = frozenset(
 
 
 async def providers(request: web.Request, environment: str) -> View:
-    """Show the providers that the environment's integrations use, those with problems first."""
+    """Show the providers that the environment's integrations use. Providers with problems come first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     found = await runtime.store.call_log.totals(environment, clock.now() - WITHIN)
     places: dict[str, list[PlaceTotal]] = {}
@@ -105,7 +107,7 @@ def _sources(provider: Provider) -> list[str]:
 
 
 def failure_class(kind: str, reason: str) -> str:
-    """Return the failure's class, one of `FAILURE_CLASSES`."""
+    """Return the class of a failure, one of `FAILURE_CLASSES`."""
     if reason in _UNREACHABLE:
         return "unreachable"
     if kind == "refresh":
@@ -122,8 +124,10 @@ def failure_class(kind: str, reason: str) -> str:
 
 
 def origins_of(provider: Provider) -> set[str]:
-    """Return the origins in the entry, as `authority.origin_of` writes them, except those that contain a setting of the
-    connection."""
+    """Return the origins of the URLs in the provider's entry, in the format of `authority.origin_of`.
+
+    An origin that depends on a setting of the connection is left out.
+    """
     urls = (provider.proxy.base_url, provider.token_url, provider.refresh_url)
     bases = ("/".join(text.split("/")[:3]) for text in urls if isinstance(text, str))
     literal = (URL(base) for base in bases if "${" not in base)

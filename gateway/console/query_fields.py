@@ -1,4 +1,7 @@
-"""The query parameters and form fields of a page: stripped, cut to a maximum length, empty if absent."""
+"""Reads the query parameters and form fields of a page.
+
+Whitespace around a value is removed, and the value is cut to a maximum length. A missing value is empty.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,21 +10,24 @@ from typing import Final
 from gateway.api.request_body import query_time, wrong_query
 from gateway.text import whole_number
 
-MAX_CHARS: Final = 255  # characters
+MAX_CHARS: Final = 255  # default maximum length of a value
 
 
 def fields_of(source: Mapping[str, str], names: Sequence[str], max_chars: int = MAX_CHARS) -> dict[str, str]:
-    """Return `names` from a query or a form: each value stripped and cut to `max_chars` characters, empty if absent."""
+    """Return the values of `names` in a query or a form.
+
+    Whitespace around a value is removed, and the value is cut to `max_chars` characters. A missing value is empty.
+    """
     return {name: source.get(name, "").strip()[:max_chars] for name in names}
 
 
 def time_in(fields: Mapping[str, str], name: str, now: datetime) -> datetime | None:
-    """Return the time in the field `name`, None if it is empty. Raises InvalidRequest."""
+    """Return the time in the field `name`; None if the field is empty. Raises InvalidRequest."""
     return query_time(fields, name, now) if fields[name] else None
 
 
 def number_in(fields: Mapping[str, str], name: str) -> int | None:
-    """Return the number in the field `name`, None if it is empty. Raises InvalidRequest."""
+    """Return the number in the field `name`; None if the field is empty. Raises InvalidRequest."""
     text = fields[name]
     if not text:
         return None

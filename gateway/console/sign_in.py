@@ -1,10 +1,11 @@
-"""Sign-in: by a link of `gateway console`, by the operators' identity provider, or by the headers of a trusted proxy.
+"""Signs operators in by a link of `gateway console`, by their identity provider, or by the headers of a trusted proxy.
 
-A link or an ID token starts a session with a random token, which one browser holds. A proxy's headers apply to one
+A link or an ID token starts a session with a random token. The headers of a trusted proxy sign a person in for one
 request.
 
-The token is in a cookie that no script can read and no other site's page can send; the database has its digest. A form
-contains a value derived from the token (a CSRF token), which a page of another site cannot know.
+The browser has the token in a cookie that no script can read and that no page of another site can send. The database
+has only the token's digest. A form contains a value derived from the token (a CSRF token), which a page of another site
+cannot know.
 """
 
 import hmac
@@ -49,8 +50,11 @@ log = structlog.get_logger(__name__)
 
 
 async def signed_in(request: web.Request) -> SignedIn:
-    """Return the signed-in person. Raises NotFound if there is no console, Unauthorized if nobody is signed in,
-    Forbidden if a trusted proxy names a person who is in none of the allowed groups."""
+    """Return the signed-in person.
+
+    Raises NotFound if the console is off, and Unauthorized if nobody is signed in. Raises Forbidden if a trusted proxy
+    names a person who is in none of the allowed groups.
+    """
     check_enabled(request)
     token = _session_token(request)
     if (session := _session_by_headers(request)) is not None:
@@ -64,7 +68,7 @@ async def signed_in(request: web.Request) -> SignedIn:
 
 
 def _session_by_headers(request: web.Request) -> ConsoleSession | None:
-    """Return the person named by a trusted proxy; None if there is none. Raises Forbidden."""
+    """Return the person that a trusted proxy names; None if the request names no person. Raises Forbidden."""
     config = generation_of(request).config.console
     asked = config.identity_headers
     if not asked.trusted_proxies or not _is_trusted(request.remote, config):
@@ -86,7 +90,7 @@ def _session_by_headers(request: web.Request) -> ConsoleSession | None:
 
 
 def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
-    """Return whether the proxy is trusted, by the IP address of the connection itself, never by a header."""
+    """Return whether the proxy is trusted. Only the IP address of the network connection decides, never a header."""
     try:
         address = ip_address((remote or "").partition("%")[0])
     except ValueError:
@@ -99,8 +103,11 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
 
 
 async def _signed_in_by_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
-    """Return the person. Here the cookie is no session; it only ties forms to this browser. The audit trail records one
-    sign-in per person and `session_hours`."""
+    """Return the person that a trusted proxy names.
+
+    The cookie is not a session here: it only ties forms to this browser. The audit trail records one sign-in per person
+    in each period of `session_hours`.
+    """
     by = "identity_headers"
     if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=by, now=clock.now()):
         log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
@@ -111,7 +118,10 @@ async def _signed_in_by_headers(request: web.Request, session: ConsoleSession, t
 
 
 async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
-    """Return the person who sent this form, and its fields. Raises Forbidden for a viewer, and for a foreign form."""
+    """Return the person who sent the form, and the form's fields.
+
+    Raises Forbidden if the person is a viewer, or if the form does not come from the person's own page.
+    """
     who = await signed_in(request)
     check_own_form(request, console_url(request))
     if not who.may_act:
@@ -123,8 +133,10 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 
 
 async def page_or_session(request: web.Request) -> web.StreamResponse:
-    """GET: show a page with one button, so that a mail scanner that opens links signs nobody in. POST: start the
-    session."""
+    """Handle ``/console/sign-in``: for GET, show a page with one button; for POST, start the session.
+
+    A GET alone signs nobody in, so a mail scanner that opens the link does not use up the link.
+    """
     check_enabled(request)
     if request.method == hdrs.METH_POST:
         check_own_form(request, console_url(request))
@@ -153,8 +165,10 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
 
 
 async def to_identity_provider(request: web.Request) -> web.StreamResponse:
-    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must
-    match."""
+    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, and set a cookie.
+
+    The callback must match this cookie.
+    """
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console.oidc
@@ -171,7 +185,10 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
 
 
 async def from_identity_provider(request: web.Request) -> web.StreamResponse:
-    """Handle ``GET /console/callback``: sign the person in. It works once, in the browser that started the sign-in."""
+    """Handle ``GET /console/callback``: sign the person in.
+
+    The callback works a single time, and only in the browser that started the sign-in.
+    """
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console
@@ -224,7 +241,7 @@ def _set_flow_cookie(request: web.Request, response: web.StreamResponse, cookie:
 
 
 async def sign_out(request: web.Request) -> web.StreamResponse:
-    """Handle the POST: end the session in the browser and in the database."""
+    """Handle the sign-out form: end the session in the browser and in the database."""
     check_enabled(request)
     check_own_form(request, console_url(request))
     if token := _session_token(request):
@@ -235,11 +252,13 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
 
 
 def refusal_page(request: web.Request, fault: GatewayError, *, reload: bool = False) -> web.Response:
-    """Return the page that shows `fault`; for Unauthorized, the sign-in page. `reload`: while the database is
-    unreachable, the browser reloads the page every `RELOAD_S` seconds."""
+    """Return the page that shows `fault`; for Unauthorized, return the sign-in page.
+
+    `reload`: whether the browser loads the page again every `RELOAD_S` seconds after a fault with status 503.
+    """
     if isinstance(fault, Unauthorized):
         response = render(request, None, _sign_in_view(request), status=401)
-        response.headers["HX-Refresh"] = "true"  # a page with a live part reloads and shows the sign-in
+        response.headers["HX-Refresh"] = "true"  # an open page that updates itself then shows the sign-in page
         return response
     titles = {
         400: "Invalid request",
@@ -266,7 +285,7 @@ def _sign_in_view(request: web.Request, link: str = "", fault: str | None = None
 
 
 def set_session_cookie(request: web.Request, response: web.StreamResponse, token: Secret, life: timedelta) -> None:
-    """Set the session cookie for `life`; an empty token removes it."""
+    """Set the session cookie for `life`; an empty token removes the cookie."""
     name = cookie_name(request)
     response.set_cookie(
         name,

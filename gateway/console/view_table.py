@@ -1,4 +1,4 @@
-"""The URL path of each view, and the form of each action."""
+"""The URL path of each page, and the URL path of the form for each action."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 ViewOf = Callable[[web.Request, str], Awaitable[View]]
 Action = Callable[[web.Request, SignedIn, str, dict[str, str]], Awaitable[View | str]]
-"""Returns the URL of the next page, or a page that is shown once, for example with a link."""
+"""An action returns the URL of the next page, or a page that is shown a single time, for example with a link."""
 
 VIEWS: Final[dict[str, ViewOf]] = {
     "": now_view.now,
@@ -63,8 +63,10 @@ JSON: Final = ".json"
 
 
 async def view(request: web.Request) -> web.StreamResponse:
-    """Handle ``GET /console``, ``/console/{environment}`` and below; with ``.json`` at the end, return the page's
-    data."""
+    """Handle ``GET /console``, ``GET /console/{environment}`` and the paths below.
+
+    If the path ends with ``.json``, return the page's data as JSON.
+    """
     tail = request.match_info.get("tail", "")
     wants_json = tail.endswith(JSON)
     try:
@@ -89,8 +91,10 @@ def _with_session(request: web.Request, who: SignedIn, response: web.StreamRespo
 
 
 async def action(request: web.Request) -> web.StreamResponse:
-    """Handle ``POST /console/{environment}/…``: do one action, then show its result, or redirect (303) to a page that
-    does."""
+    """Handle ``POST /console/{environment}/…``: run one action.
+
+    Show the page that the action returns, or redirect (303) to the URL that the action returns.
+    """
     try:
         who, fields = await posted_by_operator(request)
         _check_characters(fields.values())
@@ -109,7 +113,7 @@ async def action(request: web.Request) -> web.StreamResponse:
 
 
 async def _run_as_actor(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
-    """Await `work`, which the audit trail records as done by `who`."""
+    """Await `work`. The audit trail records `who` as the person who does the work."""
     token = current_actor.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
     try:
         return await work
@@ -124,7 +128,7 @@ def _check_characters(values: Iterable[str]) -> None:
 
 
 def _environment_and_section(request: web.Request, tail: str) -> tuple[str, str]:
-    """Return environment and section. Raises NotFound."""
+    """Return the environment and the section that the path names. Raises NotFound."""
     environment, _, section = tail.partition("/")
     _check_environment(request, environment)
     if section not in VIEWS:

@@ -1,10 +1,9 @@
-"""The confirmation that every connection needs: a person has seen, in this browser, for whom and for which application
-the account is connected, and has clicked.
+"""The confirmation that every connection needs: a click of a person on a page in this browser.
 
-Anyone who has a link has its token, so a form that needs only the token would prove nothing. With the first page of a
-session, each browser gets a random value in a cookie. Each form contains a value that is derived from the cookie and
-the integration. A frame keeps no cookies: there the browser's headers must show that the form came from the gateway's
-own page (Fetch Metadata, Origin).
+The page says for whom and for which application the account is connected. Anyone who has a link has its token, so a
+form that needs only the token would prove nothing. So each browser gets a random value in a cookie, with the first page
+of a session. Each form contains a value that is derived from the cookie and the integration. A page in a frame has no
+cookies: there the browser's headers must show that the form came from the gateway's own page (Fetch Metadata, Origin).
 """
 
 import hmac
@@ -27,15 +26,18 @@ UNCONFIRMED: Final = "not_confirmed"
 
 
 def is_browser(request: web.Request) -> bool:
-    """Return whether a browser may have sent the request: whether it has a header that every browser sends.
+    """Return whether the request can come from a browser: whether it has a header that every browser sends.
 
-    A browser sends a person's cookies and uses the person's logins. A program holds nobody's cookies.
+    The difference matters because a browser has the cookies and logins of a person, and a program does not.
     """
     return "text/html" in request.headers.get(hdrs.ACCEPT, "") or is_real_browser(request)
 
 
 def is_real_browser(request: web.Request) -> bool:
-    """Return whether the request has a header that browsers send, and programs only if they claim to be one."""
+    """Return whether the request has a header of a browser.
+
+    A program has no such header unless it pretends to be a browser.
+    """
     return "Sec-Fetch-Mode" in request.headers or request.headers.get(hdrs.USER_AGENT, "").startswith("Mozilla/")
 
 
@@ -48,34 +50,39 @@ class SessionBrowser:
         self._secure = secure
         self._session = session
         value = request.cookies.get(self._name, "")
-        value = value if value.isascii() else ""  # as `set_cookie` has set it
+        value = value if value.isascii() else ""  # the value that `set_cookie` sets is ASCII
         self._is_new = not value
         self._value = Secret(value or secrets.token_urlsafe(32))
 
     @property
     def digest(self) -> str:
-        """The digest with which a session stores the browser that it belongs to."""
+        """The digest of the cookie's value. A session that belongs to one browser stores this digest."""
         return digest(self._value.reveal())
 
     @property
     def may_use_session(self) -> bool:
-        """Whether this browser may use the session: it is open to any browser, belongs to this one, or to none yet."""
+        """Whether this browser may use the session.
+
+        The value is true if any browser may use the session, if the session belongs to this browser, or if the session
+        does not belong to a browser yet.
+        """
         return not self._session.for_one_browser or self._session.browser_digest in {None, self.digest}
 
     @property
     def has_confirmed(self) -> bool:
-        """Whether a person has confirmed in this browser: the session is then bound to it."""
+        """Whether a person has confirmed in this browser. The confirmation binds the session to the browser."""
         return self._session.browser_digest == self.digest
 
     def may_return_outcome(self, outcome: Outcome) -> bool:
-        """Return whether this browser may return to the application with the outcome.
+        """Return whether this browser may take the outcome to the application.
 
-        With a code challenge the outcome proves who connected, so an outcome of another browser is not returned.
+        If the session has a code challenge, the outcome proves who connected. So only the browser that connected may
+        take the outcome to the application.
         """
         return not self._session.bound or outcome.browser_digest == self.digest
 
     def confirmation(self, integration_id: str) -> str:
-        """Return the confirmation value for the form of this integration."""
+        """Return the value that the form of this integration must contain as proof of the confirmation."""
         return hmac.digest(self._value.reveal().encode(), f"confirm {integration_id}".encode(), "sha256").hex()
 
     def confirms(self, integration_id: str, posted: str) -> bool:
@@ -97,7 +104,10 @@ class SessionBrowser:
 
 
 def check_confirmed(request: web.Request, browser: SessionBrowser, integration_id: str, posted: str) -> None:
-    """Raise InvalidRequest if the form was not sent from the confirmation page in this browser."""
+    """Raise InvalidRequest if the form was not sent from the confirmation page in this browser.
+
+    `posted`: the confirmation value in the form.
+    """
     if is_embedded(request):
         own = origin_of(generation_of(request).public_url)
         from_own_page = (
@@ -113,7 +123,10 @@ def check_confirmed(request: web.Request, browser: SessionBrowser, integration_i
 
 
 async def claim_session(request: web.Request, browser: SessionBrowser, session: ConnectSession) -> None:
-    """Bind a session for one browser to this browser. Raises Forbidden if it belongs to another browser."""
+    """If only one browser may use the session, bind the session to this browser.
+
+    Raises Forbidden if the session belongs to another browser.
+    """
     if session.for_one_browser and not await request.app[RUNTIME].store.sessions.keep_for_browser(
         session.digest, browser.digest
     ):

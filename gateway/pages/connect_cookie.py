@@ -1,8 +1,8 @@
-"""Finds the connect session of a page without a token in the URL: by a cookie.
+"""Finds the connect session of a page by a cookie, so that the URL does not contain the session's token.
 
 Each session has its own cookie, so that two links in one browser do not interfere. The URL contains the short name of
-the session, which is not secret. An embedded page cannot keep a cookie: its script sends the token with each request,
-and the form that opens a window posts the token.
+the session, which is not secret. An embedded page cannot keep a cookie. So the script of the page sends the token with
+each request, and the form that opens a window posts the token.
 """
 
 from typing import Final
@@ -19,7 +19,8 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
 
 EMBEDDED_SESSION: Final = "embedded"
-EMBEDDER_FIELD: Final = "Gateway-Embedder"  # set by the gateway's script in a frame: the origin that sent it the token
+# The gateway's script in a frame sets this header to the origin of the page that sent the token to the script.
+EMBEDDER_FIELD: Final = "Gateway-Embedder"
 NAME_CHARS: Final = 16
 TOKEN_FIELD: Final = "connect_session_token"  # noqa: S105 (a field's name)
 
@@ -54,8 +55,8 @@ def page_url(
 ) -> str:
     """Return the URL of a page of the session, with the chosen language and theme.
 
-    `subpath`: its path below the session's first page. `window`: the page is shown in its own window, even if a frame
-    opened it.
+    `subpath`: the path of the page below the session's first page. `window`: whether the page is shown in its own
+    window although a page in a frame opened it. `query`: further query parameters.
     """
     name = EMBEDDED_SESSION if is_embedded(request) and not window else session_name(session_digest)
     path = f"{generation_of(request).public_url}/connect/s/{name}{subpath}"
@@ -66,7 +67,10 @@ def page_url(
 
 
 async def session_of(request: web.Request, posted: str | None = None) -> ConnectSession:
-    """Return the session that the page belongs to. `posted`: the token in a form. Raises Unauthorized, Forbidden."""
+    """Return the session that the page belongs to. Raises Unauthorized, Forbidden.
+
+    `posted`: the session's token in the form of an embedded page; None: no form was posted.
+    """
     sessions = request.app[RUNTIME].sessions
     if not is_embedded(request):
         name = request.match_info["session_id"]
@@ -85,8 +89,10 @@ async def session_of(request: web.Request, posted: str | None = None) -> Connect
 
 
 def session_digest_in_cookie(request: web.Request) -> str:
-    """Return the digest of the session whose page this browser has opened, even if the session has ended. Raises
-    Unauthorized."""
+    """Return the digest of the session in the URL if this browser has its cookie, even if the session has ended.
+
+    Raises Unauthorized.
+    """
     name = request.match_info["session_id"]
     found = digest(request.cookies.get(cookie_name(request, name), ""))
     if session_name(found) != name:
@@ -95,7 +101,7 @@ def session_digest_in_cookie(request: web.Request) -> str:
 
 
 def set_session_cookie(request: web.Request, response: web.StreamResponse, token: str, session: ConnectSession) -> None:
-    """Store the token in a cookie of this browser that scripts cannot read, until the session expires."""
+    """Store the token in a cookie until the session expires. Scripts in the browser cannot read the cookie."""
     name = cookie_name(request, session_name(session.digest))
     seconds_left = max(0, int((session.expires_at - clock.now()).total_seconds()))
     secure = name.startswith("__Host-")
@@ -103,7 +109,7 @@ def set_session_cookie(request: web.Request, response: web.StreamResponse, token
 
 
 def holds_session(request: web.Request, session_digest: str) -> bool:
-    """Return whether this browser has the token of that session in a cookie."""
+    """Return whether this browser has the session's token in a cookie."""
     token = request.cookies.get(cookie_name(request, session_name(session_digest)), "")
     return bool(token) and digest(token) == session_digest
 
@@ -114,12 +120,15 @@ def cookie_name(request: web.Request, name: str) -> str:
 
 
 def check_own_form(request: web.Request, public_url: str | None = None) -> None:
-    """Raise Forbidden if another site's page sent the form; browsers send the origin (Fetch Metadata, Origin).
-    `public_url` None: `server.public_url`."""
+    """Raise Forbidden if a page of another site sent the form.
+
+    Browsers send the origin of the page (Fetch Metadata, Origin). `public_url`: the URL of the gateway's own pages;
+    None: `server.public_url`.
+    """
     own = origin_of(public_url or generation_of(request).public_url)
     origin = request.headers.get(hdrs.ORIGIN)
     site = request.headers.get("Sec-Fetch-Site")
-    # A page without a referrer sends its forms with `Origin: null`; then Sec-Fetch-Site decides.
+    # A page with the policy `no-referrer` sends its forms with `Origin: null`; then Sec-Fetch-Site decides.
     foreign = origin not in {None, own, "null"} or (origin == "null" and site not in {None, "same-origin"})
     if foreign or site == "cross-site":
         raise Forbidden("forbidden", "This form was sent from a page of another site. Open the link itself.")

@@ -1,4 +1,4 @@
-"""What a connect session offers, as its page shows it: names, logos, scopes in plain words."""
+"""What a connect session offers to the end user: names, logos, and scopes in plain words."""
 
 import re
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ _SEPARATORS: Final = re.compile(r"[\s:/._-]+")
 
 
 def describe_scope(scope: str, words: PageWords) -> str:
-    """Return a scope as one sentence. A scope that cannot be interpreted is shown unchanged."""
+    """Return a sentence that describes the scope. A scope without a known verb is named in the sentence."""
     if scope in SCOPE_TEXTS:
         return words(SCOPE_TEXTS[scope])
-    # A scope that is a URL has its meaning in the path: https://www.googleapis.com/auth/calendar.readonly
+    # The meaning of a scope that is a URL is in its path: https://www.googleapis.com/auth/calendar.readonly
     named = re.sub(r"^https?://[^/]+/(auth/)?", "", scope)[:MAX_SCOPE_CHARS] or scope[:MAX_SCOPE_CHARS]
     parts = [part for part in _SEPARATORS.split(named) if part]
     verb = next((part for part in (*parts[:1], *parts[-1:]) if part.lower() in VERB_TEXTS), None)
@@ -50,7 +50,7 @@ def describe_scope(scope: str, words: PageWords) -> str:
 
 
 def describe_scopes(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
-    """Return sentences in order, each with the scopes that it describes."""
+    """Return the sentences for `scopes` in the order of the scopes, each sentence with the scopes that it describes."""
     scopes_by_sentence: dict[str, list[str]] = {}
     for scope in scopes:
         scopes_by_sentence.setdefault(describe_scope(scope, words), []).append(scope)
@@ -59,10 +59,11 @@ def describe_scopes(scopes: Sequence[str], words: PageWords) -> list[tuple[str, 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An integration as the page offers it.
+    """An integration that the connect page offers.
 
-    `url`: of its form. `how`: what the end user does, in a few words. `host`: the host where the end user signs in, or
-    the provider's name. `connected`: this session has connected the integration.
+    `url`: the URL of the integration's form. `oauth`: whether the end user authorizes at the provider. `how`: what the
+    end user does, in a few words. `host`: the host where the end user signs in, or the provider's name if the host is
+    not known. `connected`: whether this session has already connected the integration.
     """
 
     key: str
@@ -78,10 +79,10 @@ class Offer:
 
 
 def offered_integrations(generation: Generation, session: ConnectSession) -> list[Integration]:
-    """Return the integrations that the session allows, in the order named; without a list, all of the environment.
+    """Return the integrations that the session allows, in the session's order.
 
-    Integrations whose entry is no longer in the catalog are left out: they cannot be connected, and must not make the
-    page fail for the others.
+    If the session has no list, return all integrations of the environment. An integration is left out if its provider
+    is no longer in the catalog: such an integration cannot be connected, and must not make the page fail.
     """
     available = [
         integration
@@ -141,8 +142,8 @@ def access_texts(
 ) -> dict[str, Any]:
     """Return what the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``.
 
-    `user_scope`: further scopes from the URL that the browser opened, unless the session fixes them. `reconnect_scopes`: scopes
-    that a reconnect requests instead of the integration's.
+    `user_scope`: further scopes from the URL that the browser opened; ignored if the session sets such scopes.
+    `reconnect_scopes`: the scopes that a reconnect requests instead of the integration's scopes; None: no reconnect.
     """
     if offer.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}

@@ -1,8 +1,8 @@
-"""The handlers of the connect page: the list of integrations, the form, and the page that leads to the provider.
+"""The handlers of the connect page: the list of integrations, the form, and the page that forwards to the provider.
 
-With each form the end user also confirms the connection (`gateway.pages.confirmation`). The response to an accepted
-form is a 303, so that reloading a page does not repeat the action. All pages work without JavaScript, except in a
-frame: there the script fetches the same pages and shows them in place (templates/connect/connect.js).
+With each form, the end user also confirms the connection (`gateway.pages.confirmation`). The response to an accepted
+form is a 303, so that reloading the page does not repeat the action. The pages work without JavaScript, except in a
+frame: there a script fetches the pages and shows them in the frame (templates/connect/connect.js).
 """
 
 from dataclasses import replace
@@ -45,9 +45,9 @@ MAX_FORM_BYTES: Final = 256 << 10
 
 
 async def open_link(request: web.Request) -> web.StreamResponse:
-    """Serve the page that `connect_link` opens and a frame loads.
+    """Serve the page that `connect_link` opens and that a frame loads.
 
-    The token is moved from the URL into a cookie immediately.
+    The session's token is moved from the URL into a cookie immediately.
     """
     words, runtime = words_for(request), request.app[RUNTIME]
     token = request.query.get("session_token")
@@ -59,14 +59,14 @@ async def open_link(request: web.Request) -> web.StreamResponse:
         return dead_link_page(request, fault, words)
     if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
         response: web.StreamResponse = see_other(first_page_url(request, session.digest, words))
-    else:  # a program, which may keep no cookies, gets the page itself instead of a redirect
+    else:  # a program gets the page itself and no redirect, because a program often keeps no cookies
         response = await first_page(request, session, words)
     set_session_cookie(request, response, token or "", session)
     return response
 
 
 async def show_offers(request: web.Request) -> web.StreamResponse:
-    """Serve the list of integrations that can be connected, or the form if there is only one."""
+    """Serve the list of integrations that can be connected, or the form if there is only one integration."""
     words = words_for(request)
     try:
         session = await _session(request)
@@ -78,8 +78,8 @@ async def show_offers(request: web.Request) -> web.StreamResponse:
 async def show_form(request: web.Request) -> web.StreamResponse:
     """Serve the form of one integration.
 
-    ``?asked=``: the token under which `Flows.store_options` has stored the options of ``/oauth/connect/…``.
-    ``?connected=``: a frame requests the result.
+    Query parameters: ``asked`` is the token under which `Flows.store_options` has stored the options of
+    ``/oauth/connect/…``. With ``connected``, a page in a frame requests the result.
     """
     words = words_for(request)
     try:
@@ -98,12 +98,14 @@ async def show_form(request: web.Request) -> web.StreamResponse:
 
 
 async def submit_form(request: web.Request) -> web.StreamResponse:
-    """Handle the POST of the form: begin an authorization at the provider, or create a connection from the typed
-    credential."""
+    """Handle the POST of the form.
+
+    Begin an authorization at the provider, or create a connection from the credential that the end user typed.
+    """
     words = words_for(request)
     try:
         check_own_form(request)
-        # The cookie is checked first: without it the form is not read. In a frame the form itself holds the token.
+        # The form is read only if the browser has the session's cookie. In a frame, the form itself contains the token.
         session = None if is_embedded(request) else await _session(request)
         posted = await read_form(request, MAX_FORM_BYTES)
         session = session or await session_of(request, posted.get(TOKEN_FIELD))
@@ -112,7 +114,7 @@ async def submit_form(request: web.Request) -> web.StreamResponse:
     except GatewayError as fault:
         return dead_link_page(request, fault, words)
     browser = SessionBrowser(request, session)
-    popup = offer.oauth and TOKEN_FIELD in posted  # a window opened by the page in a frame
+    popup = offer.oauth and TOKEN_FIELD in posted  # a page in a frame opened this window
     fields = [] if url_options else fields_of(offer.provider, session, offer.key, words, {})
     params, credential = values_from_form(fields, posted)
     try:
@@ -120,7 +122,7 @@ async def submit_form(request: web.Request) -> web.StreamResponse:
         if popup or not is_embedded(request):
             await claim_session(request, browser, session)
         elif session.for_one_browser and session.browser_digest is not None:
-            raise bound_to_other_browser()  # a frame keeps no cookie that could identify its browser
+            raise bound_to_other_browser()  # a page in a frame has no cookie that identifies the browser
         if offer.oauth:
             response = await _begin_authorization(
                 request, session, offer, words, url_options or _options_in(params, posted), browser.digest
@@ -159,17 +161,17 @@ async def submit_form(request: web.Request) -> web.StreamResponse:
     if popup:
         set_session_cookie(
             request, response, posted[TOKEN_FIELD], session
-        )  # the window has cookies, unlike the frame that opened it
+        )  # unlike the page in a frame that opened the window, the window can keep cookies
     if popup or not is_embedded(request):
         browser.set_cookie(response)
     return response
 
 
 async def leave_for_provider(request: web.Request) -> web.StreamResponse:
-    """Send the browser to the provider, by a page that forwards the browser. The page can be reloaded.
+    """Serve a page that forwards the browser to the provider. The page can be reloaded.
 
-    A redirect would not work: browsers apply the CSP's form-action to redirects too, and the gateway's forms may only
-    go to the gateway.
+    A redirect to the provider would not work after a form. Browsers apply the CSP's form-action to redirects too, and
+    the gateway's pages allow forms only to the gateway.
     """
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
@@ -187,8 +189,11 @@ async def leave_for_provider(request: web.Request) -> web.StreamResponse:
 
 
 async def _session(request: web.Request) -> ConnectSession:
-    """Return the page's session. Raises Unauthorized, and Forbidden if the session belongs to another browser or the
-    page is embedded by an origin that is not registered."""
+    """Return the page's session.
+
+    Raises Unauthorized. Raises Forbidden if the session belongs to another browser, or if an origin that is not
+    registered embeds the page.
+    """
     session = await session_of(request)
     if not is_embedded(request) and not SessionBrowser(request, session).may_use_session:
         raise bound_to_other_browser()
@@ -222,7 +227,7 @@ def _requested_offer(request: web.Request, session: ConnectSession, words: PageW
 
 
 def session_offer(request: web.Request, session: ConnectSession, integration_id: str, words: PageWords) -> Offer:
-    """Return the session's offer of this integration. Raises NotFound, Forbidden."""
+    """Return the offer of this integration if the session allows the integration. Raises NotFound, Forbidden."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = generation.integrations.get(session.environment, integration_id)
     check_offered(session, integration.integration_id)
@@ -232,7 +237,10 @@ def session_offer(request: web.Request, session: ConnectSession, integration_id:
 async def _stored_options(
     request: web.Request, session: ConnectSession, offer: Offer, token: str | None
 ) -> FlowOptions | None:
-    """Return the options stored under `token`, None without a token. Raises InvalidRequest if they have expired."""
+    """Return the options stored under `token`; None if there is no token.
+
+    Raises InvalidRequest if the options have expired.
+    """
     if not token:
         return None
     url_options = await request.app[RUNTIME].flows.read_options(session, offer.key, token)

@@ -1,4 +1,4 @@
-"""Renders the connect page: the list, a form, and the empty page for a frame."""
+"""Renders the connect page: the list of integrations, a form, and the empty page for a frame."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ from gateway.timestamps import iso
 
 
 async def first_page(request: web.Request, session: ConnectSession, words: PageWords) -> web.StreamResponse:
-    """Return the list of integrations that can be connected, or the form if there is only one."""
+    """Return the list of integrations that can be connected, or the form if there is only one integration."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     begin = first_page_url(request, session.digest, words)
     outcomes = await connected_outcomes(request, session)
@@ -62,9 +62,12 @@ async def form_page(
     url_options: FlowOptions | None = None,
     url_options_token: str | None = None,
 ) -> web.StreamResponse:
-    """Return the form of `offer`, which is also its confirmation. `posted`, `fault`: a rejected form and its error, shown
-    in the form. `url_options`: the options of the URL that the browser opened; `url_options_token` names them. If the session has
-    already connected it, the page says so."""
+    """Return the form with which the end user connects `offer`. The form is also the confirmation.
+
+    If the session has already connected the integration, return a page that says so. `posted`, `fault`: the values and
+    the error of a rejected form, which are shown again; None for a new form. `url_options`: the options of the URL that
+    the browser opened; None: there are none. `url_options_token`: the token under which these options are stored.
+    """
     generation = generation_of(request)
     outcome = (await connected_outcomes(request, session)).get(offer.key)
     if fault is None and outcome is not None and (session.used_up or "again" not in request.query):
@@ -120,7 +123,7 @@ async def form_page(
 
 
 def frame_page(request: web.Request, words: PageWords) -> web.Response:
-    """Return the page that an embedding page loads; it is empty until it receives a session's token."""
+    """Return the page that another site loads in a frame. The page is empty until it receives a session's token."""
     generation = generation_of(request)
     branding = generation.config.branding
     return connect_page(
@@ -141,8 +144,11 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
 
 
 async def _key_line(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
-    """Return the line with the name of the key that created the session, if the key has limits or was minted by another
-    key, as an agent's is. None for any other key: it belongs to the application."""
+    """Return the line with the name of the key that created the session, or None.
+
+    The line is shown if the key has limits or if another key minted the key, because such a key can belong to an agent.
+    Any other key belongs to the application.
+    """
     if not session.key_id:
         return None
     key = await request.app[RUNTIME].store.keys.find(session.environment, int(session.key_id))
@@ -150,12 +156,12 @@ async def _key_line(request: web.Request, session: ConnectSession, words: PageWo
 
 
 def _readable_id(identifier: str) -> str | None:
-    """Return an ID that a person may recognize; None for a UUID."""
+    """Return the ID; None for a UUID, which nobody can recognize."""
     return None if is_uuid(identifier) else identifier
 
 
 def shortened_email(email: str) -> str:
-    """Return ``a…@example.com``: enough for the owner to recognize the e-mail address."""
+    """Return a shortened e-mail address, such as ``a…@example.com``, which only its owner recognizes."""
     name, at, host = email.rpartition("@")
     return f"{name[:1]}…{at}{host}"
 
@@ -168,8 +174,10 @@ async def _connection_to_reconnect(request: web.Request, session: ConnectSession
 
 
 def _pinned_line(request: web.Request, session: ConnectSession, offer: Offer, words: PageWords) -> str | None:
-    """Return the line about the connection ID that the session is for: an account connected through the link gets this
-    ID. The ID itself is shown unless it is a UUID."""
+    """Return the line that says which connection ID the connected account gets; None if the session sets no ID.
+
+    The line contains the ID itself only if the ID is not a UUID.
+    """
     if session.connection_id is None:
         return None
     app = generation_of(request).config.branding.name or words.plain("the_app")
@@ -179,8 +187,11 @@ def _pinned_line(request: web.Request, session: ConnectSession, offer: Offer, wo
 
 
 def _end_user_lines(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
-    """Return the page's lines about the end user and the session's expiry. `row`: the connection that is authorized
-    again. Its e-mail address is shortened, since the link may come from a key that may not read connections."""
+    """Return the page's lines about the end user and the session's expiry.
+
+    `row`: the connection that the end user connects again; None: a new connection. The e-mail address in `row` is
+    shortened, because the key that created the link may not be allowed to read connections.
+    """
     user = session.end_user
     who = (user.display_name or user.email or _readable_id(user.id)) if user else None
     if who is None:

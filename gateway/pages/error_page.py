@@ -1,4 +1,4 @@
-"""The page that says what went wrong and what to do about it."""
+"""The page that says what went wrong and what the end user should do."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ PROVIDER_ERROR_FIELDS: Final = (
     "error_message",
 )
 
-# Error code ▸ the text that the page shows for a link that no longer works.
+# The key of the text on the page for a link that no longer works, by error code.
 _LINK_TEXTS: Final[Mapping[str, str]] = {"connect_session_used": "used", "connect_session_in_use": "other_browser"}
 
 
@@ -44,13 +44,14 @@ def failure_page(
     framed: bool = False,
     environment: str | None = None,
 ) -> web.Response:
-    """Return the page that says what to do next, in the end user's language; below, for support, the error's message,
-    code and request ID.
+    """Return the page that says what to do next, in the end user's language.
 
-    `title` and `message` replace the texts for `fault`; with `message`, the fault's own message is hidden. `name`: the provider's
-    display name. `back`: link to try again. `done`: link to the application. `posts_to_opener`: the page posts the failure to
-    the window that opened it (docs/compatibility.md#browser-sdk). `framed`: registered origins may embed the page.
-    `environment`: whose origins may receive the failure; None: all.
+    Below, the page shows the error's message, code and request ID for support. `title`, `message`: texts that replace
+    the texts for `fault`; with `message`, the message of `fault` is hidden. `name`: the provider's display name.
+    `back`: the link to try again. `done`: the link to the application. `posts_to_opener`: whether the page posts the
+    failure to the window that opened the page (docs/compatibility.md#browser-sdk). `framed`: whether registered origins
+    may embed the page. `environment`: only origins registered for this environment may receive the failure; None:
+    origins registered for any environment may receive the failure.
     """
     words = words or words_for(request)
     own = message or fault.message
@@ -86,7 +87,7 @@ def failure_page(
 
 
 def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
-    """Return what the end user should do next. `name`: the provider's display name, if known."""
+    """Return what the end user should do next. `name`: the provider's display name; None: the name is not known."""
     key = f"advice_{fault.code}"
     if not words.has(key) or (name is None and "{name}" in words.plain(key)):
         key = "advice_other"
@@ -94,17 +95,20 @@ def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
 
 
 def advice_by_code(words: PageWords, name: str) -> dict[str, str]:
-    """Return all advice texts by error code: the script of a frame gets the code of an error in its window."""
+    """Return all advice texts by error code.
+
+    The script of a page in a frame needs all texts, because a window tells the script only the code of an error.
+    """
     return {key.removeprefix("advice_"): words(key, name=name) for key in words.keys("advice_")}
 
 
 def support_reference(request: web.Request, fault: GatewayError, words: PageWords) -> str:
-    """Return the line with which support finds the failure in the log."""
+    """Return the line with the error code and the request ID, with which support finds the failure in the log."""
     return words("reference", code=fault.code, request=request[REQUEST_ID])
 
 
 def dead_link_page(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:
-    """Return the page for a link that does not work: it says what to do, in non-technical words."""
+    """Return the page for a link that does not work. The page says in plain words what to do."""
     text_key = _LINK_TEXTS.get(fault.code)
     if text_key is not None:
         return failure_page(
@@ -135,8 +139,10 @@ def dead_link_page(request: web.Request, fault: GatewayError, words: PageWords) 
 
 
 def _provider_error(request: web.Request, fault: GatewayError) -> str | None:
-    """Return the provider's error texts from the callback's query, as JSON; None if the query may not be the
-    provider's."""
+    """Return the provider's error texts from the callback's query, as JSON.
+
+    Return None if the query has no such texts, or if it is not certain that the provider sent the query.
+    """
     if not isinstance(fault, CallbackFailed) or not fault.is_from_provider:
         return None
     query = request.query

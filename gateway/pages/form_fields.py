@@ -1,4 +1,4 @@
-"""The form of an entry: the fields that an end user fills in, and the values that the browser posts."""
+"""The form of a provider: the fields that an end user fills in, and the values that the browser posts."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,16 +24,17 @@ from gateway.records.connecting import ConnectSession
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
 NOT_A_GATEWAY_FORM: Final = "This is not a form of the gateway's pages."
-MAX_FORM_FIELDS: Final = 1000  # the pages' own forms have fewer than a hundred
+MAX_FORM_FIELDS: Final = 1000  # the forms of the gateway's pages have fewer than 100 fields
 
 
 async def read_form(request: web.Request, limit_bytes: int) -> dict[str, str]:
-    """Return the posted fields; if a name is repeated, its last value.
+    """Return the fields of the posted form. If a name is repeated, its last value is returned.
 
     Raises InvalidRequest for a body that no form of the gateway sends, and for a body that arrives too slowly.
 
-    `request.content_type` and `request.post()` are not used: the time in which they parse Content-Type grows with the
-    square of its length, and the client is not authenticated yet. The pages are UTF-8, so their forms are too.
+    `request.content_type` and `request.post()` are not used. The time in which aiohttp parses Content-Type grows with
+    the square of its length, and the client is not authenticated yet. The pages are in UTF-8, so browsers send their
+    forms in UTF-8.
     """
     if media_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != URLENCODED:
         raise InvalidRequest("invalid_body", NOT_A_GATEWAY_FORM, close=True)
@@ -51,7 +52,7 @@ ASSERTION: Final = "assertionOption"
 SECRET_NAMES: Final = re.compile(r"password|secret|token|key|pin\b|passphrase|certificate", re.IGNORECASE)
 LONG_TEXT_NAMES: Final = re.compile(r"private_?key|certificate|pem\b|service_account|json", re.IGNORECASE)
 INPUT_TYPES: Final = {"email": "email", "uri": "url"}
-# Optional fields of modes whose entries have no own form.
+# The optional fields of auth modes, for providers that do not define their own credential fields.
 OPTIONAL_FIELDS: Final = {
     ("AWS_SIGV4", "region"),
     ("BASIC", "password"),
@@ -62,8 +63,13 @@ OPTIONAL_FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """An input of the form. `name`: the name that the form posts (``params[subdomain]``). `key`: the name in the
-    entry."""
+    """An input of the form.
+
+    `name`: the name that the browser posts, such as ``params[subdomain]``. `group`: what the value is: a setting, a
+    part of the credential, or a part of its assertion. `key`: the name in the provider's catalog entry. `when_field`,
+    `when_equals`: the input is shown only if the field with this name has this value; None: always. `fault`: the error
+    that is shown at the input.
+    """
 
     name: str
     group: str
@@ -94,9 +100,11 @@ def fields_of(
     words: PageWords,
     current_settings: Mapping[str, Any],
 ) -> list[FormField]:
-    """Return all inputs, except settings that the gateway sets itself or the back end has fixed.
+    """Return all inputs of the form.
 
-    `current_settings`: the settings, without secret ones, of the connection to reconnect; used as initial values.
+    Settings that the gateway sets itself, and settings that the customer's back end has fixed, are left out.
+    `current_settings`: the settings of the connection that the end user connects again. These settings are the initial
+    values of the inputs, except for secret settings.
     """
     fixed = {name.casefold() for name in session.defaults.get(integration_id, {}).get("connection_config") or {}}
     settings = {name: setting for name, setting in provider.connection_config.items() if name.casefold() not in fixed}
@@ -117,7 +125,7 @@ def fields_of(
 
 
 def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting]:
-    """Return the entry's own credential fields, else those of its auth mode."""
+    """Return the credential fields of the provider's entry or, if it has none, the fields of its auth mode."""
     if provider.credentials:
         return provider.credentials
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
@@ -134,7 +142,7 @@ def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting
 def with_posted_values(
     fields: Iterable[FormField], form: Mapping[str, str], faults: Iterable[Issue]
 ) -> list[FormField]:
-    """Return the fields with the typed values, without secrets, and with their errors."""
+    """Return the fields with the values that the end user typed, except secrets, and with the errors of the fields."""
     messages: dict[tuple[str, ...], str] = {}
     for fault in faults:
         messages.setdefault(fault.path, fault.message)
@@ -150,8 +158,10 @@ def with_posted_values(
 
 
 def values_from_form(fields: Iterable[FormField], form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the settings and the credential's fields; a dotted name is a member of an object. Other names are
-    ignored."""
+    """Return the settings and the credential's fields from a posted form.
+
+    A field name with dots is the path of a member in nested objects. Posted names that are not in `fields` are ignored.
+    """
     params: dict[str, str] = {}
     credential: dict[str, Any] = {}
     for field in fields:
@@ -210,8 +220,10 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, current_val
 
 
 def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
-    r"""Return `pattern` for an input's attribute. Browsers compile it with the ``v`` flag, so that literal ``-`` ``/``
-    ``|`` and others must be escaped in a character class. None if the user may also type a prefix or suffix.
+    r"""Return `pattern` as the pattern attribute of an input; None if the end user can also type a prefix or suffix.
+
+    Browsers compile the attribute with the ``v`` flag of regular expressions. So ``-``, ``/``, ``|`` and some other
+    characters must be escaped in a character class.
     """
     if pattern is None or setting.prefix or setting.suffix:
         return None

@@ -1,4 +1,4 @@
-"""What all pages for end users share: texts, language, files, brand, and the origins that may embed a page."""
+"""What all pages for end users share: texts, language, files, brand, and the origins that may embed the pages."""
 
 import hashlib
 from collections.abc import Mapping
@@ -24,9 +24,10 @@ LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
 
 
 class PageWords:
-    """The texts in one language; a call returns a sentence.
+    """The texts in one language. Calling the object with a key returns a sentence.
 
-    `is_chosen`: the URL names the language, so links keep it. False: the language comes from Accept-Language.
+    `is_chosen`: whether the URL names the language; then links keep the language. If `is_chosen` is false, the language
+    comes from Accept-Language.
     """
 
     def __init__(self, lang: str, *, is_chosen: bool = False) -> None:
@@ -35,12 +36,15 @@ class PageWords:
         self._words = _read_words(lang)
 
     def __call__(self, key: str, **values: Any) -> str:
-        """Return the sentence `key`, filled in, with a capital first letter. Raises KeyError if `key` is unknown."""
+        """Return the sentence `key` with `values` filled in and a capital first letter.
+
+        Raises KeyError if `key` is unknown.
+        """
         text = (self._words.get(key) or _read_words(LANGUAGES[0])[key]).format_map(values)
         return text[:1].upper() + text[1:]
 
     def plain(self, key: str) -> str:
-        """Return the text `key` unchanged, for use inside another sentence. Raises KeyError if `key` is unknown."""
+        """Return the text `key` unchanged, for use in another sentence. Raises KeyError if `key` is unknown."""
         return self._words.get(key) or _read_words(LANGUAGES[0])[key]
 
     def has(self, key: str) -> bool:
@@ -51,8 +55,11 @@ class PageWords:
 
 
 def words_for(request: web.Request, lang: str | None = None) -> PageWords:
-    """Return the texts in `lang`, else in ``?lang=``, else in the preferred available language of Accept-Language (RFC
-    9110 §12.5.4)."""
+    """Return the texts in the language of the request.
+
+    The first available language is used: `lang`, then the query parameter ``lang``, then the preferred language of
+    Accept-Language (RFC 9110 §12.5.4), then English.
+    """
     for wanted in (lang, request.query.get("lang")):
         if wanted and (known := _available_language(wanted)):
             return PageWords(known, is_chosen=True)
@@ -60,7 +67,7 @@ def words_for(request: web.Request, lang: str | None = None) -> PageWords:
 
 
 def accepted_language(field: str) -> str:
-    """Return the available language that an Accept-Language field prefers; English if none."""
+    """Return the available language that an Accept-Language field prefers; English if none of its languages exists."""
     candidates: list[tuple[float, int, str]] = []
     for place, part in enumerate(field[:500].split(",")):
         tag, _, parameter = part.partition(";")
@@ -87,7 +94,7 @@ def _read_words(lang: str) -> Mapping[str, str]:
     return words
 
 
-# ── The files that pages load: names from a fixed table, never a path from a request.
+# ── The files that pages load. The paths of files come from a fixed table, never from a request.
 
 ASSET_TYPES: Final = {"connect.css": "text/css", "connect.js": "text/javascript", "icon.svg": "image/svg+xml"}
 IMAGE_TYPES: Final = {
@@ -102,7 +109,7 @@ LOGO: Final = "logo"
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file that pages load. `content_hash`: the first 16 hex digits of its SHA-256."""
+    """A file that pages load. `content_hash`: the first 16 hex digits of the SHA-256 of its content."""
 
     content: bytes
     content_hash: str
@@ -122,8 +129,12 @@ async def asset(request: web.Request) -> web.Response:
 
 
 def file_response(request: web.Request, file: PageFile, kind: str) -> web.Response:
-    """Return the file, or 304. Browsers cache it for a year if the URL has its hash (``?v=``), else revalidate it each
-    time."""
+    """Return the file, or 304 if the browser has the current file. `kind`: the media type.
+
+    Browsers cache the file for a year if the URL contains its hash (``?v=``). Without the hash, browsers ask the
+    gateway
+    each time whether the file has changed.
+    """
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable"
         if request.query.get("v") == file.content_hash
@@ -147,7 +158,7 @@ def asset_file(name: str) -> PageFile:
 
 
 def logo_hash(logo: Path | None) -> str | None:
-    """Return a hash of the operator's logo; None if there is no logo, or its file cannot be read."""
+    """Return the hash of the operator's logo; None if there is no logo, or if its file cannot be read."""
     try:
         return None if logo is None else _image(logo).content_hash
     except NotFound:
@@ -178,7 +189,7 @@ LOOPBACK_ORIGINS: Final = ("http://localhost:*", "http://127.0.0.1:*", "https://
 
 @dataclass(frozen=True, slots=True)
 class BrandColor:
-    """A brand's color, and the text color on it: white or black, whichever has more contrast."""
+    """A brand's color (`ground`), and the color of text on it (`ink`): white or black, with the higher contrast."""
 
     ground: str
     ink: str
@@ -187,9 +198,10 @@ class BrandColor:
 def connect_page(
     request: web.Request, template: str, words: PageWords, status: int = 200, *, framed: bool = False, **context: Any
 ) -> web.Response:
-    """Return `template` in the frame of every page.
+    """Return the page of `template`, with the layout that all pages for end users share.
 
-    `framed`: registered origins may embed the page. False: no page may embed it.
+    `framed`: whether registered origins may embed the page; if false, nobody may embed the page. `context`: further
+    values for the template.
     """
     generation = generation_of(request)
     config, branding = generation.config, generation.config.branding
@@ -219,7 +231,7 @@ def connect_page(
 
 
 def see_other(url: str) -> web.Response:
-    """Return a 303 to `url`. The browser sends no referrer, since the current URL may contain a token."""
+    """Return a 303 to `url`. The browser sends no referrer, because the current URL can contain a token."""
     return web.Response(
         status=303,
         headers={hdrs.LOCATION: url, hdrs.CACHE_CONTROL: "no-store", "Referrer-Policy": "no-referrer"},
@@ -227,8 +239,10 @@ def see_other(url: str) -> web.Response:
 
 
 def embedding_origins(generation: Generation) -> tuple[str, ...]:
-    """Return the origins that may embed pages, of all environments. When a session is opened, the origins of its own
-    environment are checked."""
+    """Return the origins that may embed pages, of all environments together.
+
+    When a session is opened, `may_embed` checks the origins of the session's own environment.
+    """
     named_origins = {
         origin for environment in generation.config.environments.values() for origin in environment.connect_origins
     }
@@ -236,8 +250,11 @@ def embedding_origins(generation: Generation) -> tuple[str, ...]:
 
 
 def opener_origins(request: web.Request, environment: str | None) -> str:
-    """Return the origins to which a window's last page posts its result: those registered for `environment` (None: for
-    any environment) and the gateway's own; ``*`` if none is registered."""
+    """Return the origins to which the last page of a window posts its result.
+
+    The result contains the origins registered for `environment` (None: for any environment) and the gateway's own
+    origin. If no origin is registered, return ``*``.
+    """
     config = generation_of(request).config
     known = config.environments.get(environment) if environment is not None else None
     named_origins = config.environments.values() if known is None else [known]

@@ -26,7 +26,7 @@ from gateway.pages.templates import page
 from gateway.runtime import generation_of
 from gateway.text import counted
 
-# ── One proxied call, ready to paste: as curl, Python and Node, without further dependencies.
+# ── One proxied call that the reader can copy: as a curl command, in Python and in Node.
 
 SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
 CONNECTION_ID = "<CONNECTION_ID>"
@@ -38,7 +38,7 @@ _PLACEHOLDER = re.compile(r"\$\{(?:connectionConfig\.|credentials\.)?([\w.-]+)\}
 
 @dataclass(frozen=True, slots=True)
 class SnippetCall:
-    """A request to the provider: `path` begins with a slash, `body` is JSON."""
+    """A request to the provider. `path`: the path, which begins with a slash. `body`: a JSON value; None: no body."""
 
     method: str
     path: str
@@ -46,8 +46,11 @@ class SnippetCall:
 
 
 def example_call(provider: Provider, provider_operations: ProviderOperations | None = None) -> SnippetCall:
-    """Return a call that shows that a connection works: the entry's verification request, else a read operation of
-    `provider_operations` (starters first), else an example path."""
+    """Return a call that shows that a connection works.
+
+    The call is the entry's verification request, else a read operation from `provider_operations` (operations marked as
+    starters first), else a GET of an example path.
+    """
     proof = provider.proxy.verification
     if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
         return SnippetCall(proof.method, _with_placeholders(proof.endpoints[0]), proof.data)
@@ -60,7 +63,10 @@ def example_call(provider: Provider, provider_operations: ProviderOperations | N
 
 
 def _starter(provider_operations: ProviderOperations) -> ApiOperation | None:
-    """Return the read operation with the fewest values to fill in, starters first; None if there is none."""
+    """Return the read operation with the fewest values to fill in; None if there is no read operation.
+
+    Operations that the catalog marks as starters come first.
+    """
     reads = [
         operation
         for operation in provider_operations.find(risk="read")
@@ -77,17 +83,17 @@ def _operations_of(catalog: Catalog, name: str) -> ProviderOperations | None:
 
 
 def _with_placeholders(path: str) -> str:
-    """Return a path with the placeholders for a connection's settings as ``<name>``."""
+    """Return `path` with each reference to a setting or credential replaced with a placeholder such as ``<name>``."""
     return _PLACEHOLDER.sub(r"<\1>", path)
 
 
 def placeholders_in(call: SnippetCall) -> list[str]:
-    """Return the ``<name>`` placeholders of a call, which the reader must fill in."""
+    """Return the names of the placeholders in a call's path. The reader must replace the placeholders."""
     return list(dict.fromkeys(re.findall(r"<([\w.-]+)>", call.path)))
 
 
 def snippet_headers(key: str) -> dict[str, str]:
-    """Return the three headers of every proxied call. `key`: the integration's key."""
+    """Return the three headers that every proxied call needs. `key`: the integration's ID."""
     return {
         "Authorization": f"Bearer {SECRET_KEY}",
         "Provider-Config-Key": key,
@@ -96,7 +102,7 @@ def snippet_headers(key: str) -> dict[str, str]:
 
 
 def curl_snippet(url: str, key: str, call: SnippetCall) -> str:
-    """Return a curl command of several lines."""
+    """Return the call as a curl command with several lines."""
     parts = ["curl" if call.method == "GET" else f"curl -X {call.method}"]
     fields = snippet_headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
     parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in fields.items()]
@@ -107,7 +113,7 @@ def curl_snippet(url: str, key: str, call: SnippetCall) -> str:
 
 
 def python_snippet(url: str, key: str, call: SnippetCall) -> str:
-    """Return a program for Python 3 that uses the gateway's client."""
+    """Return the call as a Python 3 program that uses the gateway's client."""
     opened = (
         f"{url!r}", f"{SECRET_KEY!r}", f"provider_config_key={key!r}", f"connection_id={CONNECTION_ID!r}"
     )  # fmt: skip
@@ -120,7 +126,7 @@ def python_snippet(url: str, key: str, call: SnippetCall) -> str:
 
 
 def node_snippet(url: str, key: str, call: SnippetCall) -> str:
-    """Return a module for Node 18 or newer."""
+    """Return the call as a JavaScript module for Node 18 or newer."""
     options: dict[str, Any] = {} if call.method == "GET" else {"method": call.method}
     options["headers"] = snippet_headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
     text = json.dumps(options, indent=2, ensure_ascii=False)
@@ -132,13 +138,13 @@ def node_snippet(url: str, key: str, call: SnippetCall) -> str:
     return f"const response = await fetch({target}, {text});\nconsole.log(response.status, await response.json());"
 
 
-# ── A provider's behaviour, from its entry, in sentences for people.
+# ── The behaviour that a provider's entry states, in sentences for people.
 
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def behaviour(provider: Provider, provider_operations: ProviderOperations | None = None) -> list[tuple[str, str]]:
-    """Return a title and a sentence for each known fact."""
+    """Return a title and a sentence for each fact about the provider that the catalog states."""
     found = list(_behaviour(provider))
     if provider_operations is not None:
         starters = [operation.id for operation in provider_operations.find(starter=True)]
@@ -206,8 +212,7 @@ def _duration(seconds: int) -> str:
     return counted(seconds, "second")
 
 
-# ── ``GET /providers/{provider}/guide``: how to set up a provider, generated from its entry. The page is public: it
-# holds no secret.
+# ── The page ``GET /providers/{provider}/guide``. The page is public, because it contains no secret.
 
 TRUST = {
     "confirmed": "Two independent sources or the vendor's own document confirm the URLs and where the credential goes.",
@@ -231,7 +236,7 @@ async def guide(request: web.Request) -> web.Response:
         )
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
     if shared is not None and shared.auth_mode != provider.auth_mode:
-        shared = None  # another auth mode, so its app cannot be shared
+        shared = None  # the other provider uses another auth mode, so its app cannot be shared
     provider_operations = await asyncio.to_thread(_operations_of, generation.catalog, name)
     call = example_call(provider, provider_operations)
     return page(
@@ -256,6 +261,9 @@ async def guide(request: web.Request) -> web.Response:
 
 
 def _credentials(provider: Provider) -> dict[str, Setting]:
-    """Return the credential fields that the user types in: the entry's own, else those of its auth mode."""
+    """Return the credential fields that the end user types in.
+
+    The fields come from the provider's entry or, if the entry has no such fields, from the entry's auth mode.
+    """
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     return provider.credentials or {name: Setting(title=title_from(name)) for name in mode.typed_fields}

@@ -1,4 +1,4 @@
-"""The steps from a provider's developer console to the first connection, filled in from its catalog entry."""
+"""The steps from a provider's developer console to the first connection, generated from the catalog entry."""
 
 import json
 import re
@@ -30,19 +30,21 @@ MAKE_PUBLIC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GuideStep:
-    """One step: what to do, where, and what to paste."""
+    """One step: what to do (`text`), where (`link`), and what to copy (`code`)."""
 
     text: str
     link: str | None = None
     code: str | None = None
     notes: tuple[str, ...] = field(default=())
     items: tuple[str, ...] = field(default=())
-    """Sub-steps, in order."""
+    """The parts of the step, in order."""
 
 
 def steps(provider: Provider, public_url: str, family: str | None) -> list[GuideStep]:
-    """Return all steps, in order, up to the first connection. `family`: the provider whose app this provider can
-    share."""
+    """Return all steps up to the first connection, in order.
+
+    `family`: the display name of another provider with an app that works for this provider too; None: no such app.
+    """
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     declare_step = GuideStep("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
     if not mode.redirects:
@@ -70,7 +72,7 @@ def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Gui
 
 
 def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[GuideStep]:
-    """Yield the steps up to the first connection, for an app at the provider."""
+    """Yield the steps for a provider at which the operator registers an app, without the step that connects a user."""
     kind = _APP_KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
     shared = (f"If you have an app for {family}, use it for this provider too: add what is missing.",) if family else ()
     page = provider.setup_guide_url or provider.docs
@@ -118,7 +120,7 @@ def _scope_notes(provider: Provider) -> Iterator[str]:
 
 
 def declaration(provider: Provider, mode: ModeFormat) -> str:
-    """Return the integration's declaration for gateway.yaml, with the provider's name as key."""
+    """Return the declaration of an integration for gateway.yaml. The provider's name is the integration's ID."""
     lines = [f"{provider.name}:", f"  provider: {provider.name}"]
     lines += [
         f'  {key}: "${{{_variable(provider, key)}}}"' for key in mode.integration if not _registers_itself(provider)
@@ -131,8 +133,10 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
 
 
 def _starter_scopes(provider: Provider) -> list[str]:
-    """Return scopes to start with: those of the set-up, else the entry's default scopes. If these only allow a refresh,
-    add two scopes that allow reading."""
+    """Return the scopes to start with: the scopes in the entry's setup section, else the entry's default scopes.
+
+    If the default scopes allow only a refresh, add up to two scopes, preferably scopes that allow reading.
+    """
     if provider.setup is not None and provider.setup.scopes:
         return provider.setup.scopes
     asked_settings = provider.default_scopes or []
@@ -145,7 +149,7 @@ def _starter_scopes(provider: Provider) -> list[str]:
 
 
 def _example_hosts(provider: Provider) -> list[str]:
-    """Return an example host for each setting that chooses a host which receives the client secret."""
+    """Return an example host for each setting with which an end user chooses a host that receives the client secret."""
     chosen = dict.fromkeys(setting for _, setting in open_secret_urls(provider))
     forms = provider.connection_config
     examples = [(forms[name].example if name in forms else None) or "example.com" for name in chosen]
@@ -199,7 +203,7 @@ def _example(form: Setting) -> str:
 
 
 def asked_settings(forms: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
-    """Return the settings that a user types in, in the order of the form."""
+    """Return the settings that an end user types in, in the order of the form."""
     found = [(name, form) for name, form in forms.items() if _is_asked(form)]
     return sorted(found, key=lambda pair: 99 if pair[1].order is None else pair[1].order)
 

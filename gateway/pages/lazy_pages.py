@@ -1,5 +1,7 @@
-"""The pages' handlers, imported with the first request for a page: most workers serve none, and the import costs 1
-MB."""
+"""The handlers of the pages, imported at the first request for a page.
+
+Most workers serve no page, and the import costs 1 MB of memory.
+"""
 
 from aiohttp import hdrs, web
 
@@ -86,8 +88,10 @@ async def guides(request: web.Request) -> web.StreamResponse:
 
 
 async def browser_page(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Serve a page to a browser for ``/``, an unknown path or a method that is not allowed; for other clients, call
-    `handler`."""
+    """Serve a page to a browser for ``/``, for an unknown path, or for a method that is not allowed.
+
+    For a client that is not a browser, call `handler`.
+    """
     if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
         return await handler(request)
     from gateway.pages import root_pages

@@ -1,4 +1,4 @@
-"""The redirect of the browser to the provider's consent page, and the callback with the result."""
+"""The redirect of the browser to the provider's consent page, and the provider's callback with the result."""
 
 from dataclasses import replace
 from typing import Final
@@ -34,12 +34,15 @@ MAX_CLIENT_ID_CHARS: Final = 255
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
-    """Start an authorization. A browser gets a 303 to the confirmation page, for which the URL's options are stored,
-    and the session's token in a cookie. A program, which holds nobody's cookies, gets a 302 to the provider, with a
-    cookie that binds the flow to it.
+    """Start an authorization.
 
-    An error is a page for a browser, and JSON for a program or without a valid session. The window's WebSocket reports
-    it too.
+    A browser gets a 303 to the confirmation page, and the session's token in a cookie. The options in the URL are
+    stored
+    for this page. A program has no cookies of a person, so it gets a 302 to the provider, with a cookie that binds the
+    flow to the program.
+
+    A browser gets an error as a page. A program, or a request without a valid session, gets the error as JSON. The
+    WebSocket of the window reports the error too.
     """
     runtime = request.app[RUNTIME]
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
@@ -76,7 +79,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
 
 
 def set_binding_cookie(response: web.Response, authorization: AuthorizationStart) -> None:
-    """Set the cookie that identifies the same browser at the callback."""
+    """Set the cookie with which the callback identifies the browser that started the flow."""
     set_flow_cookie(response, authorization.cookie_name, authorization.cookie_value.reveal())
 
 
@@ -134,13 +137,17 @@ MAX_FORM_BYTES: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
-    """Handle the provider's callback. The response is a 303 to the result page. It is the result page itself if the
-    browser has no cookie of the session, a 200 with a choice if the account has several sites, and a 400 after an
-    error.
+    """Handle the provider's callback.
 
-    A browser is never redirected to the application: it may still follow a form, of the provider's consent page or of
-    `choose_site`, and applies the form-action of that page's CSP to all redirects. The result page continues by itself.
-    A program, which reads no pages, is redirected to the application with a pending connection.
+    The response is a 303 to the result page. If the browser has no cookie of the session, the response is the result
+    page itself. If the account has several sites, the response is a 200 with a choice. After an error, the response is
+    a 400.
+
+    A browser is never redirected to the application, because the callback can be the result of a form: of the
+    provider's
+    consent page or of `choose_site`. Browsers apply the form-action of that page's CSP to all redirects after the form.
+    So the result page itself forwards the browser. A program does not read pages, so it is redirected to the
+    application if the connection is pending.
     """
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
@@ -151,7 +158,7 @@ async def callback(request: web.Request) -> web.Response:
             return earlier
         response = await _callback_failure_page(request, fault)
         if fault.code == "invalid_state" and not getattr(fault, "is_state_used", False):
-            return response  # the state may be another browser's, or its callback may still arrive: keep the cookie
+            return response  # keep the cookie: a callback with a valid state can still arrive
     else:
         response = await _result_response(request, finished)
     _delete_flow_cookie(request, response, name)
@@ -159,8 +166,10 @@ async def callback(request: web.Request) -> web.Response:
 
 
 async def choose_site(request: web.Request) -> web.Response:
-    """Handle ``POST /oauth/site``: the end user has chosen one of several sites. The form's token is valid once, in one
-    browser."""
+    """Handle ``POST /oauth/site``, with which the end user chooses one of several sites.
+
+    The form's token is valid a single time, and only in the browser that got the form.
+    """
     runtime, token = request.app[RUNTIME], ""
     try:
         form = await read_form(request, MAX_FORM_BYTES)
@@ -231,7 +240,7 @@ async def _connected_response(request: web.Request, connected: ConnectedResult, 
 
 
 async def _earlier_result(request: web.Request, state: str) -> web.Response | None:
-    """Return a redirect to the result page if an earlier callback with this state made a connection, else None."""
+    """Return a redirect to the result page if an earlier callback with this state created a connection, else None."""
     outcome = await request.app[RUNTIME].store.flow_results.of_flow(digest(state)) if state else None
     if outcome is None or not outcome.succeeded or not holds_session(request, outcome.session_digest):
         return None

@@ -1,5 +1,4 @@
-"""The last pages of a connect session: its result, at a URL that can be reloaded, and the redirect back to the
-application."""
+"""The last pages of a connect session: the result, at a URL that can be reloaded, and the return to the application."""
 
 from typing import Any
 
@@ -27,7 +26,7 @@ from gateway.store.pending_authorizations import bound_to_other_browser
 
 
 async def result(request: web.Request) -> web.StreamResponse:
-    """Show the result of connecting one integration, even after the session has ended."""
+    """Show the result of connecting one integration. The page also works after the session has ended."""
     words, runtime, generation = words_for(request), request.app[RUNTIME], generation_of(request)
     key = request.match_info["integration_id"]
     try:
@@ -43,7 +42,7 @@ async def result(request: web.Request) -> web.StreamResponse:
         page = await result_page(request, session_digest, session, key, words)
         if page is not None:
             return page
-        session = session or await session_of(request)  # no result yet, so the session must still be alive
+        session = session or await session_of(request)  # raises an error if the session has ended without a result
         generation.integrations.get(session.environment, key)
     except GatewayError as fault:
         return dead_link_page(request, fault, words)
@@ -51,8 +50,10 @@ async def result(request: web.Request) -> web.StreamResponse:
 
 
 async def return_to_application(request: web.Request) -> web.StreamResponse:
-    """Serve ``GET …/return``, the target of Done and Cancel: a 303 to the session's `return_url`, or a last page
-    without one."""
+    """Serve ``GET …/return``, the target of the buttons Done and Cancel.
+
+    The response is a 303 to the session's `return_url` or, if the session has no `return_url`, the last page.
+    """
     words = words_for(request)
     try:
         session = await session_of(request)
@@ -63,7 +64,7 @@ async def return_to_application(request: web.Request) -> web.StreamResponse:
         return dead_link_page(request, fault, words)
     key = request.query.get("i")
     outcomes = await _outcomes(request, session.digest, key)
-    if session.bound and not browser.has_confirmed:  # do not show one browser the outcome of another
+    if session.bound and not browser.has_confirmed:  # do not show the outcome of another browser
         outcomes = []
     own_connections = {outcome.connection_id for outcome in outcomes if browser.may_return_outcome(outcome)}
     successes = [outcome for outcome in outcomes if outcome.succeeded and outcome.connection_id in own_connections]
@@ -93,7 +94,10 @@ async def return_to_application(request: web.Request) -> web.StreamResponse:
 async def application_url(
     request: web.Request, session: ConnectSession, outcome: Outcome | None, key: str | None
 ) -> str:
-    """Return `return_url` with the signed result. `outcome` None: the end user has cancelled."""
+    """Return the session's `return_url` with the signed result.
+
+    `outcome`: the result; None: the end user cancelled. `key`: the integration's ID.
+    """
     runtime, generation = request.app[RUNTIME], generation_of(request)
     if outcome is None:
         return_result = ReturnResult(outcome="cancelled", provider_config_key=key)
@@ -112,8 +116,7 @@ async def application_url(
 async def result_page(
     request: web.Request, session_digest: str, session: ConnectSession | None, key: str, words: PageWords
 ) -> web.Response | None:
-    """Return the page with the result of connecting the integration `key` in this session; None if there is no result
-    yet."""
+    """Return the page with the result of connecting the integration `key`; None if there is no result yet."""
     outcomes = await _outcomes(request, session_digest, key)
     outcome = next((outcome for outcome in reversed(outcomes) if outcome.succeeded), None)
     if outcome is not None:
@@ -128,8 +131,8 @@ async def connected_page(
 ) -> web.Response:
     """Return the page that says that an account is connected.
 
-    `session` None: the session has ended, or this browser has no cookie for it. `already`: the end user opened the form
-    of an integration that is already connected.
+    `session`: None if the session has ended or this browser has no cookie for the session. `already`: whether the end
+    user has opened the form of an integration that was already connected.
     """
     generation = generation_of(request)
     if (
@@ -189,7 +192,10 @@ async def connected_page(
 
 
 def application_link(request: web.Request, session: ConnectSession | None, words: PageWords, key: str) -> str | None:
-    """Return the URL that leads back to the application; None if the session has no `return_url`, or in a frame."""
+    """Return the URL with which the end user returns to the application.
+
+    Return None if the session has no `return_url`, or if the page is in a frame.
+    """
     if session is None or session.return_url is None or is_embedded(request):
         return None
     return page_url(request, session.digest, words, "/return", i=key)
@@ -216,7 +222,7 @@ def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: 
 
 
 async def _facts(request: web.Request, outcome: Outcome, words: PageWords) -> list[tuple[str, str]]:
-    """Return the account and the site, with labels that the account's owner recognizes."""
+    """Return the names of the account and of the site, each with its label, so that the end user can recognize them."""
     if outcome.connection_id is None:
         return []
     ref = ConnectionRef(outcome.environment, outcome.integration_id, outcome.connection_id)

@@ -14,9 +14,9 @@ from gateway.pages.templates import page
 from gateway.runtime import RUNTIME, generation_of
 
 ROWS_PER_PAGE: Final = 60
-MAX_SEARCH_CHARS: Final = 100  # characters of a search
+MAX_SEARCH_CHARS: Final = 100  # maximum length of a search or a category
 
-# Members of `/ready` and their values ▸ text for people.
+# The text for people for each member of `/ready` and its value.
 STATE_TEXTS: Final = {
     ("store", "away"): "Its database cannot be reached; it serves from memory.",
     ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
@@ -29,7 +29,10 @@ STATE_TEXTS: Final = {
 
 
 async def start_page(request: web.Request) -> web.Response:
-    """Serve ``GET /`` for a browser: the gateway's state and links. The page reveals no more than ``/ready``."""
+    """Serve ``GET /`` for a browser: the gateway's state and links.
+
+    The page is public, so it shows nothing about the gateway's state that ``/ready`` does not show.
+    """
     generation = generation_of(request)
     status, body = await readiness(request.app[RUNTIME], required=False)
     return page(
@@ -47,7 +50,7 @@ async def start_page(request: web.Request) -> web.Response:
 
 
 def missing_page(request: web.Request, fault: GatewayError) -> web.Response:
-    """Return `fault` as a page: unknown URL, or method not allowed."""
+    """Return the page for an unknown URL or for a method that is not allowed. `fault`: the error."""
     titles = {404: "Page not found", 405: "Method not allowed"}
     response = page(
         request,
@@ -67,7 +70,7 @@ def missing_page(request: web.Request, fault: GatewayError) -> web.Response:
 
 
 def guides(request: web.Request) -> web.Response:
-    """Serve ``GET /guides``: the catalog for people, with each provider's guide. It is public, as the guides are."""
+    """Serve ``GET /guides``: a searchable list of providers with links to their guides. The page is public."""
     generation = generation_of(request)
     search = " ".join(request.query.get("search", "")[:MAX_SEARCH_CHARS].split())
     category = request.query.get("category", "")[:MAX_SEARCH_CHARS] or None

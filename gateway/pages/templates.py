@@ -1,5 +1,7 @@
-"""Jinja under the gateway's own application key, so that it does not conflict with a host app that uses
-aiohttp-jinja2."""
+"""Renders Jinja templates. The gateway has its own application key for its templates.
+
+So the templates of a host application that uses aiohttp-jinja2 are not affected.
+"""
 
 import secrets
 from collections.abc import Sequence
@@ -10,7 +12,7 @@ from aiohttp import web
 
 from gateway import resources
 
-if TYPE_CHECKING:  # lazy import below: most workers never serve a page, and the module costs 3 MB per worker
+if TYPE_CHECKING:  # imported at the first page: most workers never serve a page, and the module costs 3 MB per worker
     import jinja2
 
 
@@ -19,8 +21,10 @@ class Templates:
 
     @cached_property
     def environment(self) -> "jinja2.Environment":
-        """The Jinja environment. Undefined names raise, so that a missing value fails a test instead of leaving a
-        gap."""
+        """The Jinja environment.
+
+        An undefined name in a template raises an error, so that a test finds a missing value.
+        """
         import jinja2
 
         loader = jinja2.FileSystemLoader(resources.folder("templates"))
@@ -46,8 +50,10 @@ def page(
     ancestors: Sequence[str] = (),
     **context: Any,
 ) -> web.Response:
-    """Return the page with the security headers of every page: it is not cached, sends no referrer, and only
-    `ancestors` may frame it. `script`: whether the gateway's script runs; it may send requests to the gateway's origin.
+    """Return the page of `template`, with the security headers that every page has.
+
+    Browsers do not cache the page and send no referrer from it. `script`: whether the gateway's script may run in the
+    page and send requests to the gateway's origin. `ancestors`: the origins that may show the page in a frame.
     """
     import aiohttp_jinja2
 

@@ -1,6 +1,7 @@
 """``python -m gateway.sandbox``: runs the sandbox as a separate process.
 
-Prints ``sandbox ready on http://127.0.0.1:3004`` to stdout once it listens; SIGTERM and SIGINT stop it.
+The process prints ``sandbox ready on http://127.0.0.1:3004`` to stdout as soon as it listens. SIGTERM and SIGINT stop
+the process.
 """
 
 import argparse
@@ -15,7 +16,10 @@ from gateway.sandbox.state import SandboxClient
 
 
 def main() -> int:
-    """Run until a signal; return 0. Return 1 if the sandbox cannot start, with the reason in one line on stderr."""
+    """Run the sandbox until a signal arrives, then return 0.
+
+    If the sandbox cannot start, print the reason in one line to stderr and return 1.
+    """
     options = _arguments().parse_args()
     try:
         secret = options.client_secret_file.read_text().strip()

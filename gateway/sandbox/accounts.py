@@ -1,4 +1,4 @@
-"""The demo users who may log in, and the scopes that an application may request, with a description each."""
+"""The demo users who can log in, and the scopes that an application can request, each with a description."""
 
 import hmac
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class DemoAccount:
-    """A demo user. The password is no secret: the login page shows it. `sites` are cloud IDs."""
+    """A demo user. The password is not secret, because the login page shows the password.
+
+    `sites`: the cloud IDs of the sites that the user can access.
+    """
 
     account_id: str
     email: str
@@ -41,7 +44,7 @@ SCOPES: Final[Mapping[str, str]] = {
 
 
 def authenticate(email: str, password: str) -> DemoAccount | None:
-    """Return the account with this e-mail address (in any case) and password; None if there is none."""
+    """Return the account with this e-mail address, in upper or lower case, and this password; None if there is none."""
     for account in ACCOUNTS.values():
         if account.email == email.strip().lower() and hmac.compare_digest(account.password.encode(), password.encode()):
             return account
@@ -49,5 +52,5 @@ def authenticate(email: str, password: str) -> DemoAccount | None:
 
 
 def unknown_scopes(scopes: Iterable[str]) -> list[str]:
-    """Return the scopes that the tracker does not know, in order."""
+    """Return the scopes that are not in `SCOPES`, in order."""
     return [scope for scope in scopes if scope not in SCOPES]

@@ -20,8 +20,11 @@ _API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
 
 
 def create_app(sandbox: Sandbox) -> web.Application:
-    """Return the application. Its middlewares, outermost first: host check, faults, saving the state, errors as
-    responses."""
+    """Return the application of the sandbox.
+
+    The middlewares check the Host, apply faults, save the state, and turn errors into responses. The outermost
+    middleware comes first.
+    """
     app = web.Application(
         middlewares=[_require_own_host, _apply_faults, _save_state, _refusals_as_responses, consent.refusals]
     )
@@ -68,9 +71,11 @@ def create_app(sandbox: Sandbox) -> web.Application:
 async def running(
     clients: Iterable[SandboxClient], *, port: int = 0, state: Path | None = None, token_ttl_s: int = 60
 ) -> AsyncIterator[Sandbox]:
-    """Run a sandbox that listens only on the loopback address; port 0 picks a free port.
+    """Run a sandbox on the loopback address during the block.
 
-    Raises OSError if the port is taken, MemoryUnreadable if `state` is not a state file.
+    `port`: the TCP port; 0 picks a free port. `state`: the state file; None: the state is only in memory.
+    `token_ttl_s`: the lifetime of access tokens in seconds. Raises OSError if the port is in use, MemoryUnreadable if
+    `state` is not a state file.
     """
     memory = SandboxMemory(state, token_ttl_s=token_ttl_s)
     listening = create_server((HOST, port))
@@ -92,8 +97,7 @@ async def running(
 
 @web.middleware
 async def _require_own_host(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests with a Host other than this machine, so that a web page cannot reach the sandbox by DNS
-    rebinding."""
+    """Refuse a request if its Host is not this machine, so that no web page can reach the sandbox by DNS rebinding."""
     if request.url.host not in (HOST, "localhost", "::1"):
         return web.json_response({"error": f"Call the sandbox as {HOST} or localhost."}, status=421)
     return await handler(request)
@@ -115,7 +119,7 @@ async def _apply_faults(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def _save_state(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Save the state before the response is sent, so that issued tokens stay valid after a crash."""
+    """Save the state before the response is sent, so that tokens in responses are still valid after a crash."""
     response = await handler(request)
     await request.app[SANDBOX].memory.save()
     return response

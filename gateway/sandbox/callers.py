@@ -1,4 +1,4 @@
-"""The user and scopes of a request's access token, and the error response for a refused request."""
+"""Finds the user and the scopes of a request's access token, and defines the response to a refused request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gateway.sandbox.state import SANDBOX
 
 @dataclass(frozen=True, slots=True)
 class SandboxCaller:
-    """The user that an access token stands for, and the token's scopes."""
+    """The user who allowed the access token, and the token's scopes."""
 
     account: DemoAccount
     scopes: list[str]
@@ -38,8 +38,10 @@ class AccessRefused(Exception):
 
 
 def authenticated_caller(request: web.Request, scope: str | None = None) -> SandboxCaller:
-    """Return the caller of the request. Raises AccessRefused: 401 for an invalid token, 403 for a missing scope
-    (RFC 6750 §3.1)."""
+    """Return the caller of the request. `scope`: a scope that the token must have; None: any valid token is enough.
+
+    Raises AccessRefused: 401 for an invalid token, 403 for a missing scope (RFC 6750 §3.1).
+    """
     request.app[SANDBOX].counts["api_requests"] += 1
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     held = request.app[SANDBOX].memory.grants.grant_and_scopes(token.strip()) if scheme.lower() == "bearer" else None

@@ -14,7 +14,7 @@ from gateway.sandbox.issued_grants import LOGIN_TTL_S, digest
 from gateway.sandbox.state import SANDBOX, SandboxClient
 from gateway.sandbox.tracker import SITES
 
-# ── Parsing an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and its redirect URI. No I/O.
+# ── Parses an authorization request (RFC 6749 §4.1.1, with PKCE, RFC 7636 §4.3) and its redirect URI. No I/O.
 
 _PARAMETERS = (
     "client_id",
@@ -29,11 +29,14 @@ _DEFAULT_SCOPE = "read:sandbox-user"
 
 
 class NoSafeRedirect(Exception):
-    """Client or redirect_uri is unknown, so the error is shown to the user, without a redirect (RFC 6749 §4.1.2.1)."""
+    """The client or the redirect_uri is unknown, so the user sees the error on a page (RFC 6749 §4.1.2.1).
+
+    A redirect could lead to a site that is not the application.
+    """
 
 
 class RefusedRequest(Exception):
-    """The client and its redirect_uri are known, so the error is sent to `redirect`."""
+    """The request is refused, but its client and redirect_uri are valid. So the error is sent to `redirect`."""
 
     def __init__(self, redirect: "Redirect", error: str, description: str) -> None:
         super().__init__(description)
@@ -50,8 +53,10 @@ class Redirect:
     issuer: str
 
     def to(self, **response: str) -> str:
-        """Return the redirect URI with the response in its query, and with `iss` against mix-up attacks (RFC 9207
-        §2)."""
+        """Return the redirect URI with the response in its query.
+
+        The query also contains `iss`, which protects against mix-up attacks (RFC 9207 §2).
+        """
         state = {} if self.state is None else {"state": self.state}
         joint = "&" if urlsplit(self.uri).query else "?"
         return f"{self.uri}{joint}{urlencode({**response, **state, 'iss': self.issuer})}"
@@ -64,7 +69,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """A valid authorization request, which may be shown to a user."""
+    """A valid authorization request. The user can now be asked for consent."""
 
     client: SandboxClient
     redirect: Redirect
@@ -73,7 +78,7 @@ class AuthorizationRequest:
 
 
 def parse_request(query: str, clients: Mapping[str, SandboxClient], issuer: str) -> AuthorizationRequest:
-    """Return the request of a query string. Raises NoSafeRedirect, RefusedRequest."""
+    """Return the authorization request in a query string. Raises NoSafeRedirect, RefusedRequest."""
     pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _PARAMETERS]
     parameters, redirect = dict(pairs), None
     repeated = {name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1}
@@ -104,7 +109,7 @@ COOKIE = "sandbox_login"
 
 
 async def authorize(request: web.Request) -> web.Response:
-    """GET /oauth/authorize: the login page, or the consent page if the user is logged in."""
+    """Handle ``GET /oauth/authorize``: show the login page, or the consent page if the user is logged in."""
     query = request.rel_url.raw_query_string
     authorization = _authorization_request(request, query)
     account = _logged_in_account(request)
@@ -122,7 +127,7 @@ async def authorize(request: web.Request) -> web.Response:
 
 
 async def log_in(request: web.Request) -> web.Response:
-    """POST /oauth/login: sets the cookie and redirects to the consent page."""
+    """Handle ``POST /oauth/login``: set the login cookie, and redirect to the consent page."""
     form = await request.post()
     query = str(form.get("query", ""))
     authorization = _authorization_request(request, query)
@@ -136,7 +141,7 @@ async def log_in(request: web.Request) -> web.Response:
 
 
 async def log_out(request: web.Request) -> web.Response:
-    """POST /oauth/logout: logs the user out and redirects to the login page, to use another account."""
+    """Handle ``POST /oauth/logout``: log the user out, and redirect to the login page to choose another account."""
     query = str((await request.post()).get("query", ""))
     _authorization_request(request, query)
     request.app[SANDBOX].memory.grants.log_out(request.cookies.get(COOKIE, ""))
@@ -146,7 +151,7 @@ async def log_out(request: web.Request) -> web.Response:
 
 
 async def decide(request: web.Request) -> web.Response:
-    """POST /oauth/consent: redirects to the application, with a code or with access_denied (RFC 6749 §4.1.2)."""
+    """Handle ``POST /oauth/consent``: redirect to the application with a code or access_denied (RFC 6749 §4.1.2)."""
     form = await request.post()
     authorization = _authorization_request(request, str(form.get("query", "")))
     account = _logged_in_account(request)
@@ -170,7 +175,7 @@ async def decide(request: web.Request) -> web.Response:
 
 @web.middleware
 async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Send the error of an authorization request to the application if that is safe, else show it to the user."""
+    """Send the error of an authorization request to the application if the redirect is safe; else show the error."""
     try:
         return await handler(request)
     except NoSafeRedirect as refused:
@@ -190,7 +195,7 @@ def _logged_in_account(request: web.Request) -> DemoAccount | None:
 
 
 def _csrf(request: web.Request) -> str:
-    """Return the form's CSRF token. It is derived from the login cookie, which the page does not show."""
+    """Return the CSRF token of the form. The token is derived from the login cookie, which other sites cannot read."""
     return digest("consent " + request.cookies.get(COOKIE, ""))
 
 

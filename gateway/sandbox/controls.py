@@ -1,4 +1,7 @@
-"""Endpoints that control the sandbox in tests: faults, revocation of all grants, counters; and its metadata."""
+"""Endpoints with which tests control the sandbox: faults, revocation of all grants, counters.
+
+The module also has the start page, the pictures of sites, and the metadata of the authorization server.
+"""
 
 import json
 
@@ -16,7 +19,10 @@ async def welcome(request: web.Request) -> web.Response:
 
 
 async def avatar(request: web.Request) -> web.Response:
-    """GET /avatars/{label}.svg: a site's picture, the avatarUrl of accessible-resources."""
+    """Handle ``GET /avatars/{label}.svg``: return a site's picture.
+
+    The list of accessible resources contains this URL.
+    """
     label = request.match_info["label"]
     if label not in {site.label for site in SITES.values()}:
         return _refusal(404, f"There is no site {label}.")
@@ -24,7 +30,7 @@ async def avatar(request: web.Request) -> web.Response:
 
 
 async def metadata(request: web.Request) -> web.Response:
-    """GET /.well-known/oauth-authorization-server (RFC 8414)."""
+    """Handle ``GET /.well-known/oauth-authorization-server``: return the server's metadata (RFC 8414)."""
     issuer = request.app[SANDBOX].issuer
     methods = ["client_secret_basic", "client_secret_post"]
     return web.json_response(
@@ -45,7 +51,10 @@ async def metadata(request: web.Request) -> web.Response:
 
 
 async def list_faults(request: web.Request) -> web.Response:
-    """GET /sandbox/faults: the armed faults, all known faults, and the header that sets one for a single request."""
+    """Handle ``GET /sandbox/faults``: return the armed faults and all possible faults.
+
+    Also return an example of the header with which a test chooses a fault for a single request.
+    """
     known = {
         name: {"summary": fault.summary, "paths": fault.paths, "options": fault.options}
         for name, fault in FAULTS.items()
@@ -55,9 +64,10 @@ async def list_faults(request: web.Request) -> web.Response:
 
 
 async def arm_fault(request: web.Request) -> web.Response:
-    """POST /sandbox/faults ``{"name": "slow-token", "times": 1, "seconds": 3}``: 201 with the armed fault.
+    """Handle ``POST /sandbox/faults``: arm a fault, such as ``{"name": "slow-token", "times": 1, "seconds": 3}``.
 
-    Only as application/json: another site's web page cannot send that without a CORS preflight.
+    The response is a 201 with the armed fault. The body must be application/json, because a web page of another site
+    cannot send this type without a CORS preflight.
     """
     if request.content_type != "application/json":
         return _refusal(415, "Send it as Content-Type: application/json.")
@@ -74,18 +84,18 @@ async def arm_fault(request: web.Request) -> web.Response:
 
 
 async def clear_faults(request: web.Request) -> web.Response:
-    """DELETE /sandbox/faults: removes all armed faults."""
+    """Handle ``DELETE /sandbox/faults``: remove all armed faults."""
     request.app[SANDBOX].faults.clear()
     return web.Response(status=204)
 
 
 async def end_grants(request: web.Request) -> web.Response:
-    """DELETE /sandbox/grants: revokes all grants; returns their number, ``{"ended": 1}``."""
+    """Handle ``DELETE /sandbox/grants``: revoke all grants, and return their number, such as ``{"ended": 1}``."""
     return web.json_response({"ended": request.app[SANDBOX].memory.grants.revoke_all()})
 
 
 async def stats(request: web.Request) -> web.Response:
-    """GET /sandbox/stats: the number of token requests by grant type, other counters, and the number of replays."""
+    """Handle ``GET /sandbox/stats``: return counters, such as the token requests by grant type, and the replays."""
     sandbox = request.app[SANDBOX]
     return web.json_response({**sandbox.counts, "replays": sandbox.memory.grants.replays})
 

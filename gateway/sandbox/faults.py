@@ -1,6 +1,6 @@
-"""Faults on demand: failures of a provider, switched on by `POST /sandbox/faults` or by one header.
+"""Faults on demand: failures of a provider that a test switches on, by `POST /sandbox/faults` or by a header.
 
-A new fault is one function here and one line in FAULTS.
+To add a fault, add a function here and an entry in FAULTS.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway import clock
 
-# ── The faults. Each function gets the request, its handler and the fault's options, all numbers.
+# ── The faults. Each function gets the request, its handler, and the options of the fault. All options are numbers.
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 FaultFunction = Callable[[web.Request, Handler, Mapping[str, float]], Awaitable[web.StreamResponse]]
@@ -26,15 +26,17 @@ _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: close(2) se
 
 
 async def delay_response(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Handle the request, then delay the response; a client that times out never gets, for example, its rotated
-    tokens."""
+    """Handle the request, then delay the response by `seconds`.
+
+    A client that stops waiting does not get the result of the request, for example its rotated tokens.
+    """
     response = await handler(request)
     await asyncio.sleep(options["seconds"])
     return response
 
 
 async def truncate_body(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Declare the full length, send `share` of the body, and close the connection."""
+    """Send a Content-Length for the whole body, but only `share` of the body, and close the connection."""
     cut = await _send_head_and_share(request, handler, options["share"])
     if request.transport is not None:
         request.transport.close()
@@ -42,7 +44,10 @@ async def truncate_body(request: web.Request, handler: Handler, options: Mapping
 
 
 async def reset_connection(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Reset the connection: before a byte of the response, or after its head and `share` of its body if `head` is 1."""
+    """Reset the TCP connection before the first byte of the response.
+
+    If the option `head` is 1, reset the connection after the head and `share` of the body.
+    """
     response: web.StreamResponse = web.Response()
     if options["head"]:
         response = await _send_head_and_share(request, handler, options["share"])
@@ -54,7 +59,7 @@ async def reset_connection(request: web.Request, handler: Handler, options: Mapp
 
 
 async def send_body_slowly(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Send the head immediately, then the body in `pieces`, evenly over `seconds`."""
+    """Send the head immediately, then the body in `pieces` parts, evenly over `seconds`."""
     whole = await handler(request)
     body = _body(whole)
     response = _empty_response(whole, len(body))
@@ -69,7 +74,7 @@ async def send_body_slowly(request: web.Request, handler: Handler, options: Mapp
 
 
 async def return_429(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Return 429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date; the request is not handled."""
+    """Return 429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date. The request is not handled."""
     after_s = ceil(options["retry_after"])
     at = clock.now().timestamp() + after_s
     headers = {
@@ -83,7 +88,7 @@ async def return_429(_request: web.Request, _handler: Handler, options: Mapping[
 
 
 async def return_error(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Return `status`, such as 503 for an outage or 401 for a revoked token; the request is not handled."""
+    """Return `status`, such as 503 for an outage or 401 for a revoked token. The request is not handled."""
     status = int(options["status"])
     return web.json_response({"errorMessages": [f"The sandbox is set to return {status}."]}, status=status)
 
@@ -114,9 +119,12 @@ HEADER: Final = "Sandbox-Fault"
 
 @dataclass(frozen=True, slots=True)
 class SandboxFault:
-    """A kind of fault. `paths`: the paths to which it applies; a path that ends in "/" includes all paths below it.
+    """A fault that can be switched on.
 
-    `options`: name ▸ default value. `times`: the default number of requests to which the fault applies.
+    `act`: the function that handles a request with the fault. `summary`: a description for people. `paths`: the paths
+    to
+    which the fault applies; a path that ends with "/" includes all paths below. `options`: the default value of each
+    option by its name. `times`: the default number of requests to which the fault applies.
     """
 
     act: FaultFunction
@@ -163,14 +171,17 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
 
 
 class BadFault(Exception):
-    """A request for an unknown fault or an invalid option; the text lists what is valid."""
+    """A test asked for an unknown fault or an invalid option. The text lists the valid faults, options or values."""
 
 
 @dataclass(slots=True)
 class ArmedFault:
-    """A fault that waits for requests. `times`: how many requests it still applies to; None: all.
+    """A fault that is switched on.
 
-    `path`: the prefix of the paths to which it applies. `after`: how many matching requests first pass without it.
+    `times`: the number of further requests to which the fault applies; None: all. `path`: the prefix of the paths to
+    which the fault applies; None: the usual paths of this fault. `after`: the number of matching requests that are
+    first
+    handled without the fault.
     """
 
     name: str
@@ -191,13 +202,13 @@ class ArmedFault:
 
 
 class SandboxFaults:
-    """The armed faults, oldest first; at most one applies to a request."""
+    """The armed faults, the oldest first. At most one fault applies to a request."""
 
     def __init__(self) -> None:
         self.armed: list[ArmedFault] = []
 
     def arm(self, asked: Mapping[str, Any]) -> ArmedFault:
-        """Arm a fault: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``. Raises BadFault."""
+        """Arm a fault. Raises BadFault. `asked`: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``."""
         fresh = parse(asked)
         self.armed.append(fresh)
         return fresh
@@ -206,9 +217,10 @@ class SandboxFaults:
         self.armed.clear()
 
     def next_for(self, request: web.Request) -> ArmedFault | None:
-        """Return the fault for this request, and count it down; None if there is none.
+        """Return the fault for this request, and reduce its remaining number of requests; None if no fault applies.
 
-        The fault in the request's header comes first, then the oldest armed fault that matches. Raises BadFault.
+        A fault in the request's header has priority over armed faults. Of the armed faults, the oldest matching fault
+        applies. Raises BadFault.
         """
         if HEADER in request.headers:
             return _from_header(request.headers[HEADER])
@@ -225,7 +237,7 @@ class SandboxFaults:
 
 
 def parse(asked: Mapping[str, Any]) -> ArmedFault:
-    """Return the requested fault, checked, with defaults for missing options. Raises BadFault."""
+    """Check the requested fault, and return it with defaults for missing options. Raises BadFault."""
     name, path = asked.get("name"), asked.get("path")
     if not isinstance(name, str) or name not in FAULTS:
         raise BadFault(f"There is no fault {name!r}. The faults are: {', '.join(FAULTS)}.")
@@ -251,7 +263,10 @@ def parse(asked: Mapping[str, Any]) -> ArmedFault:
 
 
 def _from_header(text: str) -> ArmedFault:
-    """Return the fault of a header such as ``truncated-body`` or ``slow-token; seconds=2``. Raises BadFault."""
+    """Return the fault in a header's value, such as ``truncated-body`` or ``slow-token; seconds=2``.
+
+    Raises BadFault.
+    """
     name, *pairs = (part.strip() for part in text.split(";"))
     asked: dict[str, Any] = {"name": name}
     for pair in pairs:

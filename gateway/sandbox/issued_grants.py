@@ -1,7 +1,8 @@
 """The state of the authorization server: codes, grants and tokens. Tokens are stored only as digests.
 
-A grant is one user's consent to one application, and the family of all its tokens. A refresh token contains the name of
-its grant, so that any refresh token but the newest is recognized as a replay, without a list of all issued tokens.
+A grant is one user's consent to one application; all tokens from this consent belong to the grant. A refresh token
+contains the name of its grant. So every refresh token except the newest is recognized as a replay, without a list of
+all issued tokens.
 """
 
 import base64
@@ -20,7 +21,7 @@ REFRESH_PREFIX: Final = "sbx_rt_"
 
 
 class GrantRefused(Exception):
-    """A token request that is refused. `error`: the code of RFC 6749 §5.2; the text says why."""
+    """A token request is refused. `error`: the error code of RFC 6749 §5.2. The text contains the reason."""
 
     def __init__(self, error: str, description: str) -> None:
         super().__init__(description)
@@ -29,7 +30,10 @@ class GrantRefused(Exception):
 
 @dataclass(slots=True)
 class AuthorizationCode:
-    """An authorization code. `grant` is set once the code was exchanged, so that a replay can revoke the grant."""
+    """An authorization code. `expires_at`: the time of expiry in epoch seconds.
+
+    `grant`: the name of the grant after the exchange of the code, so that a replay can revoke the grant; None before.
+    """
 
     client_id: str
     redirect_uri: str
@@ -42,8 +46,10 @@ class AuthorizationCode:
 
 @dataclass(slots=True)
 class Grant:
-    """A user's consent to an application. `refresh`: digest of the valid refresh token; None without
-    `offline_access`."""
+    """A user's consent to an application.
+
+    `refresh`: the digest of the valid refresh token; None if the grant has no scope `offline_access`.
+    """
 
     client_id: str
     account_id: str
@@ -54,7 +60,7 @@ class Grant:
 
 @dataclass(slots=True)
 class IssuedAccess:
-    """An access token: its grant, scopes and expiry (epoch seconds)."""
+    """An access token. `grant`: the name of its grant. `expires_at`: the time of expiry in epoch seconds."""
 
     grant: str
     scopes: list[str]
@@ -63,7 +69,7 @@ class IssuedAccess:
 
 @dataclass(slots=True)
 class Login:
-    """A logged-in browser; `expires_at` is in epoch seconds."""
+    """The login of a browser. `expires_at`: the time of expiry in epoch seconds."""
 
     account_id: str
     expires_at: float
@@ -71,7 +77,10 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class IssuedTokens:
-    """The tokens of a token endpoint's response."""
+    """The tokens in a response of the token endpoint.
+
+    `expires_in`: the lifetime of the access token in seconds. `refresh_token`: None if there is no such token.
+    """
 
     access_token: str
     expires_in: int
@@ -81,8 +90,10 @@ class IssuedTokens:
 
 @dataclass(slots=True)
 class IssuedGrants:
-    """The authorization server's state. Methods change the state in place and set `changed`; `SandboxMemory` then
-    writes the state file."""
+    """The state of the authorization server.
+
+    Methods change the state in place and set `changed`. Then `SandboxMemory` writes the state file.
+    """
 
     token_ttl_s: int = 60
     codes: dict[str, AuthorizationCode] = field(default_factory=dict)
@@ -95,7 +106,7 @@ class IssuedGrants:
     def issue_code(
         self, *, client_id: str, redirect_uri: str, challenge: str, account_id: str, scopes: list[str]
     ) -> str:
-        """Return a code for one exchange within `CODE_TTL_S` (RFC 6749 §4.1.2)."""
+        """Return a code that can be exchanged a single time within `CODE_TTL_S` seconds (RFC 6749 §4.1.2)."""
         code = secrets.token_urlsafe(32)
         self.codes[digest(code)] = AuthorizationCode(
             client_id, redirect_uri, challenge, account_id, scopes, _now() + CODE_TTL_S
@@ -104,8 +115,10 @@ class IssuedGrants:
         return code
 
     def exchange_code(self, code: str, *, client_id: str, redirect_uri: str, verifier: str) -> IssuedTokens:
-        """Exchange a code for tokens. A second use revokes the tokens of the first (RFC 6749 §4.1.2). Raises
-        GrantRefused."""
+        """Exchange a code for tokens. Raises GrantRefused.
+
+        A second use of the code revokes the tokens that the first use returned (RFC 6749 §4.1.2).
+        """
         held = self.codes.get(digest(code))
         if held is None or held.client_id != client_id:
             raise GrantRefused("invalid_grant", "This code is unknown here; start the authorization again.")
@@ -126,8 +139,10 @@ class IssuedGrants:
         return self._issue(held.grant, held.scopes)
 
     def refresh(self, token: str, *, client_id: str, scopes: list[str] | None) -> IssuedTokens:
-        """Return new tokens for a refresh token, which is invalid afterwards (RFC 9700 §4.14.2). Raises
-        GrantRefused."""
+        """Return new tokens for a refresh token. Raises GrantRefused.
+
+        The given refresh token is invalid afterwards (RFC 9700 §4.14.2).
+        """
         name, grant = self._grant_of_refresh_token(token)
         if grant is None or grant.client_id != client_id:
             raise GrantRefused("invalid_grant", "This refresh token is unknown here.")
@@ -143,7 +158,7 @@ class IssuedGrants:
         return self._issue(name, scopes or grant.scopes)
 
     def revoke(self, token: str, *, client_id: str) -> None:
-        """Revoke the grant of a refresh token, or one access token; an unknown token is no error (RFC 7009 §2.2)."""
+        """Revoke the grant of a refresh token, or a single access token. Ignore an unknown token (RFC 7009 §2.2)."""
         name, grant = self._grant_of_refresh_token(token)
         if grant is not None and grant.client_id == client_id:
             self._revoke(name)
@@ -154,7 +169,10 @@ class IssuedGrants:
             self.changed = True
 
     def revoke_all(self) -> int:
-        """Revoke every valid grant, as users do on a provider's page of connected applications. Return their number."""
+        """Revoke every valid grant; return the number of these grants.
+
+        Users do the same at a real provider, on its page of connected applications.
+        """
         working = [name for name, grant in self.grants.items() if not grant.revoked]
         for name in working:
             self._revoke(name)
@@ -168,14 +186,14 @@ class IssuedGrants:
         return self.grants[held.grant], held.scopes
 
     def log_in(self, account_id: str) -> str:
-        """Log a user in for `LOGIN_TTL_S`; return the cookie value."""
+        """Log a user in for `LOGIN_TTL_S` seconds; return the value of the login cookie."""
         token = secrets.token_urlsafe(32)
         self.logins[digest(token)] = Login(account_id, _now() + LOGIN_TTL_S)
         self.changed = True
         return token
 
     def logged_in(self, token: str) -> str | None:
-        """Return the account_id of a login cookie; None if it is unknown or expired."""
+        """Return the account_id of a login cookie; None if the cookie is unknown or expired."""
         login = self.logins.get(digest(token))
         return login.account_id if login is not None and login.expires_at > _now() else None
 
@@ -183,8 +201,10 @@ class IssuedGrants:
         self.changed = self.logins.pop(digest(token), None) is not None or self.changed
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state to keep over a restart, without expired items. Codes stay a day longer, to detect
-        replays."""
+        """Return the state for the state file, without expired items.
+
+        Codes are kept for a day after their expiry, so that a replay is detected.
+        """
         now, yesterday = _now(), _now() - 86400
         return {
             "codes": {key: asdict(held) for key, held in self.codes.items() if held.expires_at > yesterday},
@@ -195,7 +215,7 @@ class IssuedGrants:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any], *, token_ttl_s: int) -> "IssuedGrants":
-        """Return the state that `as_json` wrote. Raises KeyError or TypeError for anything else."""
+        """Return the state from the output of `as_json`. Raises KeyError or TypeError for any other value."""
         return cls(
             token_ttl_s=token_ttl_s,
             codes={key: AuthorizationCode(**held) for key, held in kept["codes"].items()},
@@ -223,7 +243,7 @@ class IssuedGrants:
 
 
 def digest(token: str) -> str:
-    """Return the hex SHA-256 of a token. Tokens have 256 random bits, so no slower hash is needed."""
+    """Return the hex SHA-256 of a token. Tokens have 256 random bits, so a slow hash is not needed."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

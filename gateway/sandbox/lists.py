@@ -1,7 +1,7 @@
-"""Lists of any length, with each kind of pagination that providers use. Records are generated from their number.
+"""Lists of any length, with each kind of pagination that providers use. A record is generated from its number.
 
-A record's JSON is written by hand, since not every JSON library preserves its numbers: decimals with a trailing zero,
-and integers beyond 64 bits.
+The JSON of a record is a formatted string, not the output of a JSON library. Many JSON libraries change the numbers of
+a record: decimals with a zero at the end, and integers with more than 64 bits.
 """
 
 import json
@@ -22,7 +22,7 @@ PAGE_LIMIT: Final = 1000
 
 
 def record(number: int) -> str:
-    """Return the `number`-th record of every list, counted from 1, as JSON."""
+    """Return the record with this number as JSON. Each list begins with record 1."""
     cents = number * 10
     return (
         f'{{"id":{number},"name":"Record {number}","amount":{cents // 100}.{cents % 100:02},'
@@ -31,7 +31,10 @@ def record(number: int) -> str:
 
 
 async def by_cursor(request: web.Request) -> web.Response:
-    """GET /lists/cursor?cursor=…: ``{"items": […], "next_cursor": …}``, null at the end."""
+    """Handle ``GET /lists/cursor?cursor=…``: return ``{"items": […], "next_cursor": …}``.
+
+    ``next_cursor`` is null on the last page.
+    """
     count, size = _count_and_size(request)
     try:
         start = position_in(request.query["cursor"]) if request.query.get("cursor") else 0
@@ -42,7 +45,7 @@ async def by_cursor(request: web.Request) -> web.Response:
 
 
 async def by_link_header(request: web.Request) -> web.Response:
-    """GET /lists/link-header?page=1: an array, with links to other pages in Link (RFC 8288)."""
+    """Handle ``GET /lists/link-header?page=1``: return an array, with links to other pages in Link (RFC 8288)."""
     count, size = _count_and_size(request)
     page = _number(request, "page", 1, MAX_COUNT)
     neighbours = {"first": 1, "prev": page - 1, "next": page + 1, "last": -(-count // size)}
@@ -57,7 +60,10 @@ async def by_link_header(request: web.Request) -> web.Response:
 
 
 async def by_link_in_body(request: web.Request) -> web.Response:
-    """GET /lists/link-body?start=0: ``{"data": […], "links": {"next": …}}``, null at the end."""
+    """Handle ``GET /lists/link-body?start=0``: return ``{"data": […], "links": {"next": …}}``.
+
+    ``next`` is null on the last page.
+    """
     count, size = _count_and_size(request)
     start = _number(request, "start", 0, MAX_COUNT)
     next_url = _url(request, start=start + size) if start + size < count else None
@@ -65,14 +71,20 @@ async def by_link_in_body(request: web.Request) -> web.Response:
 
 
 async def by_page(request: web.Request) -> web.Response:
-    """GET /lists/page?page=1: ``{"results": […], "page": 1}``; pages after the last are empty."""
+    """Handle ``GET /lists/page?page=1``: return ``{"results": […], "page": 1}``.
+
+    Pages after the last page are empty.
+    """
     count, size = _count_and_size(request)
     page = _number(request, "page", 1, MAX_COUNT)
     return _response("results", max(page - 1, 0) * size, size, count, page=page)
 
 
 async def by_offset(request: web.Request) -> web.Response:
-    """GET /lists/offset?offset=0: ``{"values": […], "offset": 0, "total": 10000}``; empty after the last record."""
+    """Handle ``GET /lists/offset?offset=0``: return ``{"values": […], "offset": 0, "total": 10000}``.
+
+    ``values`` is empty after the last record.
+    """
     count, size = _count_and_size(request)
     start = _number(request, "offset", 0, MAX_COUNT)
     return _response("values", start, size, count, offset=start, total=count)

@@ -1,7 +1,7 @@
-"""Reproducible bytes: the same in every run, and different in every block, so that swapped blocks are detected.
+"""Generates bodies from reproducible bytes: the bytes are the same in every run, and different in every block.
 
-A body of n bytes is the first n bytes of an endless sequence of 64 KiB blocks; a block is its number, as eight bytes,
-followed by fixed noise.
+So a test detects swapped blocks. A body of n bytes is the first n bytes of an endless sequence of blocks with 64 KiB. A
+block consists of its number, as eight bytes, and of fixed noise.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _NOISE: Final = hashlib.shake_256(b"the sandbox").digest(BLOCK_BYTES)
 
 
 class Coder(Protocol):
-    """A compressor that works piece by piece (RFC 9110 §8.4.1)."""
+    """A compressor for a content coding (RFC 9110 §8.4.1), to which the input is given in pieces."""
 
     def compress(self, data: bytes, /) -> bytes: ...
 
@@ -48,7 +48,10 @@ CODINGS: Final[dict[str, Callable[[], Coder]]] = {
 
 
 def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
-    """Yield the bytes from `start` up to `end`; with `zeros` only zero bytes, which compress a thousandfold."""
+    """Yield the bytes of the sequence from `start` up to, but not including, `end`.
+
+    `zeros`: whether to yield only zero bytes, which a compressor reduces to a thousandth of their size.
+    """
     while start < end:
         number, inside = divmod(start, BLOCK_BYTES)
         block = bytes(BLOCK_BYTES) if zeros else number.to_bytes(8, "big") + _NOISE[8:]
@@ -58,7 +61,7 @@ def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
 
 
 def compressed(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
-    """Yield `plain` compressed with a content coding; a piece is empty while the compressor buffers its input."""
+    """Yield `plain` compressed with a content coding. A piece can be empty, because compressors buffer their input."""
     coder = CODINGS[coding]()
     for piece in plain:
         yield coder.compress(piece)

@@ -1,4 +1,4 @@
-"""The HTML pages: one card on a plain background, in the system's light or dark colours, without external resources."""
+"""The HTML pages of the sandbox, in the system's light or dark colours and without external resources."""
 
 import base64
 import hashlib
@@ -16,7 +16,10 @@ _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).
 
 
 def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str] = ()) -> web.Response:
-    """Return a page with `body` (HTML). `form_targets`: other origins that its forms may redirect to."""
+    """Return a page.
+
+    `body`: the HTML below the page's title. `form_targets`: other origins to which the page's forms may redirect.
+    """
     targets = " ".join(["'self'", *form_targets])
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · Sandbox Tracker</title>'
@@ -35,7 +38,11 @@ def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str
 
 
 def login(query: str, *, form_target: str, failed: bool = False) -> web.Response:
-    """Return the login page; `query` is the authorization request that continues after the login."""
+    """Return the login page.
+
+    `query`: the authorization request, which continues after the login. `form_target`: the application's origin.
+    `failed`: whether the page says that the e-mail address or the password was wrong.
+    """
     accounts = "".join(
         f"<li><code>{escape(account.email)}</code> with the password <code>{escape(account.password)}</code></li>"
         for account in ACCOUNTS.values()
@@ -63,7 +70,10 @@ def consent(
     sites: Sequence[str],
     scopes: Sequence[str],
 ) -> web.Response:
-    """Return the consent page: application, user, sites and a description of each scope, to allow or refuse."""
+    """Return the consent page, on which the user allows or refuses the access.
+
+    The page shows the application, the user, the sites, and a description of each scope.
+    """
     requested = "".join(
         f'<li>{escape(SCOPES[scope])} <code class="soft">{escape(scope)}</code></li>' for scope in scopes
     )
@@ -82,7 +92,7 @@ def consent(
 
 
 def refusal(message: str) -> web.Response:
-    """Return an error page, for errors that are not safe to redirect (RFC 6749 §4.1.2.1)."""
+    """Return a page for an error that may not be sent to the redirect URI (RFC 6749 §4.1.2.1)."""
     return page("This link does not work", _alert(message), status=400)
 
 
@@ -96,7 +106,7 @@ def welcome(issuer: str) -> web.Response:
 
 
 def avatar(label: str) -> web.Response:
-    """Return a site's picture: its first letter on a coloured background."""
+    """Return a site's picture as SVG: the first letter of the site's label on a coloured background."""
     hue = hashlib.sha256(label.encode()).digest()[0] * 360 // 256
     text = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 48 48" role="img">'

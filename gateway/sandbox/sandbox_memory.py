@@ -1,4 +1,4 @@
-"""The sandbox's state file: JSON, replaced atomically, readable by its owner only."""
+"""The sandbox's state file. The file is JSON, is replaced atomically, and only its owner can read it."""
 
 import asyncio
 import json
@@ -13,11 +13,11 @@ VERSION = 1
 
 
 class MemoryUnreadable(Exception):
-    """The file exists but is not a sandbox state file, or is damaged; the text names it and what to do."""
+    """The file exists, but is not a sandbox state file or is damaged. The text names the file and says what to do."""
 
 
 class SandboxMemory:
-    """Grants and issues, kept in a file; without a path only in memory."""
+    """Grants and issues. With a path, grants and issues are stored in a file; without a path, only in memory."""
 
     def __init__(self, path: Path | None, *, token_ttl_s: int) -> None:
         """Read `path` if it exists. Raises MemoryUnreadable."""
@@ -33,7 +33,7 @@ class SandboxMemory:
             raise MemoryUnreadable(f"{path} is not a complete sandbox state file ({fault}); move it away.") from fault
 
     async def save(self) -> None:
-        """Write the state if it has changed since the last save; it is on disk on return."""
+        """Write the state to the disk if the state has changed after the last save."""
         if self._path is None or not (self.grants.changed or self.tracker.changed):
             return
         async with self._writing:
@@ -55,7 +55,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    """Replace the file atomically: after a crash it has either the complete old or the complete new text."""
+    """Replace the file atomically.
+
+    After a crash, the file has either the complete old text or the complete new text.
+    """
     beside = path.with_name(path.name + ".new")
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(text)

@@ -14,7 +14,7 @@ from gateway.sandbox.sandbox_memory import SandboxMemory
 
 @dataclass(frozen=True, slots=True)
 class SandboxClient:
-    """A registered application. Its secret is stored as a digest; redirect URIs are compared as whole strings."""
+    """A registered application. Only a digest of its secret is stored. Redirect URIs are compared as whole strings."""
 
     client_id: str
     name: str
@@ -28,13 +28,16 @@ class SandboxClient:
         return cls(client_id, name, hashlib.sha256(secret.encode()).hexdigest(), redirect_uris)
 
 
-Client = SandboxClient  # the name in 0.2
+Client = SandboxClient  # the name in release 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """The state of a running sandbox. `issuer`: its own origin, such as ``http://127.0.0.1:3004``. `counts`: shown by
-    ``GET /sandbox/stats``."""
+    """The state of a running sandbox.
+
+    `issuer`: the sandbox's origin, such as ``http://127.0.0.1:3004``. `clients`: the registered applications by client
+    ID. `counts`: the counters that ``GET /sandbox/stats`` shows.
+    """
 
     issuer: str
     clients: Mapping[str, SandboxClient]

@@ -1,6 +1,6 @@
 """Streaming endpoints for tests of the proxy: events, records, WebSockets, and uploads and downloads of any size.
 
-All need a valid access token, and no scope.
+Each endpoint needs a valid access token, but no scope.
 """
 
 import asyncio
@@ -22,7 +22,10 @@ _RANGE: Final = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
 
 
 async def events(request: web.Request) -> web.StreamResponse:
-    """GET …/events?count=5&interval_ms=200: server-sent events with ids; Last-Event-ID continues after that event."""
+    """Handle ``GET …/events?count=5&interval_ms=200``: send server-sent events with ids.
+
+    With Last-Event-ID, the stream continues after the event with this id.
+    """
     authenticated_caller(request)
     last = request.headers.get("Last-Event-ID", "")
     ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() and len(last) <= MAX_DIGITS else 0)
@@ -35,7 +38,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def records(request: web.Request) -> web.StreamResponse:
-    """GET …/records?count=5&interval_ms=200: `count` JSON objects, one per line."""
+    """Handle ``GET …/records?count=5&interval_ms=200``: send `count` JSON objects, one per line."""
     authenticated_caller(request)
     ticks = _ticks(request, 0)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson", hdrs.CACHE_CONTROL: "no-store"})
@@ -46,7 +49,10 @@ async def records(request: web.Request) -> web.StreamResponse:
 
 
 async def socket(request: web.Request) -> web.WebSocketResponse:
-    """GET …/socket, upgraded: echoes every message; subprotocol ``echo`` if it is offered (RFC 6455)."""
+    """Handle ``GET …/socket`` with an upgrade to a WebSocket (RFC 6455): send every received message back.
+
+    The subprotocol is ``echo`` if the client offers this subprotocol.
+    """
     authenticated_caller(request)
     response = web.WebSocketResponse(protocols=("echo",))
     if not response.can_prepare(request).ok:
@@ -61,7 +67,10 @@ async def socket(request: web.Request) -> web.WebSocketResponse:
 
 
 async def upload(request: web.Request) -> web.Response:
-    """POST or PUT …/upload: returns the number of bytes received, their SHA-256 and framing; no coding is decoded."""
+    """Handle ``POST …/upload`` and ``PUT …/upload``: return the number of bytes received, their SHA-256 and framing.
+
+    A content coding of the body is not decoded.
+    """
     authenticated_caller(request)
     hashed, size = hashlib.sha256(), 0
     async for piece in request.content.iter_any():
@@ -78,10 +87,11 @@ async def upload(request: web.Request) -> web.Response:
 
 
 async def download(request: web.Request) -> web.StreamResponse:
-    """GET or HEAD …/download?bytes=1048576: that many bytes, always the same, whole or by Range (RFC 9110 §14.2).
+    """Handle ``GET …/download?bytes=1048576``, also with HEAD: send this number of bytes, always the same bytes.
 
-    ``coding`` (gzip, deflate, br, zstd) compresses them; with ``zeros=1`` the result is a decompression bomb. With
-    ``coding`` or ``chunked=1`` the response has no Content-Length.
+    A Range selects a part of the bytes (RFC 9110 §14.2). ``coding`` (gzip, deflate, br or zstd) compresses the bytes;
+    with ``zeros=1``, the compressed bytes are a decompression bomb. With ``coding`` or ``chunked=1``, the response has
+    no Content-Length, and Range is ignored.
     """
     authenticated_caller(request)
     size = _number(request, "bytes", 1 << 20, MAX_BYTES)
@@ -109,7 +119,10 @@ async def download(request: web.Request) -> web.StreamResponse:
 
 
 def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
-    """Return the numbers below `count`, one every `interval_ms`, the first immediately; endless if `count` is 0."""
+    """Return the numbers from `first` up to the query parameter ``count``, one number every ``interval_ms``.
+
+    The first number comes immediately. If ``count`` is 0, the numbers never end.
+    """
     count = _number(request, "count", 5, MAX_BYTES)
     interval_s = _number(request, "interval_ms", 200, 60_000) / 1000
 
@@ -125,9 +138,10 @@ def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
 
 
 def _requested_range(request: web.Request, size: int) -> tuple[int, int]:
-    """Return the first byte and the byte after the last; the whole body if no single range is requested.
+    """Return the positions of the first byte of the requested range and of the byte after the range.
 
-    Raises AccessRefused with 416.
+    Without a range, or with several ranges, return the whole body. Raises AccessRefused with 416 if the body
+    has no byte in the range.
     """
     asked = _RANGE.fullmatch(request.headers.get(hdrs.RANGE, "").strip())
     if asked is None or not (asked[1] or asked[2]):

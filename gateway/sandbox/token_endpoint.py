@@ -15,11 +15,11 @@ _NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
 class InvalidClient(Exception):
-    """Wrong or missing client authentication: 401 (RFC 6749 §5.2)."""
+    """The client authentication is wrong or missing. The response is a 401 (RFC 6749 §5.2)."""
 
 
 async def token(request: web.Request) -> web.Response:
-    """POST /oauth/token: authorization_code with PKCE, or refresh_token with rotation."""
+    """Handle ``POST /oauth/token``: exchange a code (with PKCE), or refresh tokens (with rotation)."""
     sandbox = request.app[SANDBOX]
     try:
         sent = await _parameters(request)
@@ -34,7 +34,7 @@ async def token(request: web.Request) -> web.Response:
 
 
 async def revoke(request: web.Request) -> web.Response:
-    """POST /oauth/revoke: returns 200, also for an unknown token (RFC 7009 §2.2)."""
+    """Handle ``POST /oauth/revoke``: revoke a token. Return 200, also for an unknown token (RFC 7009 §2.2)."""
     try:
         sent = await _parameters(request)
         client = _authenticate_client(request, sent)
@@ -74,7 +74,10 @@ def _grant(grants: IssuedGrants, client: SandboxClient, sent: dict[str, str]) ->
 
 
 async def _parameters(request: web.Request) -> dict[str, str]:
-    """Return the parameters of the body: a form or, as some providers accept, a JSON object. Raises GrantRefused."""
+    """Return the parameters in the body. Raises GrantRefused.
+
+    The body is a form or a JSON object, because some providers accept JSON at this endpoint.
+    """
     if request.content_type == "application/json":
         try:
             sent = await request.json()
@@ -92,7 +95,10 @@ async def _parameters(request: web.Request) -> dict[str, str]:
 
 
 def _authenticate_client(request: web.Request, sent: dict[str, str]) -> SandboxClient:
-    """Return the client, authenticated in exactly one way (RFC 6749 §2.3). Raises GrantRefused, InvalidClient."""
+    """Return the client that sent the request. Raises GrantRefused, InvalidClient.
+
+    The client must authenticate in exactly one way (RFC 6749 §2.3).
+    """
     in_header = "Authorization" in request.headers
     if in_header and "client_secret" in sent:
         raise GrantRefused("invalid_request", "Two client authentications, Basic and body; send exactly one.")
@@ -110,7 +116,7 @@ def _authenticate_client(request: web.Request, sent: dict[str, str]) -> SandboxC
 
 
 def _basic(field: str) -> tuple[str, str]:
-    """Return client ID and secret of a Basic header, which are form-encoded in it (RFC 6749 §2.3.1)."""
+    """Return the client ID and the secret in a Basic header, where both are form-encoded (RFC 6749 §2.3.1)."""
     scheme, _, encoded = field.partition(" ")
     try:
         client_id, colon, secret = base64.b64decode(encoded, validate=True).decode().partition(":")

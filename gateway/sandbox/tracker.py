@@ -1,4 +1,7 @@
-"""The content of the fake Jira: two sites, their demo issues (the same in every run), and issues created by calls."""
+"""The content of the fake Jira: two sites, their demo issues, and issues that calls create.
+
+The demo issues are the same in every run.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +14,11 @@ from gateway.sandbox.accounts import ACCOUNTS, ACME, GLOBEX
 
 @dataclass(frozen=True, slots=True)
 class TrackerSite:
-    """A site of the fake Jira. `cloud_id`: its id in URLs. `label`: the first label of its host name. `project`: the prefix
-    of its issue keys."""
+    """A site of the fake Jira.
+
+    `cloud_id`: the site's id in URLs. `label`: the first label of the site's host name. `project`: the prefix of the
+    site's issue keys.
+    """
 
     cloud_id: str
     label: str
@@ -50,7 +56,7 @@ _DEMO_ISSUES: Final = 57
 
 @dataclass(frozen=True, slots=True)
 class TrackerIssue:
-    """An issue; `created_at` is epoch seconds, `reporter` and `assignee` are account IDs."""
+    """An issue. `reporter`, `assignee`: account IDs. `created_at`: the time of creation in epoch seconds."""
 
     cloud_id: str
     number: int
@@ -67,13 +73,16 @@ class TrackerIssue:
 
     @property
     def id(self) -> str:
-        """The id: numeric text, unique over all sites."""
+        """The id of the issue: digits, unique over all sites."""
         return str((10_000 if self.cloud_id == ACME else 500_000) + self.number)
 
 
 @dataclass(slots=True)
 class Tracker:
-    """All issues by site, the newest last. `changed`: an issue was created that is not on disk yet."""
+    """All issues by site, the newest last.
+
+    `created`: the issues that calls created. `changed`: whether the state file lacks one of these issues.
+    """
 
     created: list[TrackerIssue] = field(default_factory=list)
     changed: bool = False
@@ -90,12 +99,12 @@ class Tracker:
         return self._by_site[cloud_id]
 
     def find(self, cloud_id: str, key_or_id: str) -> TrackerIssue | None:
-        """Find an issue by key, in any case, or by id."""
+        """Return the issue with this key, in upper or lower case, or with this id; None if there is no such issue."""
         wanted = key_or_id.upper()
         return next((issue for issue in self._by_site[cloud_id] if wanted in (issue.key, issue.id)), None)
 
     def create(self, cloud_id: str, *, summary: str, issue_type: str, reporter: str) -> TrackerIssue:
-        """Create an issue with the site's next number, in the first status and unassigned."""
+        """Create an issue with the site's next number. The issue has the first status and no assignee."""
         number = self._by_site[cloud_id][-1].number + 1
         issue = TrackerIssue(
             cloud_id, number, summary, issue_type, STATUSES[0], reporter, None, clock.now().timestamp()
@@ -111,12 +120,12 @@ class Tracker:
 
     @classmethod
     def from_json(cls, kept: list[dict[str, Any]]) -> "Tracker":
-        """Return the tracker that `as_json` wrote. Raises KeyError or TypeError for anything else."""
+        """Return the tracker from the output of `as_json`. Raises KeyError or TypeError for any other value."""
         return cls(created=[TrackerIssue(**issue) for issue in kept])
 
 
 def _demo_issue(cloud_id: str, number: int) -> TrackerIssue:
-    """Return an issue generated only from its number, so that every run has the same issues."""
+    """Return a demo issue. The issue depends only on the site and the number, so that every run has the same issues."""
     people = [account.account_id for account in ACCOUNTS.values() if cloud_id in account.sites]
     return TrackerIssue(
         cloud_id=cloud_id,

@@ -1,4 +1,4 @@
-"""The fake Jira's REST API: sites, issues, a subset of JQL, pagination."""
+"""The REST API of the fake Jira: sites, issues, a subset of Jira's query language JQL, pagination."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ from gateway.sandbox.tracker import SITES, TYPES, TrackerIssue, TrackerSite
 
 # ── The supported subset of JQL: ``project = ACME AND status = "To Do" ORDER BY created DESC``.
 #
-# Other JQL is refused, since an ignored filter would be worse than an error.
+# Any other JQL is refused. If the sandbox ignored a filter, the caller would get wrong issues without an error.
 
 _FIELDS: Final[Mapping[str, Callable[[TrackerIssue], str]]] = {
     "project": lambda issue: SITES[issue.cloud_id].project,
@@ -36,11 +36,14 @@ _AND = re.compile(r"and\b", re.IGNORECASE)
 
 
 class BadQuery(Exception):
-    """A query with unsupported JQL. The text lists what is supported."""
+    """The query contains JQL that the sandbox does not support. The text lists the supported JQL."""
 
 
 def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue]:
-    """Return the matching issues, newest first unless the query has ORDER BY. Raises BadQuery."""
+    """Return the issues that match the query. Raises BadQuery.
+
+    Without ORDER BY in the query, the newest issue comes first.
+    """
     order = _ORDER_BY.search(query)
     by = order[1].lower() if order else "created"
     if by not in _ORDERS:
@@ -53,7 +56,7 @@ def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue
 
 
 def _terms(text: str) -> list[tuple[str, str, bool]]:
-    """Return for each term its field, its value in lower case, and whether it must be equal."""
+    """Return the terms of a query, each as its field, its value in lower case, and whether it has ``=`` or ``!=``."""
     terms: list[tuple[str, str, bool]] = []
     at = 0
     while text[at:].strip():
@@ -73,7 +76,7 @@ def _display_name(account_id: str | None) -> str:
     return ACCOUNTS[account_id].display_name if account_id else "empty"
 
 
-# ── Pagination: by `startAt` and `maxResults`, or by the `nextPageToken` of the previous page.
+# ── Pagination by `startAt` and `maxResults`, or by the `nextPageToken` of the previous page.
 
 PAGE_SIZE: Final = 50
 PAGE_LIMIT: Final = 100
@@ -84,9 +87,9 @@ class BadPage(Exception):
 
 
 def page_of(records: Sequence[Any], parameters: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """Return one page in Jira's format, with its records under `name`; the last page has no `nextPageToken`.
+    """Return one page in Jira's format, with its records under `name`. Raises BadPage.
 
-    Raises BadPage.
+    The last page has no `nextPageToken`.
     """
     token = parameters.get("nextPageToken")
     start = position_in(token) if token else _whole_number(parameters, "startAt", 0)
@@ -100,7 +103,7 @@ def page_of(records: Sequence[Any], parameters: Mapping[str, Any], *, name: str)
 
 
 def token_for(position: int) -> str:
-    """Return the token that requests the page starting at `position`."""
+    """Return the token that requests the page with its first record at `position`."""
     return base64.urlsafe_b64encode(f"from:{position}".encode()).decode().rstrip("=")
 
 
@@ -123,11 +126,11 @@ def position_in(token: object) -> int:
     return int(number)
 
 
-# ── The REST API: the sites of a token, its user, and the issues.
+# ── The REST API: the sites and the user of an access token, and the issues.
 
 
 async def accessible_resources(request: web.Request) -> web.Response:
-    """GET /oauth/token/accessible-resources: an array of the sites that the token can access."""
+    """Handle ``GET /oauth/token/accessible-resources``: return an array of the sites that the token can access."""
     caller = authenticated_caller(request)
     issuer = request.app[SANDBOX].issuer
     sites = [SITES[cloud_id] for cloud_id in caller.account.sites]
@@ -146,7 +149,7 @@ async def accessible_resources(request: web.Request) -> web.Response:
 
 
 async def myself(request: web.Request) -> web.Response:
-    """GET …/myself: the user of the token."""
+    """Handle ``GET …/myself``: return the user of the access token."""
     caller = authenticated_caller(request, "read:sandbox-user")
     site = _site(request, caller)
     account = caller.account
@@ -163,7 +166,7 @@ async def myself(request: web.Request) -> web.Response:
 
 
 async def search(request: web.Request) -> web.Response:
-    """GET and POST …/search: the issues that match a JQL query, page by page."""
+    """Handle ``GET …/search`` and ``POST …/search``: return one page of the issues that match a JQL query."""
     caller = authenticated_caller(request, "read:sandbox-work")
     site = _site(request, caller)
     parameters = await _json_object(request) if request.method == "POST" else request.query
@@ -177,7 +180,7 @@ async def search(request: web.Request) -> web.Response:
 
 
 async def read_issue(request: web.Request) -> web.Response:
-    """GET …/issue/{key}"""
+    """Handle ``GET …/issue/{key}``: return one issue."""
     caller = authenticated_caller(request, "read:sandbox-work")
     site = _site(request, caller)
     issue = request.app[SANDBOX].memory.tracker.find(site.cloud_id, request.match_info["key"])
@@ -187,7 +190,10 @@ async def read_issue(request: web.Request) -> web.Response:
 
 
 async def create_issue(request: web.Request) -> web.Response:
-    """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 with its URL."""
+    """Handle ``POST …/issue``: create an issue, and return a 201 with its URL.
+
+    The body is ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``.
+    """
     caller = authenticated_caller(request, "write:sandbox-work")
     site = _site(request, caller)
     fields = (await _json_object(request)).get("fields")
@@ -212,8 +218,10 @@ async def create_issue(request: web.Request) -> web.Response:
 
 
 def _site(request: web.Request, caller: SandboxCaller) -> TrackerSite:
-    """Return the site in the path. Raises AccessRefused with the same 404 for an unknown site and another user's
-    site."""
+    """Return the site in the path.
+
+    Raises AccessRefused with a 404, which is the same for an unknown site and for a site of another user.
+    """
     cloud_id = request.match_info["cloud_id"].lower()
     if cloud_id not in caller.account.sites:
         raise AccessRefused(404, f"This token cannot access a site {cloud_id}; see /oauth/token/accessible-resources.")

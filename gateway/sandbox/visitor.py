@@ -1,6 +1,6 @@
-"""A simulated person with a browser, over HTTP: follows redirects, fills in forms, clicks "Allow".
+"""Simulates a person with a browser, over HTTP: follows redirects, fills in forms, clicks "Allow".
 
-The demo uses it to make its first connection as a person would, through every page of the real flow.
+`gateway demo` uses this module to create its first connection as a person does, through every page of the real flow.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ _PAGES: Final = 6
 
 
 class VisitUnfinished(Exception):
-    """The visit did not end within `_PAGES` forms; the text names the last page."""
+    """The visit did not end after `_PAGES` forms. The text names the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitedPage:
-    """A page, after all redirects."""
+    """A page that was opened, after all redirects."""
 
     url: str
     status: int
@@ -29,8 +29,11 @@ class VisitedPage:
 
 @dataclass(slots=True)
 class VisitedForm:
-    """A form of a page. `fields`: names and present values. `buttons`: (name, value) of each named submit button, in
-    order."""
+    """A form of a page.
+
+    `fields`: the current value of each field by its name. `buttons`: name and value of each named submit button, in the
+    order of the page.
+    """
 
     action: str
     method: str
@@ -39,7 +42,10 @@ class VisitedForm:
 
 
 def browser() -> ClientSession:
-    """Return a session that keeps cookies, also those of IP addresses."""
+    """Return a session that keeps cookies.
+
+    The session also keeps cookies of a server with an IP address as its host.
+    """
     return ClientSession(cookie_jar=CookieJar(unsafe=True))
 
 
@@ -51,10 +57,10 @@ def forms(page: VisitedPage) -> list[VisitedForm]:
 
 
 async def visit(session: ClientSession, url: str, inputs: Mapping[str, str]) -> VisitedPage:
-    """Open `url`, and submit each form that has one of `inputs`, until a page has no such form. Return that page.
+    """Open `url` and submit one form on each page, until a page has no form with one of `inputs`. Return this page.
 
-    `inputs` maps names of fields to the text to type, and names of buttons to the value of the button to press.
-    Raises VisitUnfinished after `_PAGES` forms.
+    `inputs`: the text to type by the name of the field, and the value of the button to press by the name of the button.
+    The visit also ends at a page with a status of 400 or above. Raises VisitUnfinished after `_PAGES` forms.
     """
     page = await _open(session, "GET", url, {})
     for _ in range(_PAGES):
