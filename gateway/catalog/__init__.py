@@ -1,21 +1,21 @@
 """The providers: one YAML file each, checked as a whole, and the template language of their values.
 
-This package turns a folder of files into a `Catalog` of `Provider` entries; no other package reads these files. Read in
-this order:
+This package reads folders of these files into a `Catalog` of `Provider` entries. No other package reads the files.
+Modules in reading order:
 
-    provider, provider_parts                 the shape of an entry and its parts; docs/catalog.md is made from their docstrings
+    provider, provider_parts                 the fields of an entry; docs/catalog.md is made from their docstrings
     evidence                                 the sources of an entry's facts, by group of fields
     auth_modes                               the fields and placeholders of each auth mode
-    template, url_template, value            templates with ``${…}``; URL templates; check a value against its setting
-    render, hosts                            fill in templates; hosts fixed by an entry, and hosts that a setting chooses
-    template_places, checks                  where an entry has templates; checks that a shape cannot express
-    yaml_file                                read a file as values with their line numbers
-    folder, load_catalog, compiled           one folder; all folders in order; the cache of checked entries
+    template, url_template, value            parse templates with ``${…}`` and URL templates; check a setting's value
+    render, hosts                            fill in templates; find the hosts that a setting can choose
+    template_places, checks                  list an entry's templates; check what pydantic cannot check
+    yaml_file                                read a file into values with their line numbers
+    folder, load_catalog, compiled           read one folder; read all folders in order; cache checked entries
     listing, pagination, refresh_tokens      `GET /providers`; pagination methods; how to get a refresh token
-    api_operations, operation_checks         a provider's API operations, read on demand; checks of their files
-    brand_icons                              logos: packed brand icons, and the operator's own images
-    lint                                     warnings for authors
+    api_operations, operation_checks         read a provider's API operations; check the files of operations
+    brand_icons                              read logos: packed brand icons, and the operator's own images
+    lint                                     return warnings for authors of entries
 
-Always true: an entry is checked before it is used; each fault has file and line; a host comes from the entry, or from a
-setting for which the entry allows it.
+Always true: An entry is checked before it is used. Each fault in a file names the file and the line. A URL's host comes
+from the entry, or from a setting that the entry allows to choose the host.
 """

@@ -1,7 +1,8 @@
-"""API operations of providers: one file per provider below ``operations/``, read on demand and not kept in memory.
+"""Reads the API operations of a provider from a file in ``operations/``, at each use. Nothing is kept in memory.
 
-A file (docs/catalog.md#operations) is text: lines ``# key: value`` with its provenance, a line of column names, and one
-line per operation, with tabs between its fields. A file with ``same_as`` uses the operations of another entry.
+docs/catalog.md#operations describes the files. A file begins with lines ``# key: value``, which say where the
+operations come from. The next line has the column names. Each of the other lines is an operation, with tabs between the
+fields. A file with ``same_as`` uses the operations of another entry.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ HEADER_KEYS: Final = frozenset(
     {"same_as", "source", "version", "date", "licence", "base_url", "prefix", "note", "scopes_mode", "scope_prefix"}
     | {"graphql_endpoint", "left_out", "corrected"}
 )
-METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})  # unless the column `marks` has `body` or `bodiless`
+METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})  # the marks `body` and `bodiless` override this rule
 GRAPHQL: Final = frozenset({"query", "mutation"})
 
 Risk = Literal["read", "write", "delete", "admin"]
@@ -33,10 +34,11 @@ MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 class ApiOperation:
     """An operation of a provider's API.
 
-    `path`: below base URL and prefix, with ``{parameters}``; for GraphQL, the path of the endpoint. `scopes`: their
-    full names, as the provider's documentation states them; empty if it states none. `query`: names of some query
-    parameters; for GraphQL, of the arguments. `origin`: the origin of the URL if it is not the base URL's; `path` is
-    then used without prefix. `graphql`: ``query`` or ``mutation``; `field`: the field of the root type.
+    `path`: the path below the base URL and the prefix, with ``{parameters}``; for GraphQL, the path of the endpoint.
+    `scopes`: the full names of the scopes in the provider's documentation; empty if the documentation states none.
+    `query`: the names of some query parameters; for GraphQL, the names of arguments. `origin`: the URL's origin if it
+    differs from the base URL's origin, else empty; with an origin, the prefix is not added to `path`. `graphql`:
+    ``query`` or ``mutation``; empty if the operation is not GraphQL. `field`: for GraphQL, the field of the root type.
     """
 
     id: str
@@ -54,19 +56,22 @@ class ApiOperation:
     field: str = ""
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Return whether the operation's id, path, field or summary contains each of `words`, given in lower case."""
+        """Return whether each of `words` occurs in the operation's id, path, field or summary.
+
+        `words` must be in lower case.
+        """
         text = f"{self.id} {self.id.replace('_', ' ')} {self.path} {self.field} {self.summary}".casefold()
         return all(word in text for word in words)
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderOperations:
-    """The operations of `provider`. `listed_for`: the entry that the file belongs to: `provider`, or the entry that
-    ``same_as`` names.
+    """The API operations of a provider.
 
-    The URL of an operation is the entry's `proxy.base_url` + `prefix` + `path`. `header`: the header lines of the file,
-    with the keys in `HEADER_KEYS`: source, version, date, licence, notes. `every_scope`: an operation needs all of its
-    scopes; else any one of them is enough.
+    `provider`: the name of the provider's entry. `listed_for`: the entry whose file lists the operations: `provider`,
+    or the entry that ``same_as`` names. `prefix`: the text between the entry's `proxy.base_url` and an operation's
+    `path`. `header`: the header lines of the file, such as source, version, date and licence; `HEADER_KEYS` has all
+    keys.
     """
 
     provider: str
@@ -77,6 +82,7 @@ class ProviderOperations:
 
     @property
     def every_scope(self) -> bool:
+        """Whether an operation needs all of its scopes. Otherwise any one of its scopes is enough."""
         return self.header.get("scopes_mode") == "all"
 
     @property
@@ -86,8 +92,11 @@ class ProviderOperations:
     def find(
         self, search: str = "", risk: str | None = None, scope: str | None = None, *, starter: bool = False
     ) -> list[ApiOperation]:
-        """Return the operations that contain all words of `search` and have the given risk and scope, if any; with
-        `starter`, only starters."""
+        """Return the operations that contain all words of `search`.
+
+        `risk`: the risk that the operations must have; None: any risk. `scope`: the scope that the operations must
+        name; None: any scopes. `starter`: whether to return only operations with the mark ``starter``.
+        """
         words = search.casefold().split()
         return [
             operation
@@ -101,7 +110,7 @@ class ProviderOperations:
 
 @dataclass(frozen=True, slots=True)
 class OperationLine:
-    """An operation as written in its file, and its line number."""
+    """An operation as written in its file. `number`: the line number. `values`: the text of each column, by name."""
 
     number: int
     values: Mapping[str, str]
@@ -109,7 +118,7 @@ class OperationLine:
 
 @dataclass(frozen=True, slots=True)
 class OperationFile:
-    """A file of operations after reading: its header lines by key, and its operations."""
+    """The content of a file of operations. `header`: the header lines by key. `lines`: the operations."""
 
     path: Path
     header: Mapping[str, str]
@@ -122,9 +131,10 @@ def operations_path(folder: Path, provider: str) -> Path:
 
 
 def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperations | None:
-    """Read the operations of `provider` from the first catalog folder that has its file; None if no folder has it.
+    """Read the operations of `provider` from the first catalog folder that has a file for this provider.
 
-    Raises UnreadableFile, also if ``same_as`` names an entry without operations of its own.
+    Return None if no folder has such a file. Raises UnreadableFile if a file cannot be read, or if ``same_as`` names an
+    entry without operations of its own.
     """
     found = next((path for folder in folders if (path := operations_path(folder, provider)).is_file()), None)
     if found is None:
@@ -180,7 +190,7 @@ def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> A
 
 
 def read_file(path: Path) -> OperationFile:
-    """Read the operations in `path`; `catalog.operation_checks` validates them.
+    """Read the file of operations at `path`. `catalog.operation_checks` validates the operations later.
 
     Raises UnreadableFile if the file is missing, not UTF-8, too large, or has an unknown header, column or risk.
     """
@@ -228,19 +238,20 @@ def _parse_line(path: Path, number: int, line: str) -> dict[str, str]:
 
 
 def unreadable(path: Path, number: int, message: str) -> UnreadableFile:
-    """Return the error for line `number` of `path`."""
+    """Return an error about line `number` of the file `path`."""
     return UnreadableFile(CatalogFault(f"{shown_path(path)}:{number}", message))
 
 
-# ── Scopes.
+# ── Scopes that operations need.
 
 
 @dataclass(frozen=True, slots=True)
 class ScopesNeeded:
     """The scopes that a set of operations needs.
 
-    `all_of`: every one is required. `any_of`: one scope of each group is required; groups that another requirement
-    covers are left out. `unstated`: ids of operations without stated scopes.
+    `all_of`: each of these scopes is required. `any_of`: groups of scopes; one scope of each group is required. A group
+    is left out if another requirement already includes it. `unstated`: the ids of the operations whose scopes are not
+    documented.
     """
 
     all_of: tuple[str, ...]
@@ -248,13 +259,16 @@ class ScopesNeeded:
     unstated: tuple[str, ...]
 
     def missing(self, granted: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return the groups that have no scope in `granted`. One scope of each of these groups must be added."""
+        """Return the groups of scopes that have no scope in `granted`. Each scope of `all_of` is a group of its own.
+
+        To satisfy the requirements, one scope of each returned group must be added.
+        """
         held = set(granted)
         groups = (*((scope,) for scope in self.all_of), *self.any_of)
         return tuple(group for group in groups if not held.intersection(group))
 
     def unneeded(self, granted: Sequence[str]) -> tuple[str, ...]:
-        """Return the `granted` scopes that no operation names. If `unstated` is not empty, they may still be needed."""
+        """Return the scopes in `granted` that no operation names. An operation in `unstated` can still need a scope."""
         named = {*self.all_of, *(scope for group in self.any_of for scope in group)}
         return tuple(scope for scope in granted if scope not in named)
 
@@ -262,10 +276,11 @@ class ScopesNeeded:
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
     """Return the scopes that these operations of `provider` need, as stated in the operations' sources.
 
-    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses which scope to
-    request. Only for Microsoft, the first scope in the file is the least privileged. `missing` and `unneeded` compare
-    the result with granted scopes. Scopes without an API operation, such as ``offline_access`` or ``openid``, count as
-    unneeded. Scopes are compared as text: that ``repo`` or ``Mail.ReadWrite`` includes other scopes is not known.
+    If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses the scope to
+    request. Only for Microsoft, the first scope in the file is the least privileged. The methods `missing` and
+    `unneeded` compare the result with granted scopes, as text. These methods do not know that scopes such as ``repo``
+    or ``Mail.ReadWrite`` include other scopes. `unneeded` also returns scopes that belong to no API operation, such as
+    ``offline_access`` or ``openid``.
     """
     all_of: dict[str, None] = {}
     any_of: dict[tuple[str, ...], None] = {}
@@ -280,22 +295,22 @@ def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperatio
     return ScopesNeeded(tuple(sorted(all_of)), tuple(sorted(smallest)), unstated)
 
 
-# ── As JSON.
+# ── JSON for the API and the CLI.
 
 _PROVENANCE: Final = ("source", "version", "date", "licence", "note", "left_out", "corrected")
 
 
 def provenance(provider: ProviderOperations) -> dict[str, str]:
-    """Return the source of the operations, with the notes in the file's header."""
+    """Return where the operations come from: source, version, date, licence and notes, from the file's header."""
     return {key: provider.header[key] for key in _PROVENANCE if key in provider.header}
 
 
 def scopes_json(
     provider: ProviderOperations, operations: Sequence[ApiOperation], granted: str | None = None
 ) -> dict[str, Any]:
-    """Return `scopes_needed` in the form that the API and the CLI show.
+    """Return the result of `scopes_needed` as the JSON object that the API and the CLI show.
 
-    `granted`: scopes to compare with, separated by spaces or commas; None: no comparison.
+    `granted`: scopes that are compared with the needed scopes, separated by spaces or commas; None: no comparison.
     """
     needed = scopes_needed(provider, operations)
     shown: dict[str, Any] = {
@@ -311,9 +326,9 @@ def scopes_json(
 
 
 def api_operation_json(operation: ApiOperation, prefix: str) -> dict[str, Any]:
-    """Return an operation in the form that the API and the CLI show.
+    """Return an operation as the JSON object that the API and the CLI show.
 
-    `path`: below the entry's base URL, with the prefix.
+    `prefix`: put before the operation's path, unless the operation has its own `origin`.
     """
     return dict(_json_members(operation, prefix))
 

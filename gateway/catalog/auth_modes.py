@@ -1,6 +1,6 @@
-"""The auth modes as the catalog sees them: which fields of an entry each mode reads, and which placeholders it fills.
+"""Lists the auth modes: which fields of an entry each mode reads, and which placeholders each mode fills.
 
-`gateway.auth`, one layer above, implements the modes; plugin packages may add more modes.
+The package `gateway.auth` implements the modes. Plugin packages can add more modes.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ LOGIN_PLACEHOLDERS: Final = ("username", "password")
 _CLIENT_KEYS: Final = ("client_id", "client_secret")
 _APP_KEYS: Final = ("app_id", "app_link", "private_key")
 
-# Placeholders for parts of the final request, for header and query templates; each attempt fills them in again.
+# Placeholders for parts of the request that is sent. Only templates of header fields and query parameters can use these
+# placeholders. Each attempt to send the request fills in the placeholders again.
 REQUEST_PLACEHOLDERS: Final = frozenset(
     {"method", "endpoint", "host", "path", "params", "contentType", "urlCanonicalParams", "bodyCanonicalParams"}
 )
@@ -22,31 +23,32 @@ REQUEST_PLACEHOLDERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModeFormat:
-    """An auth mode as the author of an entry sees it."""
+    """A description of an auth mode, for checks of entries and for authors of entries."""
 
     summary: str
     """What the mode does, in one sentence."""
     placeholders: tuple[str, ...] = ()
-    """Bare placeholders that the mode fills. Other members of the credential are written ``${credentials.name}``."""
+    """Placeholders without a dot that the mode fills, such as ``apiKey``. A template can name any other member of the
+    credential as ``${credentials.name}``."""
     members: tuple[str, ...] = ()
-    """Further members of the credential that a template may name (docs/compatibility.md#credentials)."""
+    """Further members of the credential that a template can name (docs/compatibility.md#credentials)."""
     required_fields: tuple[str, ...] = ()
     """Fields that an entry must have."""
     optional_fields: tuple[str, ...] = ()
-    """Optional fields that this mode reads, unlike most other modes."""
+    """Optional fields that this mode reads and most other modes do not read."""
     typed_fields: tuple[str, ...] = ()
     """Fields that the end user fills in if the entry declares no `credentials`."""
     client_auth_methods: tuple[str, ...] = ("basic", "body", "custom", "none")
     """Values of `token_request_auth_method` that the mode supports."""
     integration: tuple[str, ...] = ()
-    """Keys of the integration with the values of the operator's registration at the provider."""
+    """Keys of the integration for the client or app that the operator registered at the provider."""
     optional_integration_keys: tuple[str, ...] = ()
-    """Further optional keys of the integration: for placeholders, to assume a role, or instead of dynamic
-    registration."""
+    """Further keys of the integration, which are optional: to fill placeholders, to assume an AWS role, or to replace
+    dynamic client registration."""
     needs_client: bool = False
-    """Whether an integration must have the operator's own client before anyone can connect."""
+    """Whether the operator must add the client of its own app to the integration before end users can connect."""
     needs_app: bool = False
-    """Whether tokens belong to an app that the end user installs and that signs with its own key."""
+    """Whether tokens belong to an app that the end user installs. Such an app signs token requests with its own key."""
     redirects: bool = False
     """Whether the end user is sent to the provider to consent."""
     exchanges_code: bool = False
@@ -68,7 +70,7 @@ _REFRESH: Final = ("refresh_url", "refresh_params", "refresh_param_renames", "re
 _RESPONSE: Final = ("alternate_access_token_response_path", "token_response_metadata")
 _ID_OR_SECRET_METHODS: Final = ("basic", "body", "none")
 _GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
-# An MCP server's metadata has its URLs, and PKCE is required.
+# The MCP modes do not read the excluded fields: the metadata of an MCP server has its URLs, and PKCE is required.
 _DISCOVERED: Final = tuple(
     key
     for key in (*_GRANT, *_RESPONSE)

@@ -1,7 +1,8 @@
-"""Brand icons of providers: one packed file in the catalog folder, read when a page shows an icon.
+"""Reads the logos of providers: brand icons from one packed file, and the operator's own images.
 
-`_brand_icons.tsv` has one line per icon, with tabs between its fields: names of entries, colour, SVG path in a 24 × 24
-box. `python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
+The packed file is `_brand_icons.tsv` in the catalog folder. The file is read when a page shows an icon. The file has
+one line per icon, with tabs between the fields: names of entries, colour, and an SVG path in a box of 24 × 24.
+`python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ MAX_LOGO_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BrandIcon:
-    """An icon. `colour`: ``#rrggbb``; `path`: path data of an SVG with the view box 0 0 24 24."""
+    """A brand icon. `colour`: the colour as ``#rrggbb``. `path`: the path data of an SVG with the box 0 0 24 24."""
 
     colour: str
     path: str
@@ -51,7 +52,7 @@ def brand_icon(name: str) -> BrandIcon | None:
 def own_logo(folders: tuple[Path, ...], name: str) -> OwnLogo | None:
     """Return ``logos/NAME.svg`` (or .png, .webp, .jpg) from the operator's catalog folders; the last folder wins.
 
-    None if no folder has such a file of at most `MAX_LOGO_BYTES` bytes.
+    Files with more than `MAX_LOGO_BYTES` bytes are skipped. Return None if there is no other file.
     """
     for folder in reversed(folders):
         for ending, media_type in LOGO_MEDIA_TYPES.items():

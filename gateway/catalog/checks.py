@@ -1,6 +1,6 @@
-"""Checks of an entry and its templates that a pydantic shape cannot express.
+"""Checks what pydantic cannot check in an entry and its templates.
 
-Each check yields faults, as (path in the file, message).
+Each check yields faults. A fault is a pair: the path in the file, and a message.
 """
 
 import re
@@ -25,15 +25,16 @@ from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.catalog.value import BadValue, check_value, compile_pattern, is_web_url
 from gateway.documents.read_document import dotted
 
-# ── Checks of templates: whether they parse, whether a template is allowed in its place, and whether anything fills its
-# placeholders.
+# ── Checks of templates. Each template must be valid and allowed in its place. Each placeholder must have a source that
+# fills the placeholder.
 
 Finding = tuple[Place, str]
 
 _INSTALLATION: Final = "${connectionConfig.installation_id}"
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-# Framing, hop-by-hop and the gateway's own fields: only the gateway writes or drops them (RFC 9110 §7.6.1).
+# An entry cannot set these header fields, because only the gateway writes or drops them. They are the fields for
+# framing, the hop-by-hop fields (RFC 9110 §7.6.1) and the gateway's own fields.
 _NOT_FOR_ENTRIES: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer"}
     | {"upgrade", "provider-config-key", "connection-id"}
@@ -83,8 +84,7 @@ def _url_faults(provider: Provider) -> Iterator[Finding]:
 
 
 def _path_faults(place: Place, path: str) -> Iterator[Finding]:
-    """Yield the faults of the template of a path below the base URL. Faults of its placeholders are not checked
-    here."""
+    """Yield the faults of `path`, a template for a path below the base URL. Placeholders are not checked here."""
     try:
         parse_url_template(f"https://host{path}")
     except TemplateError as wrong:
@@ -111,8 +111,10 @@ def _wildcard_faults(place: Place, template: str, url: UrlTemplate) -> Iterator[
 
 
 def _has_dot_segment(template: str) -> bool:
-    """Return whether a path has dot segments that `/proxy` refuses: plain or percent-encoded, between any kind of
-    slash."""
+    """Return whether the path of `template` has a segment ``.`` or ``..``, which `/proxy` refuses.
+
+    Percent-encoded dots, slashes and backslashes count too.
+    """
     path = template.partition("?")[0].rpartition("://")[2]
     steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
     return any(step.partition(";")[0] in {".", ".."} for step in steps)
@@ -154,7 +156,7 @@ def _exchanges_code(provider: Provider) -> bool:
 
 
 def _unfilled_placeholders(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
-    """Yield the placeholders that no setting, credential or request can fill."""
+    """Yield a fault for each placeholder that no setting, credential or request can fill at `place`."""
     settings = known_settings(provider)
     for name in sorted(placeholders(template)):
         namespace, _, rest = name.partition(".")
@@ -185,11 +187,11 @@ def _unfilled_placeholders(provider: Provider, place: Place, template: str) -> I
 
 
 def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:
-    """Return whether the response of step `namespace` (``step1``) is available at `place`."""
+    """Return whether a template at `place` can use the response to the step `namespace`, such as ``step1``."""
     number = int(namespace.removeprefix("step"))
     if place[0] == "additional_steps":
         return number < int(place[1]) + 2
-    # With a code exchange, only the last response is stored.
+    # If the auth mode exchanges a code, only the response to the last step is stored.
     is_stored = place[0] == "proxy" and not _exchanges_code(provider)
     return is_stored and number <= len(provider.additional_steps or ()) + 1
 
@@ -220,14 +222,18 @@ SCRIPT_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ExternalNames:
-    """Names that are defined outside the catalog: auth modes and scripts. `scripts` None: unknown, so not checked."""
+    """Names that entries use, but that are defined outside the catalog.
+
+    `modes`: the names of all auth modes. `scripts`: the names of all scripts; None: the scripts are unknown, so only
+    the spelling of a script's name is checked.
+    """
 
     modes: Collection[str]
     scripts: Collection[str] | None
 
 
 def entry_faults(provider: Provider, external_names: ExternalNames) -> Iterator[Finding]:
-    """Yield all faults of `provider`, as (path in the file, message)."""
+    """Yield all faults of `provider`. A fault is a path in the file and a message."""
     if not PROVIDER_NAME.fullmatch(provider.name):
         yield (), f"{provider.name!r} cannot name a provider; use only letters, digits, '_' and '-' in the file's name"
     yield from _mode_and_script_faults(provider, external_names)

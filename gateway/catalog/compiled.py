@@ -1,9 +1,10 @@
-"""A cache file with the checked entries of a large folder: it loads in milliseconds, a thousand YAML files in a second.
+"""Caches the checked entries of a large folder in one file, which loads in milliseconds.
 
-The first line holds a digest of the sources: every YAML file, the earlier folders, and the code that checks entries. If
-one of them changes, the digest differs and the file is rebuilt. The file's age does not matter. The first line also
-names the auth modes and scripts that the entries use, and the reading process must have them. The file holds only JSON,
-nothing executable.
+Without this cache file, a thousand YAML files load in a second. The first line of the cache file has a digest of its
+sources: every YAML file, the earlier folders, and the code that checks entries. If a source changes, the digest differs
+and the cache file is built again. The age of the cache file does not matter. The first line also lists the auth modes
+and scripts that the entries use. A process reads the cache file only if the process has all these modes and scripts.
+The cache file has only JSON and nothing executable.
 """
 
 import hashlib
@@ -19,14 +20,14 @@ import pydantic
 from gateway import catalog, documents
 from gateway.catalog.checks import SCRIPT_FIELDS, ExternalNames
 
-MIN_FILES: Final = 100  # fewer files load fast without a cache, so an operator's small folder gets no cache file
+MIN_FILES: Final = 100  # a folder with fewer files gets no cache file, because few files load fast without a cache
 _FILE_NAME: Final = ".compiled.jsonl"
 
 
 def cache_key(files: Sequence[Path], before: Collection[str]) -> str:
-    """Return a digest of everything that the compiled form of `files` depends on.
+    """Return a digest of everything that the checked entries of `files` depend on.
 
-    `before`: the keys of the folders before this one.
+    `before`: the cache keys of the folders that are read before this folder.
     """
     digest = hashlib.sha256()
     digest.update(json.dumps([code_digest(), pydantic.VERSION, sorted(before)]).encode())
@@ -38,7 +39,7 @@ def cache_key(files: Sequence[Path], before: Collection[str]) -> str:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the code that reads and checks entries, since other code may produce other entries."""
+    """Return a digest of the code that reads and checks entries, because other code can produce other entries."""
     digest = hashlib.sha256()
     for folder in (*catalog.__path__, *documents.__path__):
         for path in sorted(Path(folder).glob("*.py")):
@@ -47,10 +48,11 @@ def code_digest() -> str:
 
 
 def load(folder: Path, key: str, external_names: ExternalNames) -> dict[str, bytes] | None:
-    """Return the entries by name, as `CatalogEntry.content`.
+    """Return the cached entries of `folder` by name. Each value has the format of `CatalogEntry.content`.
 
-    None if no cache file matches `key`, it is incomplete or writable by others, or an entry uses an auth mode or script
-    that is not in `external_names`.
+    `key`: the result of `cache_key` for the present files. Return None if there is no complete cache file with this
+    key, or if other users can write the cache file. Also return None if an entry uses an auth mode or a script that is
+    not in `external_names`.
     """
     for place in _cache_paths(folder):
         try:
@@ -70,9 +72,10 @@ def load(folder: Path, key: str, external_names: ExternalNames) -> dict[str, byt
 
 
 def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
-    """Save `entries` for the next start: in the folder, or else in the user's cache folder.
+    """Save `entries` for the next start, in a cache file in `folder`.
 
-    Write errors are ignored.
+    If `folder` cannot be written, the cache file is saved in the user's cache folder. If that folder cannot be written
+    either, nothing is saved.
     """
     body = b"".join(name.encode() + b"\t" + content + b"\n" for name, content in entries.items())
     head = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used_names(entries)}
@@ -110,13 +113,16 @@ def _cache_paths(folder: Path) -> Iterator[Path]:
 
 
 def _is_trusted(place: Path) -> bool:
-    """Return whether only this user or root can have written `place`: the entries decide where credentials are sent."""
+    """Return whether only this user or root can have written the file `place`.
+
+    A file that others can write is not read, because the entries decide where credentials are sent.
+    """
     status = place.stat()
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & 0o022
 
 
 def _write(place: Path, text: bytes) -> None:
-    """Write the file atomically, also while other processes read or write it."""
+    """Replace the file atomically, so that other processes never read an incomplete file."""
     import tempfile
 
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_FILE_NAME}-")

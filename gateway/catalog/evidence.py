@@ -1,4 +1,4 @@
-"""The evidence for an entry's facts, by group of fields; shown by `/providers`, the guide and `lint`."""
+"""Defines the evidence for an entry's facts, by group of fields, which `/providers`, the guide and `lint` show."""
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from pydantic import Field
 from gateway.catalog.provider_parts import Date, Shape
 
 Level = Literal["confirmed", "sourced", "unconfirmed", "assumed"]
-# The strongest first.
+# From the strongest level to the weakest.
 LEVELS: Final = ("confirmed", "sourced", "unconfirmed", "assumed")
 
 
@@ -55,7 +55,8 @@ class EntryEvidence(Shape):
                 yield name, group
 
 
-# The title of each group, and the fields of an entry that belong to it; fields below `proxy` begin with ``proxy.``.
+# The title of each group, and then the fields of an entry that belong to each group. The names of fields below `proxy`
+# begin with ``proxy.``.
 GROUPS: Final[Mapping[str, str]] = {
     "addresses": "URLs",
     "client": "Client authentication and scopes",
@@ -86,7 +87,7 @@ LEVEL_SENTENCES: Final[Mapping[str, str]] = {
     "unconfirmed": "general knowledge without a source: check it before you rely on it",
     "assumed": "a default without a source: check it before you rely on it",
 }
-# The groups that decide whether a call works at all.
+# A call works only if the fields in these groups are right.
 _DECIDING_GROUPS: Final = ("addresses", "placement")
 
 
@@ -98,9 +99,9 @@ def weakest(levels: Iterator[str]) -> str:
 def overall_provenance(values: Mapping[str, Any]) -> str | None:
     """Return the provenance of an entry's values: the weakest level of the groups in `_DECIDING_GROUPS`.
 
-    It is `confirmed`, `sourced` or `unconfirmed`. If the entry has no evidence for these groups, return its own
-    `provenance`, or None. The older value `reviewed` becomes `unconfirmed`, since it comes without machine-readable
-    evidence.
+    The result is `confirmed`, `sourced` or `unconfirmed`. If the entry has no evidence for these groups, return the
+    entry's own `provenance`, or None if the entry has none. The older value `reviewed` becomes `unconfirmed`, because
+    a review has no machine-readable evidence.
     """
     evidence: Mapping[str, Any] = values.get("evidence", {})
     levels = [evidence[name]["level"] for name in _DECIDING_GROUPS if name in evidence]
@@ -117,18 +118,22 @@ def all_sources(values: Mapping[str, Any]) -> list[str]:
 
 
 def inheritable_evidence(inherited: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inherited evidence without the groups that have a field in `values`, the heir's own values."""
+    """Return the evidence that an entry inherits from its base entry.
+
+    `inherited`: the evidence of the base entry. `values`: the fields that the inheriting entry sets itself. A group of
+    evidence is left out if one of its fields is in `values`.
+    """
     own = {*values, *(f"proxy.{key}" for key in values.get("proxy") or {})}
     return {name: group for name, group in inherited.items() if not FIELDS.get(name, frozenset()) & own}
 
 
 def is_old(group: GroupEvidence, today: dt.date) -> bool:
-    """Return whether the sources were read more than 365 days ago; False without a date."""
+    """Return whether the sources were read more than 365 days before `today`. Return False if there is no date."""
     return group.date is not None and dt.date.fromisoformat(group.date) < today - dt.timedelta(days=365)
 
 
 def evidence_sentences(evidence: EntryEvidence | None) -> list[tuple[str, str]]:
-    """Return the title and a sentence for each group of fields, as text for readers."""
+    """Return a title and a sentence about each group of fields, as pages show them to people."""
     return [(GROUPS[name], _sentence(group)) for name, group in evidence.groups()] if evidence else []
 
 
@@ -147,7 +152,7 @@ def _sentence(group: GroupEvidence) -> str:
 def open_fields(evidence: EntryEvidence | None) -> Iterator[tuple[str, str, str]]:
     """Yield group, field and level of each `unconfirmed` or `assumed` field.
 
-    If a group has one level for all its fields, its name is yielded as the field.
+    If a group states one level for all its fields, the group's name is yielded in place of a field.
     """
     for name, group in evidence.groups() if evidence else ():
         for field, level in (group.fields or {name: group.level}).items():

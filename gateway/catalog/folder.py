@@ -1,5 +1,4 @@
-"""Reads one folder of YAML files into entries, with inherited values merged in, and collects all faults of the
-files."""
+"""Reads the YAML files of one folder into entries, merges inherited values, and collects the faults of all files."""
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +17,8 @@ from gateway.documents.pydantic_messages import keys_at, pydantic_message
 from gateway.documents.read_document import dotted
 from gateway.text import did_you_mean
 
-# ── ``alias: base``: an entry inherits the values of another entry, merged recursively, before any check.
+# ── Inheritance. An entry with ``alias: base`` inherits the values of the entry ``base``. Mappings are merged at every
+# depth. The checks see only the merged values.
 
 ALIAS_KEY: Final = "alias"
 EVIDENCE: Final = "evidence"
@@ -33,10 +33,11 @@ class CannotInherit(ValueError):
 
 
 class InheritedEntries:
-    """The entries of one folder with everything that they inherit.
+    """The entries of one folder, with the values that each entry inherits from its base entry.
 
-    A base is searched in the same folder, then in the `earlier` folders. An entry that names itself as base inherits
-    from the earlier entry of the same name: this changes a shipped entry without repeating it.
+    A base entry is looked up in the same folder, then in the `earlier` folders. An entry with its own name as ``alias``
+    inherits from the earlier entry of this name. So an operator can change a shipped entry without repeating all its
+    values.
     """
 
     def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
@@ -45,7 +46,7 @@ class InheritedEntries:
         self._merged: dict[str, Values] = {}
 
     def merged_values(self, name: str) -> Values:
-        """Return the values of the entry called `name`, with what it inherits from its bases. Raises CannotInherit."""
+        """Return the values of the entry called `name`, including all inherited values. Raises CannotInherit."""
         return self._resolve(name, ())
 
     def _resolve(self, name: str, heirs: tuple[str, ...]) -> Values:
@@ -77,9 +78,10 @@ class InheritedEntries:
 
 
 def _override_base(base: Values, own_values: Values) -> dict[str, Any]:
-    """Return `base` overridden by the heir's values `own_values`.
+    """Return the values of the base entry, overridden by `own_values`, the inheriting entry's own values.
 
-    A group of evidence is inherited unchanged, and only if the heir sets none of the fields that belong to it.
+    A group of evidence is inherited only if the inheriting entry sets none of the group's fields. An inherited group is
+    not changed.
     """
     inherited_group = merge(base, {key: value for key, value in own_values.items() if key != EVIDENCE})
     own = own_values.get(EVIDENCE)
@@ -94,7 +96,7 @@ def _override_base(base: Values, own_values: Values) -> dict[str, Any]:
 
 
 def merge(base: Values, heir: Values) -> dict[str, Any]:
-    """Return `base` overridden by `heir`: mappings are merged, other values replaced, and ``null`` removes a key."""
+    """Return `base` overridden by `heir`. Mappings are merged, other values are replaced, and None removes a key."""
     result = dict(base)
     for key, value in heir.items():
         if value is None:
@@ -107,10 +109,11 @@ def merge(base: Values, heir: Values) -> dict[str, Any]:
     return result
 
 
-# ── One entry's values ▸ a provider: pydantic checks the shape, then `checks` does the rest. A fault is (place,
-# message).
+# ── From the values of one entry to a `Provider`. First pydantic checks the fields, then `catalog.checks` checks the
+# rest. A fault is a pair: the place in the file, and a message.
 
-# A fault in one of these fields, or a misspelt name, would make the later checks report correct placeholders as faults.
+# The later checks read these fields. If one of these fields is faulty or misspelt, the later checks would report correct
+# placeholders as faults.
 _READ_BY_CHECKS: Final = frozenset(
     {"auth_mode", "authorization_url", "token_url", "connection_config", "connection_configuration", "credentials"}
     | {"token_response_metadata", "redirect_uri_metadata", "assertion_option", "additional_steps", "jwt", "signature"}
@@ -120,7 +123,7 @@ _REQUIRED_DEFAULTS: Final[dict[str, Any]] = {"display_name": "x", "categories": 
 
 
 def parse_provider(name: str, values: Any, external_names: ExternalNames) -> tuple[Provider | None, list[Finding]]:
-    """Return the provider that `values` describe, and all faults; the provider is None if there is any fault."""
+    """Return the provider that `values` describe, and all faults. The provider is None if there is any fault."""
     if not isinstance(values, Mapping):
         return None, [((), "an entry must be a mapping: `key: value` lines")]
     faults: list[Finding] = []
@@ -141,8 +144,8 @@ def parse_provider(name: str, values: Any, external_names: ExternalNames) -> tup
 def _valid_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
     """Return the valid part of a faulty entry, so that the later checks can run too.
 
-    Faulty fields are left out, and missing required fields get default values. Returns None if the later checks would
-    report false faults, or if the rest is not valid either.
+    Faulty fields are removed, and missing required fields get default values. Return None if the later checks would
+    report false faults, or if the remaining entry is not valid either.
     """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
@@ -156,7 +159,10 @@ def _valid_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Pro
 
 
 def _remove(value: Any, place: Sequence[int | str]) -> None:
-    """Remove `place` from `value`; if it is inside a list, remove the list. Does nothing if `place` is absent."""
+    """Remove the value at `place` from `value`. If `place` is inside a list, remove the whole list.
+
+    If there is no value at `place`, do nothing.
+    """
     for step in place[:-1]:
         inner = value.get(step) if isinstance(value, dict) else None
         if not isinstance(inner, dict):
@@ -192,7 +198,7 @@ def _did_you_mean(key: str, known: Collection[str]) -> str:
 
 
 def _dotted(path: Sequence[int | str]) -> str:
-    # Pydantic adds the branches of a union to the path as if they were keys.
+    # For a field of type ``str | list[str]``, pydantic adds the name of a type to the path, as if it were a key.
     return dotted([step for step in path if step not in {"str", "list[str]"}])
 
 
@@ -201,21 +207,22 @@ ENDINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A file after reading: its entry with everything that it inherits, or its faults."""
+    """The result of reading one file: the entry with all inherited values, or the faults of the file."""
 
     name: str
     path: Path
     content: bytes | None
-    """The provider as JSON for `Provider`, with inherited values and without defaults. None if there is a fault."""
+    """JSON that `Provider` can parse, with inherited values and without default values; None if there is a fault."""
     faults: tuple[CatalogFault, ...]
 
 
 def read_entries(
     files: Sequence[Path], external_names: ExternalNames, earlier: Mapping[str, Values]
 ) -> list[CatalogEntry]:
-    """Return the entry of each of `files`, in their order. `earlier`: the entries of the folders before this one.
+    """Return the entry of each of `files`, in the order of `files`.
 
-    Only the values of a file are kept in memory; to find the line of a fault, the file is read again.
+    `earlier`: the entries of the folders that were read before this folder. Only the values of a file are kept in
+    memory. To find the line of a fault, the file is read again.
     """
     values: dict[str, Any] = {}
     faults: dict[Path, tuple[CatalogFault, ...]] = {}
@@ -239,9 +246,9 @@ def read_entries(
 
 
 def _inheritance_depth(name: str, own: Mapping[str, Values]) -> int:
-    """Return the number of entries in an entry's chain of bases in its folder, itself included.
+    """Return 1 for an entry without a base entry in its folder, and 1 more for each base entry that it inherits from.
 
-    Sorting by it puts bases before their heirs.
+    Entries that are sorted by this number come after their base entries.
     """
     chain: list[str] = []
     while name in own and name not in chain:
@@ -263,7 +270,7 @@ class _FolderReading:
         self.faulty_names.add(path.stem)
         try:
             document = read_yaml(path) if found else None
-        except UnreadableFile as wrong:  # the file was changed or removed since its values were read
+        except UnreadableFile as wrong:  # the file was changed or removed after its values were read
             return CatalogEntry(path.stem, path, None, (wrong.fault,))
         faults = {
             CatalogFault(_fault_location(document, place), message) for place, message in found if document is not None
@@ -287,12 +294,12 @@ class _FolderReading:
 
 
 def provider_json(provider: Provider) -> bytes:
-    """Return a provider as JSON bytes, with only the fields that were set."""
+    """Return a provider as JSON bytes, with only the fields that the entry sets."""
     return provider.model_dump_json(exclude_unset=True, exclude_none=True).encode()
 
 
 def _fault_location(document: CatalogDocument, place: Sequence[str | int]) -> str:
-    """Return ``file:line`` of `place`; for an inherited value, the line of ``alias``."""
+    """Return ``file:line`` of `place`. For an inherited value, return the line of ``alias``."""
     if place and isinstance(document.value, Mapping) and place[0] not in document.value and ALIAS_KEY in document.value:
         return document.where(ALIAS_KEY)
     return document.where(*place)
@@ -301,8 +308,8 @@ def _fault_location(document: CatalogDocument, place: Sequence[str | int]) -> st
 def folders_state(folders: Sequence[Path]) -> int:
     """Return a number that changes when an entry file in `folders` is written, added, removed or replaced.
 
-    File contents are not read. Symbolic links are followed: a mounted ConfigMap changes by switching a link. Compare
-    numbers only within one process.
+    File contents are not read. Symbolic links are followed, because Kubernetes changes a mounted ConfigMap by switching
+    a link. Compare only numbers of the same process, because the hash of a text differs from process to process.
     """
     seen: list[tuple[object, ...]] = []
     for folder in folders:
@@ -322,13 +329,13 @@ def folders_state(folders: Sequence[Path]) -> int:
 def entry_files(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
     """Return the entry files of a folder, sorted by name, and the faults of the folder.
 
-    Files that begin with ``.`` or ``_`` or do not end in .yaml or .yml are not entries. If `folder` is a file, it is
-    the only entry, so that an author can check a single file.
+    The name of an entry file ends in .yaml or .yml and does not begin with ``.`` or ``_``. If `folder` is a file, the
+    result is only this file, so that an author can check a single file.
     """
     if folder.is_file():
         return [folder], []
     try:
-        names = sorted(path.name for path in folder.iterdir())  # sorts names, since comparing paths is 20 times slower
+        names = sorted(path.name for path in folder.iterdir())  # sort names: comparing paths is 20 times slower
     except OSError as wrong:
         return [], [CatalogFault(shown_path(folder), f"the catalog folder cannot be read: {wrong.strerror}")]
     found = [folder / name for name in names if name.endswith(ENDINGS) and name[0] not in "._"]

@@ -1,8 +1,8 @@
 """Separates hosts that an entry fixes from hosts that a connection's setting chooses.
 
-An entry fixes a host if its text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
-``${connectionConfig.subdomain}.example.com``, or a setting with an `enum` or `pattern` that ends in ``.example.com``.
-All other hosts are open: the person who enters the setting chooses the server.
+An entry fixes a host if the URL's text, or the rule of a setting, fixes the registered domain. Examples are
+``api.example.com`` and ``${connectionConfig.subdomain}.example.com``. Another example is a setting with an `enum` or
+`pattern` that ends in ``.example.com``. All other hosts are open: the person who enters the setting chooses the server.
 """
 
 import re
@@ -22,10 +22,10 @@ from gateway.catalog.value import compile_pattern
 from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
-# Modes that sign proxied requests with a secret of the integration, or in which the server at the base URL names the
-# token URL.
+# In these auth modes, proxied requests are signed with a secret of the integration, or the server at the base URL names
+# the token URL.
 _MODES_WITH_SECRET_IN_CALLS: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
-_MAX_ENDINGS: Final = 512  # maximum number of endings of one pattern; a pattern with more counts as open
+_MAX_ENDINGS: Final = 512  # maximum number of endings of one pattern; a pattern with more endings counts as open
 
 _CHAR: Final = r"[A-Za-z0-9_:/-]|\\[^A-Za-z0-9|]"
 _PART: Final = re.compile(
@@ -33,8 +33,8 @@ _PART: Final = re.compile(
     r"(?P<times>[*+?]|\{[^}]*\})?",
     re.DOTALL,
 )
-"""One piece of a regular expression with its repetition: a group of plain choices, a plain character, or anything
-else."""
+"""Matches one piece of a regular expression with its repetition. A piece is a group of plain choices, a plain
+character, or anything else."""
 _SCHEME: Final = re.compile(r"\^?(?:https?\??|\((?:\?:)?https?\|https?\)):(?:\\?/){2}")
 Ending = tuple[str, bool]
 """A possible ending of a text, and whether the ending is the whole text."""
@@ -43,9 +43,10 @@ _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """A host in lower case, or with `suffix` an ending of hosts.
+    """A pattern that matches one host, or all hosts with the same ending.
 
-    `port` None: the scheme's default port; `ANY_PORT`: any.
+    `text`: the host in lower case, or the ending if `suffix` is true. `port`: the port; None: the default port of the
+    scheme; `ANY_PORT`: any port.
     """
 
     text: str
@@ -60,14 +61,14 @@ class HostPattern:
 
 
 def parse_pattern(text: str) -> HostPattern:
-    """Parse a checked item of `allowed_hosts`: ``host``, ``host:port``, ``*.example.com`` or ``*.example.com:port``."""
+    """Parse a valid item of `allowed_hosts`: ``host``, ``host:port``, ``*.example.com`` or ``*.example.com:port``."""
     parts = urlsplit(f"//{text.removeprefix('*')}")
     host = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
     return HostPattern(host.lower(), text.startswith("*."), parts.port)
 
 
 def fixes_host(provider: Provider, scheme: str, host: str, port: int) -> bool:
-    """Return whether one of the entry's URLs fixes this host."""
+    """Return whether this host and port are among the hosts that the entry's URLs fix."""
     return any(
         pattern.fits(host, port, scheme)
         for _, template in url_templates(provider)
@@ -76,17 +77,17 @@ def fixes_host(provider: Provider, scheme: str, host: str, port: int) -> bool:
 
 
 def open_urls(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the URLs with a host that a setting chooses, as (field, setting): ``("token_url", "domain")``."""
+    """Yield the field and the setting of each URL whose host a setting chooses: ``("token_url", "domain")``."""
     for place, template in url_templates(provider):
         if (setting := open_setting(provider, template)) is not None:
             yield dotted(place), setting
 
 
 def open_secret_urls(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the open URLs to which a secret of the integration would be sent, as (field, setting).
+    """Yield the field and the setting of each open URL to which a secret of the integration would be sent.
 
-    These are all open URLs except `authorization_url`. URLs below `proxy` count only if API calls carry the client
-    secret or are signed with it, or if the server at the base URL names the token URL.
+    No secret is sent to the `authorization_url`. A URL below `proxy` is yielded if API calls contain the client secret
+    or are signed with the secret. Such a URL is also yielded if the server at the base URL names the token URL.
     """
     proxied = provider.auth_mode in _MODES_WITH_SECRET_IN_CALLS or any(
         "clientSecret" in text for at, text in text_templates(provider) if at[0] == "proxy"
@@ -111,7 +112,10 @@ def _fixed_hosts_and_setting(provider: Provider, template: str) -> tuple[tuple[H
 
 
 def _setting_rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
-    """Return pattern, enum and default value of the setting that a placeholder names; None if there is none."""
+    """Return the pattern, the enum and the default value of the setting that the placeholder `name` names.
+
+    A value is None if the setting does not have it, or if there is no such setting.
+    """
     setting = settings.get(name.removeprefix("connectionConfig.")) if name.startswith("connectionConfig.") else None
     if setting is None:
         return None, None, None
@@ -123,7 +127,7 @@ def _setting_rule(settings: Mapping[str, Setting], name: str) -> tuple[str | Non
 def _patterns(
     template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
 ) -> tuple[tuple[HostPattern, ...], str | None]:
-    """Return the fixed hosts that `template` can lead to, and the setting that chooses the host; None if all are fixed.
+    """Return the fixed hosts of the URL `template`, and the setting that chooses the host; None if all hosts are fixed.
 
     `rules`: for each placeholder in the host, its name and the result of `_setting_rule`.
     """
@@ -153,7 +157,11 @@ def _patterns(
 
 
 def _authority(text: str) -> tuple[str, int | None]:
-    """Return the host (or its ending) and the port of a base URL (or its ending)."""
+    """Return the host and the port of a base URL.
+
+    `text`: the base URL, or only its ending; then the result has only the ending of the host. The port is None if the
+    URL has none.
+    """
     authority = text.rpartition("://")[2].partition("/")[0]
     host, colon, port = authority.rpartition(":")
     return (host, int(port)) if colon and port.isdigit() else (authority, None)
@@ -179,10 +187,10 @@ def _setting_endings(pattern: str | None, enum: tuple[str, ...] | None) -> Seque
 
 @lru_cache(maxsize=1024)
 def _endings(pattern: str) -> Sequence[Ending]:
-    """Return how texts that match `pattern` can end.
+    """Return the possible endings of the texts that match `pattern`.
 
-    Only plain characters and groups of plain choices are analysed; all else counts as any text. A pattern with ``|``
-    outside a group, or with nested groups, counts as any text as a whole.
+    Only plain characters and groups of plain choices are analysed. Any other piece is treated as if it matched any
+    text. A whole pattern is treated in the same way if it has ``|`` outside a group, or nested groups.
     """
     parts: list[Sequence[Ending]] = []
     for found in _PART.finditer(pattern):
@@ -199,9 +207,10 @@ def _endings(pattern: str) -> Sequence[Ending]:
 
 @lru_cache(maxsize=1024)
 def _may_leave_host(pattern: str) -> bool:
-    """Return whether a URL that matches `pattern` may have a ``/`` after its scheme and before its known ending.
+    """Return whether a URL that matches `pattern` can have a ``/`` between its scheme and its known ending.
 
-    ``https://.+\\.example\\.com`` matches ``https://attacker.test/.example.com``.
+    The known ending is then not the ending of the host: ``https://.+\\.example\\.com`` matches
+    ``https://attacker.test/.example.com``.
     """
     scheme = _SCHEME.match(pattern)
     may_leave, slash = False, False
@@ -210,7 +219,7 @@ def _may_leave_host(pattern: str) -> bool:
         slash = slash or (
             "/" in plain if plain is not None else _matches_slash(found[0].removesuffix(found["times"] or ""))
         )
-        # As in `_endings`: the known ending begins after this part.
+        # A part that can be any text ends the search: the known ending begins after this part.
         if plain is None or found["times"] not in {None, "?"}:
             may_leave = may_leave or slash
     return may_leave
@@ -224,7 +233,7 @@ def _matches_slash(part: str) -> bool:
 
 
 def _concatenated_endings(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
-    """Return the possible endings of the concatenated `parts`, built from the last part backwards."""
+    """Return the possible endings of the concatenated `parts`. The search starts at the last part."""
     found: list[Ending] = [("", True)]
     for part in reversed(parts):
         further = [(text + end, whole) for end, done in found if done for text, whole in part]

@@ -1,4 +1,4 @@
-"""Finds faults in catalog files, and warns about missing or unusual fields in entries that load."""
+"""Finds faults in catalog files, and warns about missing or unusual fields in entries without faults."""
 
 import datetime as dt
 import re
@@ -23,12 +23,14 @@ from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.catalog.value import BadValue
 from gateway.catalog.yaml_file import CatalogFault, read_yaml
 
-# Secrets with a common name; any other secret needs its own title or description.
+# Names of secrets that need no description, because end users know such secrets. Any other secret needs its own title
+# or a description.
 _COMMON_NAMES: Final = frozenset(
     {"apiKey", "password", "client_secret", "clientSecret", "client_certificate", "client_private_key"}
     | {"secret_access_key", "token_secret"}
 )
-# A repetition inside a repeated group: on text that almost matches, the matching time doubles with every character.
+# Finds a repetition inside a repeated group. If a text almost matches such a pattern, the matching time doubles with
+# every character.
 _EXPONENTIAL = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
 
 # Requests to these hosts stay on this machine, so plain http is allowed.
@@ -36,7 +38,8 @@ _LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
 
 _FOR_SOME_MODES = {key for mode in AUTH_MODES.values() for key in (*mode.required_fields, *mode.optional_fields)}
 
-# Modes with alternative credentials (a role instead of a key, a certificate instead of a secret); the form decides.
+# Auth modes with alternative credentials: a role instead of a key, or a certificate instead of a secret. In these
+# modes, the entry's form decides which fields an end user needs.
 _EITHER_OR = frozenset({"AWS_SIGV4", "OAUTH2_CC"})
 
 _REQUIRED_PAGING_KEYS = {
@@ -54,10 +57,11 @@ def lint(
     modes: Collection[str] | None = None,
     base_folders: Sequence[Path] = (),
 ) -> list[CatalogFault]:
-    """Return the faults of every entry in `folders`, then the warnings, then the faults of the files of API operations.
+    """Return the faults of all entries in `folders`, then the warnings, then the faults of files with API operations.
 
-    The level of a finding is ``fault`` if the gateway would not start with the entry, and for files of API operations;
-    else ``warning``. `base_folders`: folders from which entries may inherit. `scripts`, `modes`: see `load_catalog`.
+    A fault of an entry prevents the gateway from starting with the entry. `scripts`: the names of scripts that an entry
+    can use; None: names of scripts are not checked. `modes`: the auth modes that an entry can use; None: all of
+    `AUTH_MODES`. `base_folders`: further folders with entries from which entries in `folders` can inherit.
     """
     entries, faults = read_folders(folders, scripts=scripts, modes=modes, base_folders=base_folders)
     for entry in entries:
@@ -83,7 +87,7 @@ def lint(
 
 
 def warnings(provider: Provider) -> Iterator[Finding]:
-    """Yield the warnings for an entry that loads."""
+    """Yield the warnings for `provider`, an entry without faults."""
     yield from _vocabulary_warnings(provider)
     yield from _fields_without_effect(provider)
     yield from _missing_fields_of_the_mode(provider)
@@ -129,7 +133,7 @@ def _evidence_warnings(provider: Provider, today: dt.date) -> Iterator[Finding]:
 
 
 def _fields_without_effect(provider: Provider) -> Iterator[Finding]:
-    """Yield the fields that only other auth modes read."""
+    """Yield a warning for each field that the entry sets, but that only other auth modes read."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
@@ -140,7 +144,10 @@ def _fields_without_effect(provider: Provider) -> Iterator[Finding]:
 
 
 def _missing_fields_of_the_mode(provider: Provider) -> Iterator[Finding]:
-    """Yield the auth mode's own fields that are missing in `credentials`: the form shows only declared fields."""
+    """Yield a warning for each field that the auth mode needs and that is missing in the entry's `credentials`.
+
+    The form shows only fields in `credentials`, so an end user could not fill in a missing field.
+    """
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None or not provider.credentials or provider.auth_mode in _EITHER_OR:
         return
@@ -175,14 +182,16 @@ def _credential_warnings(provider: Provider) -> Iterator[Finding]:
     templates = [
         template for place, template in (*text_templates(provider), *url_templates(provider)) if place[0] == "proxy"
     ]
-    # BASIC has a default place, the Authorization header; an API key has none.
+    # A user name and password are sent in the Authorization header by default. An API key has no default place.
     if provider.auth_mode == "API_KEY" and not any(map(carries_credential, templates)):
         yield ("proxy",), "does not send the key; add a field with ${apiKey} to proxy.headers or proxy.query"
 
 
 def _open_host_warnings(provider: Provider) -> Iterator[Finding]:
-    """Yield the URLs with a host that ends in a setting without a rule: the person who enters it chooses the host
-    that gets the credential."""
+    """Yield a warning for each URL with a host that ends in a setting without a rule.
+
+    The person who enters such a setting chooses the host that gets the credential.
+    """
     for place, template in url_templates(provider):
         url: UrlTemplate = parse_url_template(template)
         last = url.whole_base_url or (url.host[-1] if url.host else None)
@@ -201,8 +210,10 @@ def _installation_warnings(provider: Provider) -> Iterator[Finding]:
 
 
 def _example_warnings(provider: Provider) -> Iterator[Finding]:
-    """Yield the URLs that cannot be built from the settings' own examples: the values of a user would not fit
-    either."""
+    """Yield a warning for each URL that cannot be built from the examples of its settings.
+
+    An end user enters values that are similar to the examples, so these values would fail too.
+    """
     forms = provider.connection_config
     config = {
         name: form.example or form.default_value or next(iter(form.enum or ()), "") for name, form in forms.items()
@@ -213,13 +224,13 @@ def _example_warnings(provider: Provider) -> Iterator[Finding]:
         try:
             render_url(template, {name: value for name, value in config.items() if value}, forms, others)
         except Unresolved:
-            continue  # a setting has no example, or the provider returns it
+            continue  # a setting has no example, for instance because the provider returns the setting's value
         except BadValue as wrong:
             yield place, f"cannot be built from the example of {wrong.name!r}: it {wrong.why}"
 
 
 def _call_warnings(provider: Provider) -> Iterator[Finding]:
-    """Check the calls that verify a credential and that read its account."""
+    """Yield the warnings about the call that verifies a credential and the call that reads the account."""
     proof, account = provider.proxy.verification, provider.account
     if proof is not None and proof.expect is not None:
         if not proof.expect:

@@ -1,4 +1,7 @@
-"""The list of ``GET /providers``. The JSON of each provider is built once per catalog, and pages are joined from it."""
+"""Builds the responses of ``GET /providers``: the JSON of each provider, and pages that join the JSON of providers.
+
+The JSON of a provider is built only one time for each catalog.
+"""
 
 import base64
 import binascii
@@ -14,7 +17,7 @@ from gateway.catalog.load_catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class ListingBody:
-    """A JSON body to send, and its entity tag without the quotes (RFC 9110 §8.8.3)."""
+    """A JSON body of a response. `etag`: the entity tag of the body, without quotes (RFC 9110 §8.8.3)."""
 
     content: bytes
     etag: str
@@ -22,10 +25,11 @@ class ListingBody:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A provider search. `search`: words, each of which must be in name, display name or categories.
+    """A search for providers. `search`, `category` and `auth_mode` ignore case.
 
-    At most `limit` results (None: all), of providers with a name after `after`. Search, category and auth mode ignore
-    case.
+    `search`: words; each word must occur in the provider's name, display name or categories. `category`, `auth_mode`:
+    the category and the auth mode of the provider; None: any. `limit`: the maximum number of results; None: no maximum.
+    `after`: results are only providers whose name comes after this text in alphabetical order.
     """
 
     search: str = ""
@@ -53,7 +57,10 @@ class _Row:
 
 
 class Listing:
-    """The providers of one catalog as JSON; the gateway's own URLs in it begin with `public_url`."""
+    """The providers of one catalog as JSON.
+
+    `public_url`: the base URL of the gateway, with which the URLs of logos and guides begin.
+    """
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:
         self._rows = [_build_row(catalog.provider_json(name, public_url)) for name in catalog.providers]
@@ -76,7 +83,7 @@ class Listing:
         return None if row is None else _with_etag(b'{"data":' + row.content + b"}")
 
     def page(self, query: Query) -> ListingBody:
-        """Return the body of ``GET /providers``. It has `next_cursor` if more providers follow."""
+        """Return the body of ``GET /providers`` for `query`. The body has `next_cursor` if more providers follow."""
         if query == Query():
             return self._all
         found = [row for row in self._rows if row.matches(query)]
@@ -92,12 +99,15 @@ class Listing:
 
 
 def cursor_after(name: str) -> str:
-    """Return an opaque cursor for the providers after `name`. It stays valid after a reload and repeats no provider."""
+    """Return an opaque cursor for the providers after `name`.
+
+    The cursor stays valid after a reload of the catalog, and no page repeats a provider.
+    """
     return base64.urlsafe_b64encode(b"after:" + name.encode()).decode().rstrip("=")
 
 
 def name_in(cursor: str) -> str:
-    """Return the name in a cursor of `cursor_after`. Raises ValueError for any other text."""
+    """Return the name in a cursor that `cursor_after` returned. Raises ValueError for any other text."""
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as wrong:

@@ -1,4 +1,7 @@
-"""Loads folders of YAML files into a catalog: later folders add, replace or inherit entries of earlier folders."""
+"""Loads folders of YAML files into a catalog.
+
+A later folder can add entries, replace entries of earlier folders, and inherit from entries of earlier folders.
+"""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,20 +18,20 @@ from gateway.catalog.folder import CatalogEntry, entry_files, read_entries
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read_yaml
 
-# ── An entry as `/providers` shows it: the file's fields, and two fields that the gateway fills in
+# ── The JSON of an entry in `/providers`: the fields of the file, and fields that the gateway adds
 # (docs/catalog.md#fields).
 
 LOGO_PATH = "/images/template-logos"
 _FORMS = ("connection_config", "credentials", "assertion_option")
-_HIDDEN_FIELDS = frozenset({"alias"})  # not shown: the inherited values are merged in already
+_HIDDEN_FIELDS = frozenset({"alias"})  # `/providers` does not show `alias`, because it shows the inherited values
 
 
 def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
-    """Return an entry (parsed `CatalogEntry.content`) as the JSON that the API shows.
+    """Return an entry as the JSON object that the API shows.
 
-    A field that the file leaves out is absent, never null. Without `logo_url` or `docs` in the entry, the gateway's own
-    URLs are shown. `connection_configuration` is an array of names: the entry's own, or the keys of
-    `connection_config`.
+    `values`: the parsed `CatalogEntry.content`. `public_url`: the base URL of the gateway. A field that the file leaves
+    out is absent, never null. If the entry has no `logo_url` or no `docs`, the gateway's own URL is shown. If the entry
+    has no `connection_configuration`, the keys of `connection_config` are shown as an array of names.
     """
     entry = dict(values)
     entry.setdefault("logo_url", f"{public_url}{LOGO_PATH}/{values['name']}.svg")
@@ -39,18 +42,19 @@ def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     entry |= {key: value for key, value in derived.items() if value}
     for key in _FORMS:
         if key in values:
-            # Clients that build forms read `type`.
+            # Clients that build forms read `type`, which entries usually leave out.
             entry[key] = {name: {"type": "string", **form} for name, form in values[key].items()}
     return {key: entry[key] for key in Provider.model_fields if key in entry and key not in _HIDDEN_FIELDS}
 
 
-MAX_PARSED: Final = 200  # a gateway uses few providers, and an iteration over all of them must not keep all in memory
+# A gateway uses few providers. A loop over all providers must not keep all parsed providers in memory.
+MAX_PARSED: Final = 200
 
 
 class Providers(Mapping[str, Provider]):
-    """The providers by name, sorted by name; each is parsed from its JSON on first access.
+    """The providers by name, sorted by name. A provider is parsed from its JSON when it is first read.
 
-    A thousand parsed providers would take ten times the memory.
+    A thousand parsed providers take ten times the memory of their JSON.
     """
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
@@ -77,7 +81,7 @@ class Providers(Mapping[str, Provider]):
 
 
 class EntryValues(Mapping[str, Mapping[str, Any]]):
-    """The catalog's entries as plain values, parsed at each access."""
+    """Entries as plain values, by name. The JSON of an entry is parsed each time the entry is read."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self._contents = contents
@@ -94,16 +98,16 @@ class EntryValues(Mapping[str, Mapping[str, Any]]):
 
 
 class Catalog:
-    """All providers, sorted by name. A catalog is immutable: a reload creates a new one."""
+    """All providers, sorted by name. A catalog is immutable: a reload creates a new catalog."""
 
     def __init__(
         self, contents: Mapping[str, bytes], paths: Mapping[str, str], faulty: Collection[str] = (), seen: int = 0
     ) -> None:
         """Create the catalog.
 
-        `contents`: each entry as JSON. `paths`: the file of each entry. `faulty`: names of existing entries that cannot
-        be used. `seen`: the result of `folder.folders_state` for the operator's folders, from just before they were
-        read.
+        `contents`: the JSON of each entry, by name. `paths`: the path of each entry's file, by name. `faulty`: the
+        names of entries that exist but have faults, so that the gateway cannot use these entries. `seen`: the result of
+        `folder.folders_state` for the operator's folders, computed before these folders were read.
         """
         self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
@@ -111,8 +115,10 @@ class Catalog:
         self._paths = dict(paths)
 
     def with_entries_from(self, names: Collection[str], other: "Catalog") -> "Catalog":
-        """Return this catalog, with the entries called `names` taken from the catalog `other`, as far as `other` has
-        them."""
+        """Return a copy of this catalog, with the entries called `names` from the catalog `other`.
+
+        Names that `other` does not have are ignored.
+        """
         kept = {name: other.providers.contents[name] for name in names if name in other.providers}
         paths = {name: other._paths[name] for name in kept}
         return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
@@ -126,9 +132,9 @@ class Catalog:
         return self.providers.get(name)
 
     def where(self, name: str, *path: str | int) -> str:
-        """Return file and line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``.
+        """Return the file and the line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``.
 
-        The file is read again.
+        The file is read again to find the line.
         """
         try:
             return read_yaml(Path(self._paths[name])).where(*path)
@@ -136,10 +142,10 @@ class Catalog:
             return wrong.fault.where
 
     def operations(self, name: str) -> ProviderOperations | None:
-        """Return the API operations of a provider, read from the folder of its entry or else from the shipped folder.
+        """Return the API operations of the provider `name`; None if there is no file with its operations.
 
-        None if neither has them. Reads up to two files of at most 512 KiB on each call and caches nothing. Raises
-        UnreadableFile.
+        The file is looked up in the folder of the provider's entry, then in the shipped folder. Each call reads up to
+        two files of at most 512 KiB; nothing is cached. Raises UnreadableFile.
         """
         path = self._paths.get(name)
         if path is None or name not in self.providers:
@@ -148,7 +154,10 @@ class Catalog:
         return read_operations(tuple(dict.fromkeys(folders)), name)
 
     def provider_json(self, name: str, public_url: str) -> dict[str, Any]:
-        """Return the provider's JSON in ``GET /providers/{name}``. Raises KeyError."""
+        """Return a provider as ``GET /providers/{name}`` shows it. Raises KeyError if there is no such provider.
+
+        `public_url`: the base URL of the gateway.
+        """
         return entry_json(json.loads(self.providers.contents[name]), public_url)
 
 
@@ -159,10 +168,11 @@ def load_catalog(
     modes: Collection[str] | None = None,
     seen: int = 0,
 ) -> Catalog:
-    """Load the catalog from `folders`; entries of later folders win.
+    """Load the catalog from `folders`. An entry replaces the entry of the same name in an earlier folder.
 
-    `scripts` and `modes`: the names that an entry may use; None: scripts are not checked, and all of `AUTH_MODES` are
-    allowed. `seen`: passed to `Catalog`. Raises CatalogFaults with all faults of all files.
+    `scripts`: the names of scripts that an entry can use; None: names of scripts are not checked. `modes`: the auth
+    modes that an entry can use; None: all of `AUTH_MODES`. `seen`: the result of `folder.folders_state`, which the
+    catalog keeps. Raises CatalogFaults with all faults of all files.
     """
     external_names = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
@@ -195,9 +205,10 @@ def read_folders(
     modes: Collection[str] | None = None,
     base_folders: Sequence[Path] = (),
 ) -> tuple[list[CatalogEntry], list[CatalogFault]]:
-    """Return every entry of `folders` in reading order, and all their faults.
+    """Return all entries of `folders` in reading order, and all faults of `folders`.
 
-    Entries may inherit from entries in the folders `base_folders`, whose own faults are not reported.
+    `base_folders`: further folders with entries from which entries in `folders` can inherit. Faults in these folders
+    are not reported.
     """
     external_names = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     whole: dict[str, bytes] = {}
@@ -220,16 +231,17 @@ EntryRow = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
 def rows_of_folder(
     folder: Path, files: Sequence[Path], external_names: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
 ) -> Iterator[EntryRow]:
-    """Yield name, path, content and faults of every entry, from the compiled file if it is up to date.
+    """Yield the name, path, content and faults of every entry in `folder`.
 
-    `earlier`: the content of the entries of the folders before. `keys`: `compiled.cache_key` of these folders; this
-    folder's key is appended.
+    If the folder's cache file is up to date, the entries are read from the cache file and not from `files`. `earlier`:
+    the content of each entry in the folders that were read before. `keys`: the `compiled.cache_key` of each of these
+    earlier folders; this function appends the key of `folder`.
     """
     large = len(files) >= compiled.MIN_FILES
     try:
         keys.append(compiled.cache_key(files, tuple(keys)))
     except OSError:
-        large = False  # a file cannot be read; `read_entries` reports it
+        large = False  # a file cannot be read; `read_entries` reports this file
     known = compiled.load(folder, keys[-1], external_names) if large else None
     if known is not None and set(known) == {path.stem for path in files}:
         yield from ((path.stem, str(path), known[path.stem], ()) for path in files)

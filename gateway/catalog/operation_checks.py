@@ -1,4 +1,4 @@
-"""Checks files of API operations, and whether each file fits its entry, for `gateway catalog lint`."""
+"""Checks files of API operations for `gateway catalog lint`, and whether each file fits its catalog entry."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ from gateway.catalog.yaml_file import CatalogFault, UnreadableFile, shown_path
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 MAX_STARTERS: Final = 12
 MAX_SUMMARY_LENGTH: Final = 90
-RESERVED_IDS: Final = frozenset({*RISKS, "starter"})  # keywords in access rules: ``operations jira read``
-HOST_EXCEPTIONS: Final = {"twitter-v2": "api.twitter.com"}  # the source has the host's old name
+RESERVED_IDS: Final = frozenset({*RISKS, "starter"})  # keywords of access rules, as in ``operations jira read``
+HOST_EXCEPTIONS: Final = {"twitter-v2": "api.twitter.com"}  # the source of these operations has the old host name
 _ID: Final = re.compile(r"[a-z][a-z0-9_]{1,59}")
 _PATH: Final = re.compile(r"/[!$&-.0-9:=@A-Z_a-z~{}/+*,]*")
 _PLACEHOLDER: Final = re.compile(r"\{[A-Za-z0-9_.$@:+~-]+\}")
@@ -39,7 +39,8 @@ def operation_faults(
 ) -> list[CatalogFault]:
     """Return the faults of the files in ``operations/`` of the catalog folder `folder`.
 
-    `providers`: all known entries. `shipped`: another catalog folder with files that ``same_as`` may name.
+    `providers`: all entries of the catalog, by name. `shipped`: a second catalog folder, whose files ``same_as`` can
+    also name; None: no second folder.
     """
     place = folder / FOLDER
     if not place.is_dir():
@@ -96,7 +97,7 @@ def _header_faults(
 
 
 def _base_url_faults(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
-    """Check that the entry's base URL plus the prefix equals the base URL of the source."""
+    """Yield a fault if the entry's base URL and the prefix do not give the base URL that the source states."""
     stated = header.get("base_url")
     if not stated:
         yield "does not say the base_url of its source"
@@ -111,7 +112,7 @@ def _base_url_faults(name: str, provider: Provider, header: Mapping[str, str]) -
 
 
 def _host_and_path(url: str) -> tuple[str, str]:
-    """Return host and path of a URL, with ``{}`` for each placeholder."""
+    """Return the host and the path of a URL, with ``{}`` in place of each placeholder."""
     text = _SETTING.sub(_ANY_TEXT, url)
     if text.startswith(_ANY_TEXT):
         return _ANY_TEXT, text.removeprefix(_ANY_TEXT).rstrip("/")
@@ -120,7 +121,7 @@ def _host_and_path(url: str) -> tuple[str, str]:
 
 
 def _matches(pattern: str, host: str) -> bool:
-    """Return whether `host` equals `pattern`, in which ``{}`` stands for any text."""
+    """Return whether `host` matches `pattern`, in which ``{}`` matches any text of at least one character."""
     return fnmatchcase(host, pattern.replace(_ANY_TEXT, "?*"))
 
 

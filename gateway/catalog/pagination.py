@@ -1,4 +1,4 @@
-"""Combines an entry's `paginate`, its alternatives and the caller's header into the possible `PagingScheme` values."""
+"""Finds the possible pagination methods of a list, in the provider's catalog entry and in the caller's header."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,12 +26,15 @@ _NEEDS: Final = {
     "offset": (("offset_name_in_request",),),
 }
 DEFAULT_CURSOR_PATH: Final = "variables.after"
-"""The default path of the cursor in a GraphQL request."""
+"""The path of the cursor in the body of a GraphQL request, if neither the entry nor the caller states a path."""
 _NO_PATH: Final = re.compile(r"[?#\\\s{}]")
 
 
 class InvalidPagination(ValueError):
-    """The pagination fields are invalid. Each of `faults` continues a sentence that begins with the header's name."""
+    """The pagination fields are invalid. `faults`: what is wrong.
+
+    Each text in `faults` continues a sentence that begins with the name of the header.
+    """
 
     def __init__(self, *faults: str) -> None:
         super().__init__("; ".join(faults))
@@ -40,9 +43,10 @@ class InvalidPagination(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PaginationOptions:
-    """The paginated call: its path below the base URL, the names in its query, and the fields in its header.
+    """The parts of the caller's request that decide how the list is paginated.
 
-    `fields`: the parameters of ``Gateway-Paginate``, as text. `posted`: the call is a POST.
+    `path`: the path below the base URL. `query_names`: the names of the query parameters. `fields`: the parameters of
+    the header ``Gateway-Paginate``, as text. `posted`: whether the request is a POST.
     """
 
     path: str
@@ -54,16 +58,19 @@ class PaginationOptions:
 def paging_schemes(
     paginate: Paginate | None, alternatives: Sequence[Paginate], options: PaginationOptions
 ) -> list[PagingScheme]:
-    """Return the possible pagination methods of the list, best first; at least one. Raises InvalidPagination.
+    """Return the possible pagination methods of the list, the best method first. Raises InvalidPagination.
 
-    If methods have an `applies_to` that covers the path, these are returned. If not, the methods are returned that have
-    a parameter of the caller's query. If there are none either, all are returned, and the first page decides. The
-    caller's fields are used alone if they are complete. Otherwise they override the entry's fields (of the same `type`,
-    if given), and an empty field removes one. A field name may be shortened: ``cursor_path`` stands for
-    ``cursor_path_in_response``.
+    The result has at least one method. If the caller's fields describe a complete method, only this method is returned.
+    Otherwise, the entry's methods with an `applies_to` that covers the path are returned. If there is no such method,
+    the entry's methods with a parameter of the caller's query are returned. If there is no such method either, all
+    methods of the entry are returned, and the first page shows which method works.
 
-    A POST is sent once per page, so it must be known to be a list: by an `applies_to` path, or because the caller says
-    so.
+    The caller's fields override the fields of the entry's methods, and an empty field removes a field. If the caller
+    states a `type`, only the entry's methods of this type are used. The caller may shorten a field's name, for example
+    ``cursor_path_in_response`` to ``cursor_path``.
+
+    Each page of a POST is another POST, which could change data. So a POST is only paginated if an `applies_to` covers
+    its path, or if the caller states that the POST returns a list.
     """
     fields = _full_names(options.fields)
     kind = fields.get("type")
@@ -107,15 +114,19 @@ def paging_schemes(
 
 
 def is_requested_by_post(kind: str | None, declared: str | bool | None) -> bool:
-    """Return whether lists of this kind are requested by POST; GraphQL lists always are.
+    """Return whether lists with pagination of type `kind` are requested by POST, as GraphQL lists always are.
 
-    `declared`: the field `is_requested_by_post`, of an entry or as text from the header.
+    `declared`: the field `in_body`, from the entry, or as text from the caller's header; None: the field is absent.
     """
     return kind == "graphql" or declared in (True, "true")
 
 
 def _may_apply(scheme: Paginate, options: PaginationOptions, *, by_post: bool) -> bool:
-    """Return whether `scheme` paginates requests of this method and, for a POST, is known to paginate this list."""
+    """Return whether `scheme` can paginate this request.
+
+    `scheme` must be for requests of the same method. For a POST, the caller must also state that the response is a list
+    (`by_post`), or the `applies_to` of `scheme` must cover the path.
+    """
     if is_requested_by_post(scheme.type, scheme.in_body) != options.posted:
         return False
     if not options.posted or by_post:
@@ -124,7 +135,7 @@ def _may_apply(scheme: Paginate, options: PaginationOptions, *, by_post: bool) -
 
 
 def _complete_schemes(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
-    """Return the complete candidates and skip incomplete ones. Raises InvalidPagination if none is complete."""
+    """Return the candidates that are complete. Raises InvalidPagination if no candidate is complete."""
     ways: list[PagingScheme] = []
     faults: list[str] = []
     for given in candidates:
@@ -138,9 +149,9 @@ def _complete_schemes(candidates: Sequence[Mapping[str, Any]]) -> list[PagingSch
 
 
 def applies_to_path(applies_to: str, path: str) -> bool:
-    """Return whether an `applies_to` that is a path covers `path`.
+    """Return whether `applies_to` covers `path`. Return False if `applies_to` is a description and not a path.
 
-    ``/search/…`` covers everything below it, ``{id}`` any one segment.
+    ``/search/…`` covers all paths below ``/search/``. ``{id}`` covers any single segment.
     """
     text = applies_to.strip()
     if not text.startswith("/") or re.search(r"\s", text):
@@ -176,7 +187,7 @@ def _parse_scheme(fields: Mapping[str, Any]) -> PagingScheme:
 
 
 def misplaced_fields(scheme: Paginate) -> str | None:
-    """Return which fields of `scheme` cannot be combined, as text; None if all can."""
+    """Return a text that names fields of `scheme` that cannot be combined; None if all fields can be combined."""
     if scheme.type == "link" and scheme.in_body:
         return "in_body with type=link, whose next page is a URL"
     if scheme.next_path_in_request is None:
@@ -194,7 +205,7 @@ def _missing(kind: str, given: Collection[str]) -> list[str]:
 
 
 def _full_names(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields under their full names: ``cursor_path`` stands for ``cursor_path_in_response``.
+    """Return the fields by their full names: ``cursor_path`` becomes ``cursor_path_in_response``.
 
     Raises InvalidPagination.
     """

@@ -1,4 +1,7 @@
-"""The shape of a catalog entry: the fields of a provider's YAML file, shown by `/providers` (docs/catalog.md#fields)."""
+"""Defines the fields of a catalog entry, which is a provider's YAML file. `/providers` shows these fields.
+
+docs/catalog.md#fields lists the fields.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -242,19 +245,20 @@ class Provider(Shape):
     """The announced end of this API; `lint`, `check` and the guide warn about it."""
 
     def trust(self) -> str | None:
-        """Return `provenance` as ``GET /providers`` shows it; None if it is unknown."""
+        """Return the provenance as ``GET /providers`` shows it; None if the provenance is unknown."""
         groups = () if self.evidence is None else self.evidence.groups()
         levels = {name: {"level": group.level} for name, group in groups}
         return overall_provenance({"provenance": self.provenance, "evidence": levels})
 
 
-# ── The JSON Schema of an entry, for editors: ``catalog/_schema.json``, which shipped files name in their first line.
+# ── The JSON Schema of an entry. Editors check catalog files with the schema. The schema is stored in
+# ``catalog/_schema.json``, which shipped files name in their first line.
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a catalog file.
 
-    Loading a file checks more, such as templates and names.
+    When the gateway loads a file, it checks more than the schema, such as templates and names.
     """
     schema = Provider.model_json_schema()
     fields = schema["properties"]
@@ -266,7 +270,7 @@ def json_schema() -> dict[str, Any]:
         for name, mode in sorted(AUTH_MODES.items())
         if mode.required_fields
     ]
-    # An entry that inherits may leave out required fields.
+    # An entry with `alias` can leave out required fields, because it inherits these fields.
     required, rules = schema.pop("required"), schema.pop("allOf")
     schema["if"], schema["then"] = {"not": {"required": ["alias"]}}, {"required": required, "allOf": rules}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A provider of the integration gateway"}

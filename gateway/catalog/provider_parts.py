@@ -1,4 +1,4 @@
-"""The parts of an entry: settings, token requests, signing, API calls, webhooks; and the fixed vocabularies."""
+"""Defines the parts of a catalog entry (settings, token requests, signing, API calls, webhooks) and the vocabularies."""
 
 import datetime as dt
 from types import MappingProxyType
@@ -6,14 +6,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-# ── The base class of all shapes of the catalog.
+# ── The base class of all parts of an entry.
 
 
 class Shape(BaseModel):
-    """Base class of all shapes. Unknown keys are a fault, since a misspelt key that is silently ignored is hard to
-    find.
+    """Base class of all parts of an entry. An unknown key is a fault, because an ignored typo is hard to find.
 
-    The docstring under a field is its description in the JSON Schema, which editors show.
+    The docstring under a field becomes the field's description in the JSON Schema, which editors show.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
@@ -23,7 +22,7 @@ def _number_as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-# A status or a status range: YAML reads 429 as a number, 5xx as text.
+# An HTTP status or a range of statuses, as text. Numbers are converted, because YAML reads 429 as a number.
 Status = Annotated[str, BeforeValidator(_number_as_text)]
 
 
@@ -35,11 +34,12 @@ def _checked_date(text: str) -> str:
     return text
 
 
-# A day of the calendar, as ``2026-08-31``.
+# A date such as ``2026-08-31``.
 Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_checked_date)]
 
 
-# ── The fixed vocabularies of the catalog: categories, and aliases of script names. Auth modes: `auth_modes`.
+# ── The fixed vocabularies of the catalog: categories, and aliases of script names. `catalog.auth_modes` has the auth
+# modes.
 
 CATEGORIES: Final = frozenset(
     {
@@ -52,7 +52,7 @@ CATEGORIES: Final = frozenset(
     }
 )  # fmt: skip
 
-# Nango's spelling of script names, which operators have in their files, to the gateway's spelling.
+# Maps Nango's names of scripts to the gateway's names, because files of operators can have Nango's names.
 SCRIPT_ALIASES: Final = MappingProxyType(
     {
         "jiraPostConnection": "jira_post_connection",
@@ -61,7 +61,7 @@ SCRIPT_ALIASES: Final = MappingProxyType(
 )
 
 
-# ── A setting: one value of a connection or a credential, as a form field and as a rule for its value.
+# ── A setting: one value of a connection or a credential, with its form field and the rules for the value.
 
 
 class VisibleWhen(Shape):
@@ -116,7 +116,10 @@ class Setting(Shape):
 
 
 def with_titles(forms: Any) -> Any:
-    """Return `forms`, as read from YAML; a setting without a title gets one that is derived from its name."""
+    """Return `forms` with a title for each setting. A missing title is derived from the setting's name.
+
+    `forms`: the settings by name, as read from YAML.
+    """
     if not isinstance(forms, dict):
         return forms
     return {name: _with_title(name, form) for name, form in forms.items()}
@@ -129,14 +132,14 @@ def _with_title(name: Any, form: Any) -> Any:
 
 
 def title_from(name: str) -> str:
-    """Return a form label for a setting's name: ``cloudId`` ▸ ``Cloud ID``, ``instance_url`` ▸ ``Instance URL``."""
+    """Return a form label for a setting's name: ``Cloud ID`` for ``cloudId``, ``Instance URL`` for ``instance_url``."""
     spaced = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
     words = spaced.replace("_", " ").replace("-", " ").replace(".", " ").split()
     shown = [word.upper() if word.lower() in {"id", "url", "api", "uri"} else word.lower() for word in words]
     return " ".join([shown[0] if shown[0].isupper() else shown[0].capitalize(), *shown[1:]]) if shown else name
 
 
-# ── The call that names the account of a credential.
+# ── The call that returns the account to which a credential belongs.
 
 
 class AccountForm(Shape):
@@ -209,7 +212,7 @@ class RequestSigning(Shape):
     """Service in the credential scope. Templates allowed."""
 
 
-# ── How tokens are requested, refreshed and revoked, beyond the entry's flat fields.
+# ── How tokens are requested, refreshed and revoked: the parts of an entry's nested fields.
 
 Encoding = Literal["form", "json", "query"]
 ClientAuth = Literal["basic", "body", "private_key_jwt", "custom", "none"]
@@ -350,7 +353,7 @@ class Retry(Shape):
     """Statuses to retry on: `429`, `5xx`, `500-502`. They replace the defaults, 429 and 502 to 504."""
 
 
-ANY_VALUE: Final = "*"  # a value of `expect`
+ANY_VALUE: Final = "*"  # as a value in `expect`: any value except null
 NO_VALUE: Final = "-"
 
 

@@ -1,4 +1,4 @@
-"""Determines from an entry how to get a refresh token: the scope to request, or other advice."""
+"""Reads from a catalog entry how to get a refresh token: which scope to request, or other advice."""
 
 from collections.abc import Collection
 from typing import Final
@@ -9,9 +9,10 @@ OFFLINE: Final = "offline_access"
 
 
 def refresh_scope(provider: Provider) -> str | None:
-    """Return the scope that the provider requires for a refresh token; None if the entry names none.
+    """Return the scope that the provider requires for a refresh token; None if the entry names no such scope.
 
-    That is `requires_scope` of its `refresh`, or `offline_access` if it is one of the `default_scopes`.
+    The scope is `requires_scope` in the entry's `refresh`. Without this field, the scope is `offline_access`, provided
+    that the entry's `default_scopes` contain it.
     """
     if provider.refresh is not None and provider.refresh.requires_scope:
         return provider.refresh.requires_scope

@@ -1,12 +1,12 @@
-"""Fills in templates: `render_text` for headers, query and parameters, `render_url` for URLs.
+"""Fills in templates: `render_text` for header fields, query and parameters, `render_url` for URLs.
 
-In a URL, the allowed values depend on their position:
+In a URL, the position of a value decides which values are allowed:
 
 host     one DNS label, converted to lower case; several labels only for a setting with `format: hostname` or an `enum`
 port     1 to 65535
-path     one percent-encoded segment, or part of one; never ``.`` or ``..``
-query    percent-encoded
-whole    a template may begin with a setting of `format: uri`, which is then the whole base URL
+path     one segment or a part of a segment, which is percent-encoded; never ``.`` or ``..``
+query    any text, which is percent-encoded
+whole    a base URL, if the template begins with a setting that has `format: uri`
 """
 
 import re
@@ -38,14 +38,14 @@ from gateway.catalog.url_template import Piece, is_port, parse_url_template
 from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
 from gateway.http.url import has_dot_segment
 
-# ── Names of values in templates: synonyms, and which names are a credential.
+# ── Names of values in templates: their synonyms, and which names belong to a credential.
 
-# Published entries write accessToken, the credential's JSON says access_token; templates use both.
+# Published entries write ``accessToken``, but the credential's JSON has ``access_token``. Templates can use both names.
 _SYNONYMS: Final = {"accessToken": "access_token", "access_token": "accessToken"}
 
 
 def find_value(values: Mapping[str, str], name: str) -> str | None:
-    """Return the value called `name` or one of its synonyms; None if absent."""
+    """Return the value called `name`, or a value whose name is a synonym of `name`; None if there is no such value."""
     for known in spellings(name):
         if known in values:
             return values[known]
@@ -60,15 +60,15 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def carries_credential(template: str, *, secret_settings: Collection[str] = ()) -> bool:
-    """Return whether `template` adds a credential to a request; callers cannot override such a field.
+    """Return whether `template` adds a credential to a request. A caller cannot override a field with such a template.
 
-    `secret_settings`: names in ``connectionConfig`` that the entry marks as secret.
+    `secret_settings`: the names of settings that the entry marks as secret.
     """
     return any(credential_names(template, secret_settings=secret_settings))
 
 
 def credential_names(template: str, *, secret_settings: Collection[str] = ()) -> Iterator[str]:
-    """Yield the names of the values in `template` that are a credential or one of `secret_settings`."""
+    """Yield the names of the values in `template` that belong to a credential or are in `secret_settings`."""
     return (name for name in placeholders(template) if _is_credential(name, secret_settings))
 
 
@@ -84,7 +84,7 @@ MAX_SEGMENT_LENGTH: Final = 4096
 
 
 class Unresolved(LookupError):
-    """The connection lacks values that the template needs; `names`: their names as in the template."""
+    """The connection lacks values that the template needs. `names`: the names of these values, as in the template."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(", ".join(names))
@@ -94,10 +94,11 @@ class Unresolved(LookupError):
 def render_url(
     template: str, config: Mapping[str, Any], settings: Mapping[str, Setting], values: Mapping[str, str] = NO_VALUES
 ) -> str:
-    """Return the URL that `template` makes for a connection.
+    """Return the URL that results from `template` for a connection.
 
-    `config`: the connection's settings by bare name (``subdomain``); `settings`: their rules. An unset or empty setting
-    gets its `default_value`. `values`: other values, such as ``apiKey`` and ``metadata.team``.
+    `config`: the connection's settings, by names without ``connectionConfig.``. `settings`: the rules of these
+    settings. An unset or empty setting gets its `default_value`. `values`: other values, such as ``apiKey`` and
+    ``metadata.team``.
 
     Raises Unresolved with the names of all missing values, BadValue for a value that is not allowed in its position,
     and TemplateError for an invalid template.
@@ -136,9 +137,9 @@ class _Known:
         return value
 
     def lower_case_value(self, name: str) -> str:
-        """Return the value in lower case, for use in a host; the setting's rules may match either case.
+        """Return the value in lower case, for use in a host.
 
-        Raises BadValue.
+        Raises BadValue if neither the value nor the value in lower case fits the rules of its setting.
         """
         value = self._find(name) or ""
         if wrong := not_ascii(value):
@@ -270,13 +271,14 @@ class Moment:
 def render_text(template: str, values: Mapping[str, str], *, moment: Moment | None = None, breaks: bool = False) -> str:
     """Return `template` with `values` filled in.
 
-    `values` uses the names of templates: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. The bare
-    name of a credential also stands for ``credentials.name``, and ``accessToken`` for ``access_token``. An empty value
-    counts as present. Pass the same `moment` for all templates of one request.
+    `values`: the values by their names in templates: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``.
+    A value ``apiKey`` also fills ``${credentials.apiKey}``, and ``accessToken`` also fills ``${access_token}``. An
+    empty value counts as present. `moment`: the time and the UUID of the request, the same object for all templates of
+    a request; None: the present time and a new UUID. `breaks`: whether the result can have control characters, such as
+    the line breaks of a PEM key.
 
-    Raises Unresolved with the names of all missing values; BadValue if the result has a control character, such as CR,
-    LF or NUL, or a function does not accept a value; TemplateError. `breaks` allows control characters: a PEM key has
-    several lines, and a body is not a header.
+    Raises Unresolved with the names of all missing values. Raises BadValue if a function does not accept a value, or if
+    the result has a control character that is not allowed. Raises TemplateError if `template` is invalid.
     """
     parsed = parse_template(template)
     missing = [name for name in dict.fromkeys(parsed.names()) if find_value(values, name) is None]
@@ -289,15 +291,14 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
 
 
 def differs_each_time(template: str) -> bool:
-    """Return whether `template` has ``${now}`` or ``${random}``: the rendered text is then valid for one request
-    only."""
+    """Return whether `template` has ``${now}`` or ``${random}``, so that each request needs its own rendered text."""
     return _is_momentary(parse_template(template))
 
 
 def needs_request(template: str) -> bool:
-    """Return whether `template` uses values of its own request (``${method}``, ``${path}`` …).
+    """Return whether `template` uses parts of the request that is sent, such as ``${method}`` or ``${path}``.
 
-    `auth.request_templates` then renders it again for each attempt.
+    `auth.request_templates` renders such a template again for each attempt.
     """
     return not REQUEST_PLACEHOLDERS.isdisjoint(placeholders(template))
 
@@ -330,7 +331,7 @@ def _call(function: str, arguments: tuple[Template, ...], values: Mapping[str, s
     texts = [_fill(argument, values, moment) for argument in arguments]
     try:
         return FUNCTIONS[function](*texts)
-    except BadArgument as wrong:  # about the key, which is the last argument of every function that has one
+    except BadArgument as wrong:  # only a key can be wrong, and a key is always the last argument
         raise BadValue(next(arguments[-1].names(), "the template itself"), str(wrong)) from None
 
 

@@ -1,9 +1,9 @@
-"""The template language: text with ``${…}``, parsed once; its functions and time formats.
+"""Parses the template language, which is text with ``${…}``, and defines its functions and time formats.
 
     ${connectionConfig.x} ${metadata.x} ${credentials.x}     values of the connection
-    ${apiKey} ${username} ${accessToken} ${clientId} …       values that the auth mode fills
+    ${apiKey} ${username} ${accessToken} ${clientId} …       values that the auth mode provides
     ${assertionOption.x} ${step1.x}                          values of a token request with several steps
-    ${callback.x}                                            a parameter of the callback, in the exchange of its code
+    ${callback.x}                                            a parameter of the callback, when its code is exchanged
     ${method} ${host} ${path} …                              parts of the final request, in header and query templates
     ${now} ${now:FORMAT} ${now+7:days:FORMAT} ${random}      one time and one UUID per request
     ${base64(…)} ${sha256Hex(…)} ${hmacSha1Hex(message, key)}  functions; their arguments are templates
@@ -26,11 +26,11 @@ from gateway.private_keys import private_key_in
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-# ── The functions of the template language: text in, text out.
+# ── The functions of the template language. Arguments and results are text.
 
 
 class BadArgument(ValueError):
-    """A function does not accept its last argument. The message says what it accepts, and never contains the value."""
+    """A function does not accept its last argument. The message says what is accepted and never contains the value."""
 
 
 def _base64(text: str) -> str:
@@ -63,7 +63,7 @@ def _fingerprint(pem: str) -> str:
 
     `pem` is the private or the public key. Snowflake identifies keys this way.
     """
-    # Lazy import: it takes longer than the rest of this package, and few entries need it.
+    # This is a lazy import, because cryptography loads slower than this whole package and few entries need it.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
@@ -79,7 +79,7 @@ def _fingerprint(pem: str) -> str:
 
 
 def _ed25519_sign(message: str, pem: str) -> str:
-    """Return the signature (RFC 8032) in base64."""
+    """Return the Ed25519 signature of `message` (RFC 8032) in base64. `pem`: the private key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = _private_key(pem)
@@ -113,7 +113,8 @@ ARITY: Final = {"base64": 1, "sha256Hex": 1, "sha256Base64": 1, "fingerprint": 1
 )
 
 
-# ── ``${now:FORMAT}``: a time in the format tokens that catalog authors know (YYYY-MM-DD, HH:mm:ss, X …).
+# ── ``${now:FORMAT}``: the time of the request. FORMAT has tokens such as YYYY-MM-DD, HH:mm:ss or X, which authors of
+# entries know.
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (
@@ -121,14 +122,15 @@ MONTHS: Final = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 
-# Units of ${now+7:days}, in seconds. Months and years are left out: their length depends on the date.
+# The units that ``${now+7:days}`` can use, in seconds. A month and a year are not units, because their length depends
+# on the date.
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 UNITS: Final = _SECONDS | {f"{unit}s": seconds for unit, seconds in _SECONDS.items()}
-MAX_SHIFT_S: Final = 100 * 365 * 86400  # a `datetime` ends with the year 9999
+MAX_SHIFT_S: Final = 100 * 365 * 86400  # the limit prevents times after the year 9999, which `datetime` cannot have
 
 _TOKEN = re.compile(r"\[([^\]]*)\]|YYYY|YY|M{1,4}|D{1,2}|d{1,4}|H{1,2}|h{1,2}|a|A|m{1,2}|s{1,2}|SSS|ZZ|Z|X|x")
 
-# The names are English in every locale, since a provider parses them.
+# The names of days and months are English in every locale, because providers parse these names.
 _WRITERS: Final[dict[str, Callable[[datetime], str]]] = {
     "YYYY": lambda at: f"{at.year:04}",
     "YY": lambda at: f"{at.year % 100:02}",
@@ -161,9 +163,9 @@ _WRITERS: Final[dict[str, Callable[[datetime], str]]] = {
 
 
 def write_time(at: datetime, format_: str | None) -> str:
-    """Return the aware time `at` in UTC, formatted by `format_`; ``[text]`` is literal.
+    """Return the time `at`, which must have a time zone, as text in UTC.
 
-    None: ISO 8601 with milliseconds.
+    `format_`: the format, in which ``[text]`` is literal text; None: ISO 8601 with milliseconds.
     """
     at = at.astimezone(UTC)
     if format_ is None:
@@ -192,7 +194,7 @@ _NOW = re.compile(r"now(?:(?P<shift>[+-]\d{1,6}):(?P<unit>[a-z]+))?(?::(?P<forma
 
 
 class TemplateError(ValueError):
-    """The text is not a valid template; the message says why."""
+    """The text is not a valid template. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,10 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time of the request, shifted by `shift_s` seconds; `format` None: ISO 8601 in UTC with milliseconds."""
+    """A placeholder for the time of the request, shifted by `shift_s` seconds.
+
+    `format`: the format of the time; None: ISO 8601 in UTC with milliseconds.
+    """
 
     shift_s: int = 0
     format: str | None = None
@@ -216,12 +221,12 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """A random UUID, the same for all templates of a request."""
+    """A placeholder for a random UUID, which is the same for all templates of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call of a function in `FUNCTIONS`; its arguments are templates."""
+    """A call of a function in `FUNCTIONS`. The arguments are templates."""
 
     function: str
     arguments: tuple["Template", ...]
@@ -232,12 +237,12 @@ Part = str | Name | Now | Random | FunctionCall
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template: its parts in order; plain text for literals."""
+    """A parsed template. `parts`: literal texts and placeholders, in order."""
 
     parts: tuple[Part, ...]
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the values that the template needs, also in function arguments."""
+        """Yield the names of all values that the template needs, including names in function arguments."""
         for part in self.parts:
             match part:
                 case Name(name):
@@ -247,7 +252,7 @@ class Template:
                         yield from argument.names()
 
     def times(self) -> Iterator[Now]:
-        """Yield the times that the template needs, also in function arguments."""
+        """Yield all ``${now}`` placeholders of the template, including placeholders in function arguments."""
         for part in self.parts:
             match part:
                 case Now():
@@ -273,8 +278,11 @@ def placeholders(template: str) -> frozenset[str]:
 
 
 def _parse_parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
-    """Parse from `at` to the end or, inside `call`, to its closing ``)}``; return the parts and the position after
-    them."""
+    """Parse `text` from position `at`. Return the parts and the position after the last part.
+
+    `call`: the function whose arguments are parsed, up to the closing ``)}``; None: `text` is parsed to the end.
+    `depth`: the number of functions around this position.
+    """
     if depth > MAX_DEPTH:
         raise TemplateError(f"functions are nested more than {MAX_DEPTH} levels deep")
     parts: list[Part] = []
@@ -299,7 +307,7 @@ def _parse_parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[t
 
 
 def _parse_placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
-    """Parse the placeholder whose content starts at `at`; return it and the position after it."""
+    """Parse the placeholder whose content starts at position `at`. Return the placeholder and the position after it."""
     if opened := _CALL.match(text, at):
         function = opened[1]
         if function not in ARITY:
@@ -332,7 +340,7 @@ def _parse_value(content: str) -> Part:
 
 
 def _arguments(function: str, parts: tuple[Part, ...]) -> tuple[Template, ...]:
-    """Return the function's arguments: one template, or two, split at the last comma in literal text."""
+    """Return the arguments of `function`: one template, or two templates, split at the last comma in literal text."""
     if ARITY[function] == 1:
         return (Template(parts),)
     for index in range(len(parts) - 1, -1, -1):

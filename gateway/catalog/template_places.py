@@ -1,6 +1,6 @@
-"""Finds the templates of an entry and the names of its settings.
+"""Finds the templates of an entry, and the names of the settings that a connection can have.
 
-Places are paths in the file, for messages with a line.
+The place of a template is its path in the entry's file. Messages use the place to state the line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,7 +77,10 @@ def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]
 
 
 def known_settings(provider: Provider) -> frozenset[str]:
-    """Return the names of all settings that a connection can have: declared, or read while it is created."""
+    """Return the names of all settings that a connection can have.
+
+    The entry declares a setting, or the gateway reads the setting's value from a response or a callback.
+    """
     captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
     of_account = provider.account.settings if provider.account is not None else ()
     return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured, *of_account))

@@ -1,8 +1,7 @@
-"""Parses URL templates into scheme, host, port, path and query; each part is a sequence of literal texts and
-placeholders.
+"""Parses URL templates into scheme, host, port, path and query.
 
-Literal text stays unchanged, so a host always ends as the entry says. `catalog.render` decides which values may be
-filled in.
+Each part is a sequence of literal texts and placeholders. Literal text is never changed, so a host always ends with the
+literal text of the entry. `catalog.render` decides which values can replace the placeholders.
 """
 
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ Piece = str | Name
 class UrlTemplate:
     """A parsed URL template. `query` begins with ``?``.
 
-    `whole_base_url`: the placeholder of the whole base URL, if the template begins with one. Scheme, host and port are
-    then empty.
+    `whole_base_url`: the placeholder for the whole base URL, if the template begins with a placeholder; None if the
+    template begins with a scheme. With `whole_base_url`, scheme, host and port are empty.
     """
 
     scheme: str
@@ -60,7 +59,7 @@ def _pieces(template: str) -> tuple[Piece, ...]:
 
 
 def _fits_url(char: str) -> bool:
-    # A fragment is never sent, and some parsers read a backslash as a slash.
+    # "#" is not allowed, because a fragment is never sent. "\" is not allowed, because some parsers read it as "/".
     return "!" <= char <= "~" and char not in '#\\"<>^`{|}'
 
 
@@ -82,7 +81,7 @@ def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Pie
     host, port = _split_port(authority)
     if not host:
         raise TemplateError("the URL has no host")
-    # Each placeholder is replaced by a sample label, to check the literal text around it.
+    # Each placeholder is replaced by a sample label, so that the literal text around the placeholder can be checked.
     sample = "".join(piece if isinstance(piece, str) else "x" for piece in host).lower()
     if sample.startswith("*."):  # `catalog.checks` decides where a wildcard is allowed
         sample = f"x{sample[1:]}"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
 
-MAX_LENGTH: Final = 255  # maximum length of a value; it also bounds the time to match a pattern
+MAX_LENGTH: Final = 255  # maximum length of a value in characters, which also limits the time to match a pattern
 MAX_SECRET_LENGTH: Final = 8192
 _HOST_FORMATS: Final = frozenset({"hostname", "uri"})
 _FORMAT_TEXTS: Final = {"hostname": "a host name", "uri": "a URL", "uuid": "a UUID", "email": "an e-mail address"}
@@ -25,7 +25,7 @@ _INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 class BadValue(ValueError):
     """A value is not allowed.
 
-    `name`: the setting's name. `why`: what is wrong or expected; it never contains the value.
+    `name`: the setting's name. `why`: what is wrong or expected; this text never contains the value.
     """
 
     def __init__(self, name: str, why: str) -> None:
@@ -37,7 +37,8 @@ class BadValue(ValueError):
 def check_value(name: str, value: str, setting: Setting) -> None:
     """Raise BadValue if `value` violates the length limit, pattern, enum or format of `setting`.
 
-    Allowed are 255 characters, 8192 for a secret setting without pattern, and no control characters.
+    A value can have 255 characters, or 8192 characters if the setting is secret and has no pattern. Control characters
+    are not allowed.
     """
     limit = MAX_SECRET_LENGTH if setting.secret and not setting.pattern else MAX_LENGTH
     if len(value) > limit:
@@ -68,7 +69,8 @@ def is_label(text: str) -> bool:
 def is_hostname(text: str) -> bool:
     """Return whether `text` consists of DNS labels in lower case, or is an IPv4 address of four decimal numbers.
 
-    Other spellings of an address (``127.1``, ``0x7f000001``, ``2130706433``) are refused, since parsers differ on them.
+    Other spellings of an IPv4 address (``127.1``, ``0x7f000001``, ``2130706433``) are refused, because parsers read
+    such spellings differently.
     """
     labels = text.split(".")
     if len(text) > 253 or not all(map(is_label, labels)):
@@ -92,10 +94,11 @@ def _is_ipv6(text: str) -> bool:
 
 
 def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Return a connection's settings under the names that templates use, for `render_text`.
+    """Return a connection's settings by the names that templates use, for `render_text`.
 
-    ``{"cloudId": "1", "team": {"id": 7}}`` ▸ ``{"connectionConfig.cloudId": "1", "connectionConfig.team.id": "7"}``. An
-    unset or empty setting gets its default or is left out. Only text and numbers are included.
+    For example, ``{"cloudId": "1", "team": {"id": 7}}`` becomes
+    ``{"connectionConfig.cloudId": "1", "connectionConfig.team.id": "7"}``. An unset or empty setting gets its default
+    value. A setting without a default value is then left out. Only text and numbers are included.
     """
     found = {name: setting.default_value for name, setting in settings.items() if setting.default_value}
     found.update({name: text for name, text in flat_values(config).items() if text})
@@ -103,8 +106,10 @@ def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -
 
 
 def flat_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts and numbers of `values` by dotted path; if both ``{"a.b": …}`` and ``{"a": {"b": …}}``
-    are given, the nested value wins."""
+    """Return the texts and numbers in `values` by dotted path.
+
+    If `values` has both ``{"a.b": …}`` and ``{"a": {"b": …}}``, the nested value wins.
+    """
     flat: dict[str, str] = {}
     nested: dict[str, str] = {}
     for name, value in values.items():
@@ -127,7 +132,8 @@ def _example_text(setting: Setting) -> str:
 def _has_format(value: str, format_: str) -> bool:
     match format_:
         case "hostname":
-            return value.isascii() and is_hostname(value.lower())  # isascii first: lower() turns U+212A into "k"
+            # Check isascii() first, because lower() turns U+212A (Kelvin sign) into "k".
+            return value.isascii() and is_hostname(value.lower())
         case "uuid":
             return _UUID.fullmatch(value) is not None
         case "email":

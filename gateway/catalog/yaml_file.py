@@ -1,6 +1,7 @@
 """Reads a catalog file into plain values with their line numbers, and defines the faults of catalog files.
 
-``no`` and ``2024-01-31`` stay text: only true, false, null and numbers are converted. Merge keys are not supported.
+``no`` and ``2024-01-31`` stay text: only true, false, null and numbers are converted. Merge keys (``<<``) are not
+supported.
 """
 
 from collections.abc import Sequence
@@ -15,14 +16,14 @@ from gateway.documents.read_document import Dialect, Document, decode_utf8, read
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
 
-# ── Faults of catalog files. They are reported together, each as ``file:line: what is wrong, and what to do``.
+# ── Faults of catalog files. All faults are reported together, each as ``file:line: what is wrong, and what to do``.
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogFault(config_faults.Fault):
-    """A fault at `where`: ``file:line`` or a folder.
+    """A fault in a catalog file or folder. `where`: ``file:line``, or the folder.
 
-    `level`: a ``fault`` prevents loading; a ``warning`` is only reported by `lint`.
+    `level`: ``fault`` if the entry cannot be loaded; ``warning`` if only `lint` reports the finding.
     """
 
     level: Literal["fault", "warning"] = "fault"
@@ -35,7 +36,7 @@ class CatalogFault(config_faults.Fault):
 
 
 class CatalogFaults(config_faults.Faults):
-    """The catalog has faults: all are in `faults`; `catalog` has the entries without faults."""
+    """The catalog has faults. `faults`: all faults. `catalog`: a catalog of the entries that have no faults."""
 
     faults: tuple[CatalogFault, ...]
 
@@ -49,7 +50,7 @@ MAX_VALUES: Final = 20_000  # each use of a YAML alias counts, which stops a "bi
 
 
 class UnreadableFile(Exception):
-    """The file cannot be parsed into values; `fault` says why."""
+    """The file cannot be parsed into values. `fault`: the reason."""
 
     def __init__(self, fault: CatalogFault) -> None:
         super().__init__(str(fault))
@@ -57,7 +58,7 @@ class UnreadableFile(Exception):
 
 
 class CatalogDocument:
-    """A parsed file: `value` is its content, `faults` are YAML faults that do not prevent reading the rest."""
+    """A parsed file. `value`: the content. `faults`: YAML faults that do not prevent reading the rest of the file."""
 
     def __init__(self, shown_path: str, document: Document) -> None:
         self._path = shown_path
@@ -66,12 +67,12 @@ class CatalogDocument:
         self.faults = [CatalogFault(f"{shown_path}:{fault.line}", fault.message) for fault in document.faults]
 
     def where(self, *path: str | int) -> str:
-        """Return file and line of `path`, or of its nearest parent in the file: ``catalog/jira.yaml:7``."""
+        """Return the file and the line of `path`, or of its nearest parent in the file: ``catalog/jira.yaml:7``."""
         return f"{self._path}:{self._document.line(tuple(map(str, path)))}"
 
 
 def read_yaml(path: Path, *, largest_bytes: int = MAX_FILE_BYTES, most_values: int = MAX_VALUES) -> CatalogDocument:
-    """Read the YAML file at `path`. The default limits are those of one catalog entry.
+    """Read the YAML file at `path`. The default limits are the limits of one catalog entry.
 
     Raises UnreadableFile if the file is missing, not UTF-8, not YAML, too large or empty.
     """
@@ -85,7 +86,7 @@ def read_yaml(path: Path, *, largest_bytes: int = MAX_FILE_BYTES, most_values: i
             CatalogFault(f"{shown}:1", f"is larger than {largest_bytes // 1024} KiB, too large for one entry")
         )
     try:
-        # ``no`` may mean Norway in an entry. `authoring.conversion` expands ``<<`` itself.
+        # ``no`` stays text, because it can mean Norway. Merge keys are off: `authoring.conversion` expands ``<<`` itself.
         document = read_document(decode_utf8(raw), Dialect(most_values, yes_is_true=False, merges=False))
     except UnreadableText as wrong:
         raise UnreadableFile(CatalogFault(f"{shown}:{wrong.line}", wrong.message)) from None

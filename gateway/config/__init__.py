@@ -1,18 +1,18 @@
 """Reads gateway.yaml into a `Config`. All faults are found in one pass and reported together, each with its line.
 
-Read in this order:
+Modules in reading order:
 
-    document       the file as plain values with their line numbers
-    substitution   ``${NAME}``, ``${NAME:-default}`` and ``${file:path}``, filled in after parsing
-    values         validates and converts single values, also keys and secrets
-    store_url      `store.url`: a SQLite file, or a PostgreSQL connection URI as libpq reads it
-    config_shape   every key, its type and default, for pydantic
-    model          the configuration as the gateway uses it: frozen, with all defaults filled in
-    load_config    from the file to the model: shapes, rules across keys, faults
-    exposed        what a configuration exposes to others: files with secrets, the metrics port
+    document       reads the file into plain values with their line numbers
+    substitution   fills in ``${NAME}``, ``${NAME:-default}`` and ``${file:path}`` after parsing
+    values         validates and converts single values, including keys and secrets
+    store_url      validates `store.url`: a SQLite file, or a PostgreSQL connection URI as libpq reads it
+    config_shape   defines every key with its type and default, for pydantic
+    model          defines the configuration as the gateway uses it: frozen, with all defaults filled in
+    load_config    builds the model from the file: checks types, checks rules across keys, collects faults
+    exposed        finds what other users and machines can read: files with secrets, the metrics port
 
-Always true: a key's name, type and default are defined once, in `config_shape`; the rest of the gateway uses only
-`model`; unknown keys are faults; docs/configuration.md is tested against `config_shape`.
+Always true: Only `config_shape` defines a key's name, type and default. The rest of the gateway uses only `model`. An
+unknown key is a fault. A test compares docs/configuration.md with `config_shape`.
 """
 
 from gateway.config.document import Fault, Faults, Readable

@@ -1,8 +1,7 @@
-"""The shape of gateway.yaml: every key, its type and its default.
-Pydantic validates it; `load_config` turns it into `model`.
+"""Defines every key of gateway.yaml, with its type and default. Pydantic validates the file with these classes.
 
-No key is required here, so that a fault in one section cannot hide a fault in another;
-`load_config` checks required keys.
+`load_config` converts the result to the classes of `model`. No key is required in these classes, so that a missing key
+in one section cannot hide faults in other sections. `load_config` checks required keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,20 +26,22 @@ from gateway.secret import Secret
 
 
 def _no_truth(value: object) -> object:
-    """Refuse a boolean as a number, since Python's bool is an int."""
+    """Refuse a boolean where a number is required. Pydantic would accept a boolean, because Python's bool is an int."""
     if isinstance(value, bool):
         raise ValueError("must be a number, and this is a truth value")
     return value
 
 
 def _truth(value: object) -> object:
-    """Accept the texts ``true`` and ``false``, since a ``${…}`` reference yields text. Other texts, such as ``"yes"``,
-    may be mistakes."""
+    """Convert the texts ``true`` and ``false`` to booleans, because a ``${…}`` reference yields text.
+
+    Other texts, such as ``"yes"``, are not converted, because they could be mistakes.
+    """
     return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def _read(check: Callable[[str], Any]) -> BeforeValidator:
-    """Return a validator that converts text with `check`; pydantic refuses other types."""
+    """Return a validator that converts a text with `check`. Pydantic refuses values of other types."""
 
     def read(value: object) -> object:
         if isinstance(value, Secret):
@@ -54,7 +55,7 @@ def _hidden(text: str) -> Secret:
     return Secret(key_values.client_value(text))
 
 
-# Texts. An empty text is always a fault: leave the key out or set it to null instead.
+# Types of texts. An empty text is always a fault: the operator must leave the key out or set the key to null instead.
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 DisplayName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 ClientId: TypeAlias = Annotated[Text, AfterValidator(key_values.client_value)]
@@ -88,8 +89,7 @@ Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf
 
 
 class Section(BaseModel):
-    """Base class of all sections. Unknown keys are a fault.
-    ``key:`` without a value means the default, like an absent key."""
+    """Base class of all sections. An unknown key is a fault. ``key:`` without a value means the default value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
@@ -234,7 +234,10 @@ class TracingShape(Section):
 
 
 class RequestLogShape(Section):
-    """The name of `call_log` in releases before 0.3. For a key that is None, `call_log` applies."""
+    """The former section `request_log`, which releases before 0.3 had in place of `call_log`.
+
+    If a key of this section is None, the key of `call_log` applies.
+    """
 
     enabled: Truth | None = None
     keep_days: Number | None = Field(None, gt=0, le=3650)
@@ -334,7 +337,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("console", "oidc"): ConsoleOidcShape,
     ("console", "identity_headers"): IdentityHeadersShape,
 }
-"""Each shape by its place in the file; ``*`` is a name that the operator chooses."""
+"""The class of each section, by the section's place in the file. ``*`` is a name that the operator chooses."""
 
 FORMER: Final = frozenset({("request_log",)})
-"""Former names of sections: still accepted, but not documented any more."""
+"""Former names of sections. The gateway still accepts these names, but docs/configuration.md omits them."""

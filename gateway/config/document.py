@@ -1,4 +1,4 @@
-"""A configuration as plain values with their line numbers, and its faults."""
+"""Reads a configuration into plain values with their line numbers, and defines the faults of a configuration."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -13,12 +13,16 @@ from gateway.documents.read_document import Dialect, Place, decode_utf8, dotted,
 if TYPE_CHECKING:
     from gateway.config.model import Config
 
-# ── Faults of a configuration, reported all at once, each with its place.
+# ── Faults of a configuration. All faults are reported together, each with its place.
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault at `where`: ``gateway.yaml:17``, or ``environments.dev`` for a mapping. It never contains a secret."""
+    """A fault of the configuration. The message never contains a secret.
+
+    `where`: the file and line, such as ``gateway.yaml:17``; if the configuration is a Python mapping, the path of keys,
+    such as ``environments.dev``.
+    """
 
     where: str
     message: str
@@ -29,16 +33,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """The part of a faulty configuration that can still be checked; `left_out`: the places of its faults."""
+    """The valid part of a faulty configuration, which can be checked further. `left_out`: the places of the faults."""
 
     config: "Config"
     left_out: frozenset[tuple[str, ...]]
 
 
 class Faults(Exception):
-    """The configuration, or its catalog, has faults. As text: one line per fault, in the order of the file.
+    """The configuration or its catalog has faults. The exception's text has one line per fault, in the file's order.
 
-    `readable` lets callers check further parts, such as the catalog, in the same pass; None if nothing could be read.
+    `readable`: the valid part of the configuration; None if the file could not be parsed. With this part, the caller can
+    check more in the same pass, such as the catalog.
     """
 
     def __init__(self, faults: Iterable[Fault], readable: Readable | None = None) -> None:
@@ -54,9 +59,10 @@ _DIALECT: Final = Dialect(MAX_VALUES, yes_is_true=True, merges=True)  # operator
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault without a file name. `line` None: the line of `place`.
+    """A fault, as a check returns it, without the name of the file.
 
-    `unnamed`: the message must not repeat the last key of `place`, since that may be a misplaced value.
+    `place`: the path of keys to the fault. `line`: the line number; None: the line of `place`. `unnamed`: whether the
+    message must not repeat the last key of `place`, because this key could be a misplaced value.
     """
 
     place: Place
@@ -71,11 +77,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
-    """A parsed configuration. `tree`: its values;
-    `lines`: line numbers by place, which is a path of keys and list indices.
+    """A parsed configuration.
 
-    `name`: the file as the operator named it; None for a mapping, where a place is shown by its keys. `digest`: hex
-    SHA-256 of the file's bytes, empty for a mapping.
+    `name`: the file as the operator named it; None if the configuration is a Python mapping. `tree`: the values.
+    `lines`: the line number of each place; a place is a path of keys and list indices. `findings`: faults that were
+    found during parsing. `digest`: the SHA-256 of the file's bytes in hex; empty for a mapping.
     """
 
     name: str | None
@@ -103,14 +109,14 @@ class ConfigDocument:
         return Fault(f"{self.name}:{line}", message)
 
     def faults(self, findings: AnySequence[Finding]) -> list[Fault]:
-        """Return the faults in the order of the file."""
+        """Return the parsing faults and `findings`, in the order of the file."""
         all_findings = [*self.findings, *findings]
         all_findings.sort(key=lambda finding: finding.line or self.line(finding.place))
         return list(dict.fromkeys(map(self.fault, all_findings)))
 
 
 def read_file(path: Path) -> ConfigDocument:
-    """Read the file at `path`, YAML or JSON. Raises Faults if it cannot be read at all."""
+    """Read the YAML or JSON file at `path`. Raises Faults if the file cannot be read or parsed."""
     name = str(path)
     try:
         with path.open("rb") as file:
@@ -133,7 +139,10 @@ def read_file(path: Path) -> ConfigDocument:
 
 
 def read_text(text: str, name: str) -> ConfigDocument:
-    """Read a configuration from `text`. Raises Faults if it is neither YAML nor JSON, or not a mapping."""
+    """Read a configuration from `text`. Raises Faults if `text` is neither YAML nor JSON, or is not a mapping.
+
+    `name`: the name of the file, for messages.
+    """
     try:
         document = read_document(text, _DIALECT)
         if document.tree is None:
@@ -155,7 +164,7 @@ def from_mapping(mapping: Mapping[str, Any]) -> ConfigDocument:
 def _key(key: object) -> str:
     try:
         return str(key)
-    except ValueError:  # Python makes no text of a number above 4,300 digits
+    except ValueError:  # Python does not convert an integer of more than 4,300 digits to text
         raise Faults([Fault("configuration", "has a number of more than 4,300 digits as a key")]) from None
 
 

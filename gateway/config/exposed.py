@@ -1,4 +1,4 @@
-"""Finds what a configuration exposes to others: files with secrets, the metrics port."""
+"""Finds what a configuration exposes to other users and machines: files with secrets, and the metrics port."""
 
 import re
 import stat
@@ -25,9 +25,9 @@ class OpenPort:
 
 
 def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
-    """Return a warning about an admin port on `address`.
+    """Return a warning if other machines can reach the admin port on `address`, and `admin_host` is not set.
 
-    None if only this machine can reach it, or if `admin_host` is set.
+    Otherwise return None.
     """
     if server.admin_host is not None or is_loopback(address):
         return None
@@ -41,18 +41,22 @@ def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
 
 FILE_REFERENCE: Final = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
 LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # user and password of a database or an outbound proxy
-URLS_WITH_LOGIN: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # if they have one
+# These URLs can contain a user name and a password.
+URLS_WITH_LOGIN: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})
 MOUNTED_FOLDERS: Final = (
     Path("/run"),
     Path("/var/run"),
-)  # mounted by Docker, Kubernetes or systemd, which set the modes
+)  # Docker, Kubernetes and systemd mount files in these folders and set the files' permissions
 GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file that others can read. `why`: why it matters; `who`: who can read it."""
+    """A file that other users of this machine can read.
+
+    `why`: why this is a risk. `who`: the users who can read the file. `mode`: the permission bits of the file.
+    """
 
     path: Path
     why: str
@@ -69,9 +73,10 @@ class OpenFile:
 
 
 def open_files(config: Config) -> list[OpenFile]:
-    """Return the files that others can read: the configuration, its files with secrets, and the SQLite database.
+    """Return the files of `config` that other users can read.
 
-    Each file appears once, with the first reason.
+    This function checks gateway.yaml if it contains secrets, the files with secrets that gateway.yaml names, and the
+    SQLite database. Each file is returned only one time, with the first reason.
     """
     if config.path is None:
         return []
@@ -91,14 +96,17 @@ def open_files(config: Config) -> list[OpenFile]:
 
 
 def _find_exposed_file(path: Path, why: str) -> OpenFile | None:
-    """Return the file if others can read it; None if only its owner can, or if it is absent. If another user owns the
-    file, its group may be the gateway's own group, so group access is allowed."""
+    """Return the file if other users can read it; None if they cannot, or if the file does not exist.
+
+    If another user owns the file, the file's group is allowed to read it, because the gateway can be a member of this
+    group.
+    """
     if any(path.is_relative_to(folder) for folder in MOUNTED_FOLDERS):
         return None
     try:
         status = path.stat()
     except OSError:
-        return None  # reading the configuration reports it
+        return None  # the loading of the configuration reports an unreadable file
     mode = stat.S_IMODE(status.st_mode)
     if not mode & (GROUP_AND_OTHERS if status.st_uid == geteuid() else stat.S_IRWXO):
         return None
@@ -117,7 +125,7 @@ def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
 
 
 def _may_hold_secret(place: Place) -> bool:
-    """Return whether the value at `place` is a secret, or a URL that may contain a secret."""
+    """Return whether the value at `place` is a secret, or a URL that can contain a secret."""
     return place in URLS_WITH_LOGIN or any(step in _secret_keys() for step in place)
 
 

@@ -1,4 +1,4 @@
-"""Turns gateway.yaml into a `Config`: checks shapes and rules across keys, and reports all faults at once."""
+"""Builds a `Config` from gateway.yaml: checks types, checks rules across keys, and reports all faults together."""
 
 import os
 import re
@@ -30,13 +30,13 @@ from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.text import did_you_mean
 
-# ── Values ▸ shape: pydantic's faults with the gateway's own messages, and a shape of all valid values.
+# ── From plain values to a `GatewayShape`, which has all valid values. Pydantic's faults get the gateway's own messages.
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
-# Kinds of faults with a message that shows the value, if it looks like a number, perhaps with a unit. Other texts are
-# never shown, since they may be misplaced secrets.
+# For these types of faults, the message shows a value that looks like a number, with or without a unit. Other texts are
+# never shown, because they could be misplaced secrets.
 _FAULTS_WITH_VALUE: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
 MAX_SHOWN_CHARS: Final = 24
@@ -46,9 +46,10 @@ _SHOWN: Final = re.compile(r"[-+]?[0-9]{1,10}([.,][0-9]{1,3})? ?[A-Za-z%]{0,7}")
 def read_shape(
     tree: dict[str, Any], faulty: set[Place], references: Collection[Place] = ()
 ) -> tuple[GatewayShape, list[Finding]]:
-    """Return the valid part of `tree` as a shape, and the faults. Places in `faulty`, with known faults, are left out.
+    """Return the valid part of `tree` as a `GatewayShape`, and the faults.
 
-    `references`: places with a value from outside the file, which is not shown.
+    `faulty`: places whose faults are known already; the values at these places are left out. `references`: places with
+    a value from outside the file; messages do not show such values.
     """
     findings: list[Finding] = []
     known = set(faulty)
@@ -64,7 +65,7 @@ def read_shape(
 
 
 def _finding(error: ErrorDetails, references: Collection[Place]) -> tuple[Place, Finding]:
-    """Return the place to leave out, and its fault."""
+    """Return the place of a pydantic error, and the fault."""
     place = tuple(str(step) for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
         if not _WORD.fullmatch(place[-1]):
@@ -86,7 +87,7 @@ def _unit(kind: str, key: str) -> str:
 
 
 def _shown_value(value: object) -> str:
-    """Return the end of a message that shows the value, for example ``, not '10s'``; empty if it must not be shown."""
+    """Return the end of a message, such as ``, not '10s'``. Return an empty text if `value` must not be shown."""
     if isinstance(value, int) and abs(value) >= 10**MAX_SHOWN_CHARS:  # `repr` raises ValueError above 4,300 digits
         return ""
     shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
@@ -121,7 +122,7 @@ def _section(place: Place) -> type[Section]:
 
 
 def _without(tree: Any, places: set[Place]) -> Any:
-    """Return a copy of `tree` without `places`; removed list items become null, so that indices stay valid."""
+    """Return a copy of `tree` without `places`. Removed list items become null, so that other indices stay valid."""
     if () in places:
         return None
     below: dict[str, set[Place]] = {}
@@ -143,8 +144,10 @@ LOGO_BYTES: Final = 256 << 10
 
 
 def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
-    """Yield a finding for each rule that several settings break together, although each value is valid on its own.
-    Places in `faulty` are not checked again."""
+    """Yield a fault for each rule that several settings break together, although each value alone is valid.
+
+    `faulty`: places whose faults are known already, and which are not checked again.
+    """
     yield from _server(shape.server, faulty)
     yield from _store(shape, faulty)
     yield from _catalog(shape, base)
@@ -203,8 +206,7 @@ def _catalog(shape: GatewayShape, base: Path) -> Iterator[Finding]:
 
 
 def _stat(path: Path) -> os.stat_result | None:
-    """Return the file's status; None if there is no such file,
-    or if its name is invalid or its folder cannot be read."""
+    """Return the status of the file; None if it does not exist, its name is invalid, or its folder is unreadable."""
     try:
         return path.stat()
     except (OSError, ValueError):
@@ -212,7 +214,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _secret_keys(environments: Mapping[str, EnvironmentShape]) -> Iterator[Finding]:
-    """Check that no two environments share a secret key, since the key identifies its environment."""
+    """Yield a fault for each secret key that two environments share, because a key must identify one environment."""
     owners: dict[Secret, str] = {}
     for name, environment in environments.items():
         for index, key in enumerate(environment.secret_keys):
@@ -256,8 +258,9 @@ EXTENSION = "x-"
 
 
 def load(path: Path, *, environ: Mapping[str, str] = os.environ) -> model.Config:
-    """Load the configuration from the file at `path`, YAML or JSON; relative paths in it start from its folder.
+    """Load the configuration from the YAML or JSON file at `path`.
 
+    Relative paths in the file start from the file's folder. `environ`: the environment variables for ``${NAME}``.
     Raises Faults with all faults, each as ``file:line``.
     """
     document = read_file(path)
@@ -265,7 +268,10 @@ def load(path: Path, *, environ: Mapping[str, str] = os.environ) -> model.Config
 
 
 def parse(document: Mapping[str, Any], *, base: Path, environ: Mapping[str, str] = os.environ) -> model.Config:
-    """Load the configuration from a mapping with the same keys; relative paths start from `base`. Raises Faults."""
+    """Load the configuration from `document`, a mapping with the same keys as gateway.yaml. Raises Faults.
+
+    `base`: the folder from which relative paths start. `environ`: the environment variables for ``${NAME}``.
+    """
     return _config(from_mapping(document), base=base.absolute(), environ=environ, path=None)
 
 
@@ -288,7 +294,10 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
 
 
 def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path) -> Iterator[Finding]:
-    """Add to an encryption key that cannot be filled in that the existing SQLite database needs it."""
+    """Yield `findings`, with advice about a missing encryption key if the SQLite database exists.
+
+    The database cannot be read without its key, so a new key would not help.
+    """
     url = store_url.with_absolute_paths(shape.store.url, base)
     database = url.removeprefix(store_url.SQLITE)
     exists = database != url and _stat(Path(database)) is not None
@@ -299,7 +308,7 @@ def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path)
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
-    """Add the value's ``${…}`` reference to the fault, since the file does not show the value."""
+    """Add to the fault the ``${…}`` reference that provided the value, because the file does not show the value."""
     origin = origins.get(finding.place)
     return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
 
@@ -359,7 +368,7 @@ def _build_config(
 
 
 def _call_log(shape: GatewayShape) -> model.CallLogConfig:
-    """Return the call log's settings; keys of the former section `request_log` win if they are set."""
+    """Return the settings of the call log. A key of the former section `request_log` wins if it is set."""
     former, now = shape.request_log, shape.call_log
     return model.CallLogConfig(
         enabled=now.enabled if former.enabled is None else former.enabled,
@@ -382,9 +391,10 @@ ModelType = TypeVar("ModelType")
 
 
 def _from_shape(kind: Callable[..., ModelType], shape: Section, **replacements: Any) -> ModelType:
-    """Build a `kind` from the values of `shape` with the same names; `replacements` replace or add values.
+    """Return an object of class `kind` with the values of `shape`, which have the same names as the class's fields.
 
-    A list becomes a tuple without null items and without duplicates.
+    `replacements`: values that replace values of `shape`, or are added. A list becomes a tuple without null items and
+    without duplicates.
     """
     values = {key: getattr(shape, key) for key in type(shape).model_fields if key not in replacements}
     for key, value in values.items():

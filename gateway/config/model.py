@@ -1,5 +1,7 @@
-"""The configuration as the gateway uses it: frozen, with all defaults filled in;
-and the settings that need a restart."""
+"""Defines the configuration as the gateway uses it, frozen and with all defaults filled in.
+
+This module also lists the settings that need a restart.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,12 +18,14 @@ from gateway.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class ClientLimitsConfig:
-    """The limits of one client in a worker. Times are seconds.
+    """The limits for the client connections of a worker. Times are in seconds.
 
-    `head_s`: maximum time until a request's head is complete. `answer_idle_s`: how long the gateway's own response may
-    stay unread. `body_idle_s`: how long a body may make no progress. After `body_grace_s`, a body that the gateway
-    itself reads needs an average of `body_bytes_per_s`; after `upload_grace_s` of waiting, a proxied body needs
-    `upload_bytes_per_s`. 0 bytes per second: no limit.
+    `connections`: the maximum number of open client connections. `keep_alive_s`: the maximum time between two requests
+    of a connection. `head_s`: the maximum time until a request's head is complete. `answer_idle_s`: the maximum time in
+    which a client reads nothing of the gateway's own response. `body_idle_s`: the maximum time in which no byte of a
+    request's body arrives. `body_bytes_per_s`: the minimum average rate, after `body_grace_s`, of a body that the
+    gateway itself reads. `upload_bytes_per_s`: the minimum average rate of a proxied body, after the gateway has waited
+    `upload_grace_s` for the client. A rate of 0 means no limit.
     """
 
     connections: int = 20_000
@@ -37,8 +41,11 @@ class ClientLimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Settings of the server. `public_url`, without trailing slash, is the base of the callback, logos and links.
-    `admin_host` None: `host`."""
+    """The settings of the server.
+
+    `public_url`: the base URL of the callback, logos and links, without trailing slash. `admin_host`: the host on which
+    `admin_port` listens; None: `host`.
+    """
 
     host: str
     port: int
@@ -59,8 +66,11 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LiveConfig:
-    """The connection cache. `ttl_s`: how long a decrypted connection stays in memory; `max_connections` and
-    `max_bytes`: its size; `trust_s`: how long an entry is used without checking the store."""
+    """The settings of the connection cache.
+
+    `ttl_s`: seconds for which a decrypted connection stays in memory. `max_connections`, `max_bytes`: the maximum size
+    of the cache. `trust_s`: seconds for which a cached connection is used without checking the store for changes.
+    """
 
     ttl_s: float
     max_connections: int
@@ -70,10 +80,10 @@ class LiveConfig:
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """A worker's connections to PostgreSQL; one more connection listens for changes.
+    """A worker's connections to PostgreSQL. One more connection listens for changes.
 
-    Time limits in seconds: `connect_s` to open a connection, `wait_s` to get a free one, `statement_s` for one
-    statement.
+    `readers`, `writers`: the numbers of connections. `connect_s`: the maximum seconds to open a connection. `wait_s`:
+    the maximum seconds to wait for a free connection. `statement_s`: the maximum seconds for one statement.
     """
 
     readers: int = 4
@@ -85,8 +95,11 @@ class PoolConfig:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """`url` may contain a database password. `encryption_keys` are standard base64;
-    the first encrypts, all can decrypt."""
+    """The settings of the store.
+
+    `url`: the URL of the database, which can contain a password. `encryption_keys`: the master keys in standard base64;
+    the first key encrypts, and all keys can decrypt.
+    """
 
     url: str = field(repr=False)
     encryption_keys: tuple[Secret, ...]
@@ -95,11 +108,11 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentConfig:
-    """One environment. `connect_origins`: origins that may embed the connect page, spelled as in a browser
-    (``https://app.example.com``).
+    """The settings of one environment.
 
-    `connect_links_in_errors`: whether keys declared here get connect links in errors 404 and 424. `requires_binding`:
-    each connect session must have a code challenge, so that only the application can complete the connection.
+    `connect_origins`: origins of pages that are allowed to embed the connect page, spelled as in a browser
+    (``https://app.example.com``). `connect_links_in_errors`: whether errors 404 and 424 contain a connect link, if the
+    caller's key is declared in gateway.yaml.
     """
 
     name: str
@@ -116,13 +129,18 @@ class EnvironmentConfig:
 
     @property
     def requires_binding(self) -> bool:
+        """Whether each connect session needs a code challenge, so that only the application completes a connection."""
         return self.connect_binding == "required"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectConfig:
-    """Limits of connect sessions (`sessions_open`, `sessions_per_minute`) per key, and of WebSockets that wait for a
-    result (`result_sockets`, `result_sockets_per_address`) per worker."""
+    """The limits of connect sessions and of WebSockets that wait for a result.
+
+    `sessions_open`: the maximum number of open connect sessions of a key. `sessions_per_minute`: the maximum number of
+    new sessions of a key per minute. `result_sockets`: the maximum number of WebSockets in a worker.
+    `result_sockets_per_address`: the maximum number of these WebSockets from one client address.
+    """
 
     sessions_open: int = 10_000
     sessions_per_minute: int = 600
@@ -132,8 +150,11 @@ class ConnectConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebhooksConfig:
-    """Limits of incoming webhooks per integration: maximum body size,
-    and number and total bytes of waiting webhooks."""
+    """The limits of an integration's incoming webhooks.
+
+    `body_bytes`: the maximum size of one body. `waiting`: the maximum number of waiting webhooks. `waiting_bytes`: the
+    maximum size of all waiting webhooks together.
+    """
 
     body_bytes: int = 5 << 20
     waiting: int = 10_000
@@ -143,7 +164,10 @@ class WebhooksConfig:
 @dataclass(frozen=True, slots=True)
 class BrandingConfig:
     """The operator's brand on pages for end users.
-    `name` None: no name is shown; `logo`: a file; colours: ``#rrggbb``."""
+
+    `name`: the name that pages show; None: pages show no name. `logo`: the image file; None: no logo. `color`,
+    `color_dark`: the colours in light and in dark mode, as ``#rrggbb``.
+    """
 
     name: str | None
     logo: Path | None
@@ -153,7 +177,7 @@ class BrandingConfig:
 
 @dataclass(frozen=True, slots=True)
 class AllowedNetwork:
-    """A private network to which connections are allowed, on one `port`, or on any port if None."""
+    """A private network to which connections are allowed. `port`: the allowed port; None: any port."""
 
     network: IPv4Network | IPv6Network
     port: int | None
@@ -161,7 +185,7 @@ class AllowedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class TimeoutsConfig:
-    """Timeouts of a call in seconds. `total_s` None: no limit while data flows."""
+    """The timeouts of a call, in seconds. `total_s`: the maximum time for the whole call; None: no maximum."""
 
     connect_s: float
     first_byte_s: float
@@ -172,8 +196,11 @@ class TimeoutsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Limits per provider origin: open `connections`, calls whose response has not begun (`outstanding`), `waiting`
-    calls, and how long a call waits (`wait_s`, seconds)."""
+    """The limits for each origin of a provider.
+
+    `connections`: the maximum number of open connections. `outstanding`: the maximum number of calls whose response has
+    not begun. `waiting`: the maximum number of waiting calls. `wait_s`: the maximum seconds that a call waits.
+    """
 
     connections: int
     outstanding: int
@@ -183,10 +210,11 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class EgressConfig:
-    """Settings of outgoing requests. `proxy` may contain a password. `page_memory_bytes`: memory for the pages of all
-    paged calls of a worker together.
+    """The settings of outgoing requests.
 
-    `trace_headers`: how a caller's ``traceparent`` is handled, unless the integration sets it.
+    `proxy`: the URL of the outbound proxy, which can contain a password; None: no proxy. `page_memory_bytes`: the
+    memory in a worker for the pages of all paginated calls together. `trace_headers`: how a caller's ``traceparent`` is
+    handled, unless the integration has its own setting.
     """
 
     allow: tuple[AllowedNetwork, ...]
@@ -199,10 +227,11 @@ class EgressConfig:
 
 @dataclass(frozen=True, slots=True)
 class CallLogConfig:
-    """The settings of the call log. `keep_days`, `max_bytes` and `max_rows` all limit what is kept.
+    """The settings of the call log.
 
-    `max_rows` None: no limit of rows. `sample`: the share of successful calls that is logged;
-    failed calls are always logged.
+    `keep_days`, `max_bytes`, `max_rows`: the maximum age in days, size in bytes and number of the rows that are kept.
+    `max_rows` None: no maximum number. `sample`: the share of successful calls that is logged, from 0 to 1; failed
+    calls are always logged.
     """
 
     enabled: bool
@@ -214,7 +243,10 @@ class CallLogConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOidcConfig:
-    """The operators' identity provider. `issuer`: without trailing slash; None: no sign-in with OpenID Connect."""
+    """The identity provider with which operators sign in to the console.
+
+    `issuer`: the issuer's URL without trailing slash; None: no sign-in with OpenID Connect.
+    """
 
     issuer: str | None = None
     client_id: str | None = None
@@ -225,8 +257,10 @@ class ConsoleOidcConfig:
 
 @dataclass(frozen=True, slots=True)
 class IdentityHeadersConfig:
-    """Headers in which a reverse proxy names the signed-in user;
-    only accepted from `trusted_proxies`, by default none."""
+    """The headers in which a reverse proxy names the signed-in user.
+
+    `trusted_proxies`: the proxies from which the gateway accepts these headers; empty: the headers are ignored.
+    """
 
     trusted_proxies: tuple[AllowedNetwork, ...] = ()
     user: str = "x-forwarded-user"
@@ -235,10 +269,12 @@ class IdentityHeadersConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleConfig:
-    """The settings of the console: whether ``/console`` is served, how long a session lasts, and who may sign in.
+    """The settings of the console.
 
-    `operators`, `viewers`: groups of the identity provider or identity headers. `port`: the console's own port; None:
-    `server.port`. `host`: where that port listens; None: `server.host`. `public_url` None: see `Config.console_url`.
+    `enabled`: whether the gateway serves ``/console``. `session_hours`: hours after which a session ends. `operators`,
+    `viewers`: groups of users that are allowed to sign in, as named by the identity provider or in identity headers.
+    `port`: the console's own port; None: `server.port`. `host`: the host on which the console's own port listens; None:
+    `server.host`. `public_url`: the console's base URL; None: `Config.console_url` derives the URL from other settings.
     """
 
     enabled: bool
@@ -254,10 +290,14 @@ class ConsoleConfig:
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """The settings of the audit log. `refreshes`: record all token refreshes, or only those that change a connection's
-    state. `keep_days` 0: records are kept forever. `uses_days`: how long counts of credential uses are kept. A
-    checkpoint is created after `checkpoint_records` or `checkpoint_minutes`, whichever is first, and sent to the log,
-    to `checkpoint_file` and to `checkpoint_url`."""
+    """The settings of the audit log.
+
+    `refreshes`: ``all`` records all token refreshes; ``changes`` records only refreshes that change a connection's
+    state. `keep_days`: days for which records are kept; 0: forever. `uses_days`: days for which counts of credential
+    uses are kept. `checkpoint_records`, `checkpoint_minutes`: the number of records and the minutes after which the next
+    checkpoint is created, whichever is first. A checkpoint is written to the log, appended to `checkpoint_file` and sent
+    to `checkpoint_url`; None: no file, no URL.
+    """
 
     refreshes: Literal["changes", "all"]
     keep_days: float
@@ -270,16 +310,21 @@ class AuditConfig:
 
 @dataclass(frozen=True, slots=True)
 class TracingConfig:
-    """Settings of traces; all others are `OTEL_*` environment variables.
-    `connection_ids`: spans name the connection."""
+    """The settings of traces in gateway.yaml. All other settings of traces are `OTEL_*` environment variables.
+
+    `connection_ids`: whether spans name the connection.
+    """
 
     connection_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole configuration. `catalog`: the operator's own catalog folders;
-    `path`: the file's path, None for a mapping."""
+    """The whole configuration.
+
+    `catalog`: the operator's own catalog folders. `path`: the path of the configuration file; None if the configuration
+    is a Python mapping. `document`: the parsed file, which knows the lines of the settings.
+    """
 
     server: ServerConfig
     live: LiveConfig
@@ -316,12 +361,18 @@ class Config:
         return self.server.public_url if port is None else default_public_url(self.console_host, port)
 
     def where(self, *place: str) -> str:
-        """Return ``gateway.yaml:17`` for keys such as ``"environments", "dev"``,
-        or for their nearest parent in the file."""
+        """Return the file and the line of a setting: ``gateway.yaml:17`` for ``"environments", "dev"``.
+
+        If the setting is not in the file, return the line of its nearest parent.
+        """
         return self.document.where(place)
 
     def at_port(self, port: int, console_port: int | None = None) -> "Config":
-        """Return this configuration with the ports that the system chose for port 0, also in a derived `public_url`."""
+        """Return this configuration with the ports on which the gateway really listens.
+
+        If a port is 0, the operating system chooses the port at the start. A `public_url` that is derived from the port
+        changes too. `console_port`: the port of the console; None: the console has no port of its own.
+        """
         derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
         public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
         server, console = replace(self.server, port=port, public_url=public_url), self.console
@@ -329,13 +380,14 @@ class Config:
 
 
 def default_public_url(host: str, port: int) -> str:
-    """Return the default of `server.public_url`, used for a loopback host."""
+    """Return the default value of `server.public_url`, which is used for a loopback host."""
     return origin_of("http", host, port)
 
 
-# ── Settings that need a restart: a socket, a process or the store reads them once, at the start.
+# ── Settings that need a restart, because a socket, a process or the store reads them only at the start.
 
-# With port 0 the system chose the port, so a reload with 0 changes nothing.
+# Maps the place of each setting to a value that needs no restart, or to None. For a port this value is 0: the operating
+# system chose the running gateway's port, so a reload with 0 changes nothing.
 FIXED: Final[Mapping[Place, Any]] = {
     ("server", "host"): None,
     ("server", "port"): 0,
@@ -355,7 +407,7 @@ FIXED: Final[Mapping[Place, Any]] = {
 
 
 def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
-    """Return `new` with the fixed settings of `running`, and the places that need a restart to take effect."""
+    """Return `new` with the fixed settings of `running`, and the places of changed settings that need a restart."""
     ignored = []
     for place, any_will_do in FIXED.items():
         wanted, kept = _at(new, place), _at(running, place)

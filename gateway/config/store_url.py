@@ -1,4 +1,4 @@
-"""`store.url`: a SQLite file, or a PostgreSQL database as a libpq connection URI (PostgreSQL's manual, 34.1.1.2)."""
+"""Checks `store.url`, which names a SQLite file, or a PostgreSQL database as libpq does (PostgreSQL manual, 34.1.1.2)."""
 
 import os
 import re
@@ -21,7 +21,10 @@ _VISIBLE: Final = re.compile(r"[!-~]+")
 
 
 def check_store_url(text: str) -> str:
-    """Check a store URL: ``sqlite:///path`` (a fourth slash makes the path absolute) or ``postgresql://…/database``."""
+    """Return `text` if it is a valid store URL: ``sqlite:///path`` or ``postgresql://…/database``. Raises ValueError.
+
+    A fourth slash after ``sqlite:`` makes the path absolute.
+    """
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in ("sqlite", "postgresql"):
         hint = "; write postgresql://" if scheme == "postgres" or scheme.startswith("postgresql+") else ""
@@ -71,7 +74,7 @@ def _check_path(rest: str) -> None:
 
 
 def _check_postgres(text: str) -> None:
-    """Check a PostgreSQL URL. Messages never repeat text that may be part of the password."""
+    """Raise ValueError if `text` is not a valid PostgreSQL URL. Messages never repeat text that could be a password."""
     if not _VISIBLE.fullmatch(text) or "#" in text or "\\" in text:
         raise ValueError("must be in ASCII, without spaces and '#': write %23 for a '#' in the password")
     try:
@@ -89,7 +92,10 @@ def _check_postgres(text: str) -> None:
 
 
 def _hosts(parts: SplitResult) -> Iterator[tuple[str, int]]:
-    """Yield each host and port; nothing if only the parameters name hosts. Port 0 stands for a malformed host."""
+    """Yield each host and port. Yield nothing if only the parameters name hosts.
+
+    A host that cannot be parsed is yielded as an empty name with port 0.
+    """
     listed = parts.netloc.rpartition("@")[2]
     for host in listed.split(",") if listed else ():
         match = _HOST.fullmatch(host)

@@ -1,7 +1,7 @@
-"""Fills in ``${NAME}``, ``${NAME:-default}`` and ``${file:path}`` in the scalars of a configuration, after parsing.
+"""Fills in ``${NAME}``, ``${NAME:-default}`` and ``${file:path}`` in the texts of a parsed configuration.
 
-Inserted values are not parsed again, so a secret may contain any character. ``$${`` is a literal ``${``. A name with a
-dot, such as ``${connectionConfig.cloudId}``, is left for the catalog's templates.
+Inserted values are not parsed again, so a secret can contain any character. ``$${`` is a literal ``${``. A name with a
+dot, such as ``${connectionConfig.cloudId}``, stays unchanged, because it belongs to a template of the catalog.
 """
 
 import re
@@ -22,12 +22,12 @@ _FORMS: Final = "write ${NAME}, ${NAME:-default} or ${file:path}, and $${ for a 
 
 
 class UnresolvedReference(Exception):
-    """A reference cannot be filled in; the message says why and never contains a value."""
+    """A reference cannot be filled in. The message says why, and never contains a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """The sources of values: environment variables, and files relative to `base`, the configuration's folder."""
+    """The sources of values. `environ`: the environment variables. `base`: the folder to which file paths are relative."""
 
     environ: Mapping[str, str]
     base: Path
@@ -35,7 +35,7 @@ class Substitution:
     def fill(self, text: str) -> tuple[str | None, list[str]]:
         """Return `text` with every reference filled in, and the faults.
 
-        None: the text is only ``${NAME:-}`` and the result is empty, so the key counts as absent.
+        Return None for the text ``${NAME:-}`` if the variable is unset or empty. The key then counts as absent.
         """
         faults: list[str] = []
 
@@ -83,7 +83,7 @@ class Substitution:
         return value
 
     def _file(self, name: str) -> str:
-        """Return the file's text without one final newline. Raises UnresolvedReference."""
+        """Return the text of the file without its final newline. Raises UnresolvedReference."""
         reference = f"${{file:{name}}}"
         if not name or "\0" in name:
             raise UnresolvedReference(f"{reference!r} names no file; " + _FORMS)
@@ -104,7 +104,7 @@ class Substitution:
 
 
 def substitute(tree: Any, substitution: Substitution) -> tuple[Any, list[Finding], dict[Place, str]]:
-    """Return `tree` with its texts filled in, the faults, and for each place the reference that its value came from."""
+    """Fill in all references in `tree`. Return the result, the faults, and the reference at each filled-in place."""
     findings: list[Finding] = []
     origins: dict[Place, str] = {}
 

@@ -1,7 +1,7 @@
-"""Validates and converts the single values of a configuration, also keys and secrets.
+"""Validates and converts the single values of a configuration, including keys and secrets.
 
-Every function returns the value in the form that the gateway uses, or raises ValueError with the rule. No message
-repeats the given value, since it may be a misplaced secret.
+Every function returns the value as the gateway uses it, or raises ValueError with the rule that the value breaks. No
+message repeats the given value, because the value could be a misplaced secret.
 """
 
 import base64
@@ -28,7 +28,7 @@ _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
 
 
 def host(text: str) -> str:
-    """Check a host name or address to listen on, without brackets."""
+    """Check a host name or an IP address on which the gateway listens. An IPv6 address has no brackets."""
     if text.startswith("["):
         raise ValueError("write an IPv6 address without brackets here")
     if is_address(text):
@@ -46,7 +46,10 @@ def is_loopback(name: str) -> bool:
 
 
 def public_url(text: str) -> str:
-    """Check the gateway's own base URL: https, or http on loopback, with an optional path. Removes a trailing slash."""
+    """Check the gateway's own base URL and remove a trailing slash.
+
+    The scheme must be https, or http if the host is loopback. The URL can have a path.
+    """
     parts = _url(text, ("https", "http"))
     name = parts.hostname or ""
     if name in ANY_ADDRESS:
@@ -63,7 +66,7 @@ def public_url(text: str) -> str:
 
 
 def origin(text: str) -> str:
-    """Return scheme, host and explicit port, as `UpstreamRequest.origin` does: ``https://api.example.com:443``."""
+    """Return an origin with its port, in the format of `UpstreamRequest.origin`: ``https://api.example.com:443``."""
     parts = _url(text, ("https", "http"))
     if parts.path not in ("", "/") or parts.query or parts.fragment or text[-1] in "?#":
         raise ValueError("must be an origin, scheme://host or scheme://host:port, without a path")
@@ -71,7 +74,10 @@ def origin(text: str) -> str:
 
 
 def allowed_host(text: str) -> str:
-    """Return ``git.example.com``, ``git.example.com:8443``, or ``*.example.com`` (all names below) in lower case."""
+    """Check a host to which requests are allowed, and return it in lower case.
+
+    Examples: ``git.example.com``, ``git.example.com:8443``, and ``*.example.com`` for all hosts below example.com.
+    """
     if wrong := not_ascii(text):
         raise ValueError(wrong)
     wild = text.startswith("*.")
@@ -91,7 +97,10 @@ def allowed_host(text: str) -> str:
 
 
 def page_origin(text: str) -> str:
-    """Return the origin of a page as browsers spell it: https, or http on loopback, without a default port."""
+    """Return the origin of a web page as browsers spell it, without a default port.
+
+    The scheme must be https, or http if the host is loopback.
+    """
     parts = _url(text, ("https", "http"))
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
@@ -108,14 +117,14 @@ def color(text: str) -> str:
 
 
 def webhook_url(text: str) -> str:
-    """Check the URL that events are sent to. Egress decides at connection time whether plain http is allowed."""
+    """Check the URL to which events are sent. `gateway.egress` checks later whether plain http is allowed."""
     if _url(text, ("https", "http")).fragment:
         raise ValueError("must not have a '#'")
     return text
 
 
 def outbound_proxy(text: str) -> str:
-    """Check an outbound proxy: ``http://host:port``, with ``user:password@`` if the proxy requires a login."""
+    """Check the URL of an outbound proxy: ``http://host:port`` or ``http://user:password@host:port``."""
     parts = _url(text, ("http",), userinfo=True)
     if parts.port is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError("must be http://host:port, or http://user:password@host:port")
@@ -123,24 +132,24 @@ def outbound_proxy(text: str) -> str:
 
 
 def scope(text: str) -> str:
-    """Check one scope-token (RFC 6749 §3.3)."""
+    """Check a single OAuth scope (RFC 6749 §3.3)."""
     if not _SCOPE.fullmatch(text):
         raise ValueError("is not one scope: no spaces, quotes or commas between scopes; write one scope per item")
     return text
 
 
 def app_link(text: str) -> str:
-    """Check the URL of the app's page at the provider, where end users install it. Removes trailing slashes."""
+    """Check the URL of the provider's page on which end users install the app, and remove trailing slashes."""
     if _url(text, ("https", "http")).fragment:
         raise ValueError("must not have a '#'")
     return text.rstrip("/")
 
 
 def network(text: str) -> AllowedNetwork:
-    """Parse a network with an optional port: ``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``,
-    or a single IP address.
+    """Parse a network with an optional port, or a single IP address.
 
-    Without brackets, a colon after the prefix length begins the port (``::1/128:9900``).
+    Examples: ``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``. Without brackets, a colon after the prefix
+    length begins the port, as in ``::1/128:9900``.
     """
     if is_address(text):
         return AllowedNetwork(ip_network(text), None)
@@ -174,7 +183,10 @@ def _network(bare: str) -> IPv4Network | IPv6Network:
 
 
 def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> SplitResult:
-    """Return the parts of a URL, after the checks that all URLs share."""
+    """Check what all URLs have in common, and return the parts of the URL.
+
+    `schemes`: the allowed schemes. `userinfo`: whether a user name and a password are allowed.
+    """
     example = f"must be a URL such as {schemes[0]}://host.example"
     if not VISIBLE.fullmatch(text) or "\\" in text:
         raise ValueError(f"{example}, in ASCII and without spaces")
@@ -194,7 +206,7 @@ def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> Spli
 
 
 def is_host_name(name: str) -> bool:
-    numeric = name.rsplit(".", 1)[-1].isdigit()  # parsers may take such a name for an IP address
+    numeric = name.rsplit(".", 1)[-1].isdigit()  # some parsers read such a name as an IP address
     return len(name) <= 253 and not numeric and _HOST_NAME.fullmatch(name) is not None
 
 
@@ -206,7 +218,7 @@ def is_address(name: str) -> bool:
     return "%" not in name
 
 
-# ── Keys and secrets, with the same rules: return the value in the gateway's form, or raise ValueError.
+# ── Keys and secrets. These functions too return the value as the gateway uses it, or raise ValueError.
 
 SECRET_KEY_MIN: Final = 16
 ENCRYPTION_KEY_BYTES: Final = 32
@@ -214,7 +226,7 @@ _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+---
 
 
 def encryption_key(text: str) -> Secret:
-    """Return a master key in standard base64 with padding; also accepts base64url and missing padding."""
+    """Return a master key in standard base64 with padding. The given text can also be base64url or lack padding."""
     try:
         raw = base64.b64decode(_padded(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
     except (binascii.Error, ValueError):
@@ -239,8 +251,7 @@ def secret_key(text: str) -> Secret:
 
 
 def signing_key(text: str) -> Secret:
-    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks),
-    or any text that `secret_key` accepts."""
+    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks), or any text that `secret_key` accepts."""
     if text.startswith("whsec_"):
         try:
             base64.b64decode(text.removeprefix("whsec_"), validate=True)
@@ -250,8 +261,10 @@ def signing_key(text: str) -> Secret:
 
 
 def client_value(text: str) -> str:
-    """Check a client ID or secret: VSCHAR (RFC 6749 appendix A).
-    This finds a stray newline before the provider refuses it."""
+    """Check a client ID or client secret, which must be visible ASCII characters and spaces (RFC 6749 appendix A).
+
+    For example, this check finds a newline at the end, which the provider would refuse later.
+    """
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError(
             "holds a space at its end, a newline or another character that no provider issues; copy it again"
@@ -260,7 +273,7 @@ def client_value(text: str) -> str:
 
 
 def private_key(text: str) -> Secret:
-    """Return a private key in PEM, without a passphrase; a literal ``\\n`` counts as a line break."""
+    """Return a private key in PEM, without a passphrase. A literal ``\\n`` in `text` counts as a line break."""
     unfolded = text.replace("\\n", "\n").strip()
     if not _PRIVATE_KEY.search(unfolded):
         raise ValueError("is not a private key in PEM without a passphrase; ${file:app.pem} reads one from a file")

@@ -1,18 +1,21 @@
 """The refresh journal: token endpoints' replies on this machine's disk until the database has the new credential (ADR 41).
 
-A refresh token may be spent as soon as the provider replies; until the commit, the reply exists only here. Modules:
+Many providers accept a refresh token only once. Until the database commits the new tokens, only the journal has them.
+Modules:
 
-    place        where the journal is: beside a SQLite file, or in a folder of this machine
-    segment      one file: records appended to preallocated space, so that a full disk loses no reply; the kinds of
-                 records: begun, reply, released; the reply is sealed under a key of its attempt
-    writer       the one writer of a process that exchanges tokens
-    reader       the one reader: recorded calls that are not released
-    slot_files   reads the files of releases before the journal, and writes none
-    marker       a locked file of each process that claims leases: it shows whether that process is alive
+    place        chooses the journal's folder: next to the SQLite file, or a local folder for a shared database
+    segment      defines a journal file and its records (begun, reply, released); seals replies. A file's space is
+                 allocated in advance, so that a full disk loses no reply
+    writer       writes the records of a process that calls token endpoints
+    reader       reads the records of all processes, and returns the records that are not released yet
+    slot_files   reads the files of releases that had no journal yet; never writes these files
+    marker       keeps a locked file for each process that claims leases, to show that the process is alive
 
-Always true: a reply is in the file before it is returned, so that ``kill -9`` loses none; a record belongs to one
-credential and is useless once the database has a newer one; reading stops at a torn record; a missing folder is an
-empty journal.
+A record is released as soon as the database has its content, or when nobody needs the record.
+
+Always true: the journal has a reply before the caller gets the reply, so that ``kill -9`` loses no token. A record
+belongs to one version of a credential and is useless as soon as the database has a newer version. Reading stops at an
+incomplete record. A missing folder counts as an empty journal.
 """
 
 from gateway.journal.marker import ProcessMarker

@@ -1,5 +1,7 @@
-"""The marker: a small locked file of each process that claims leases. It shows other local processes that it is
-alive."""
+"""Keeps the marker, a small locked file that shows other processes on this machine that its owner is alive.
+
+Each process that claims leases has a marker.
+"""
 
 import asyncio
 import contextlib
@@ -15,13 +17,16 @@ from gateway.journal.place import UNWRITABLE_EFFECT, slot_files_of
 from gateway.journal.segment import create_locked, is_dead
 
 SUFFIX: Final = ".process"
-RETRY_S: Final = 10.0  # after it could not be created
+RETRY_S: Final = 10.0  # seconds until the next try, after the marker could not be created
 
 log = structlog.get_logger(__name__)
 
 
 class ProcessMarker:
-    """This process's marker in the journal's `folder`; created on first need, and again if somebody removed it."""
+    """This process's marker in the journal's `folder`.
+
+    `name` creates the marker on its first call, and again if somebody removed the file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -31,7 +36,7 @@ class ProcessMarker:
         self._retry_at = 0.0
 
     async def name(self) -> str:
-        """Return the file's name without its suffix; empty if it cannot be created, which is logged."""
+        """Return the marker's file name without suffix. If the marker cannot be created, log an error and return ""."""
         async with self._creating:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
                 self.release()
@@ -45,14 +50,14 @@ class ProcessMarker:
             return self._name
 
     def close(self) -> None:
-        """Remove the marker: this process no longer holds a lease."""
+        """Remove the marker, because this process no longer holds a lease."""
         if self._fd is not None:
             with contextlib.suppress(OSError):
                 marker_path(self._folder, self._name).unlink()
             self.release()
 
     def release(self) -> None:
-        """Release the lock and leave the file, as the system does for a killed process."""
+        """Release the lock but keep the file. A killed process leaves its marker in the same state."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._name = None, ""
@@ -63,8 +68,10 @@ def marker_path(folder: Path, name: str) -> Path:
 
 
 def is_alive(folder: Path, name: str) -> bool | None:
-    """Return whether the process `name` is alive; None if it has neither a marker nor a slot file of an earlier
-    release."""
+    """Return whether the process `name` is alive.
+
+    Return None if the process has no marker and no slot file, which earlier releases wrote.
+    """
     slots = slot_files_of(folder)
     for path in (marker_path(folder, name), slots.with_name(f"{slots.name}-{name}")):
         if is_dead(path):

@@ -1,4 +1,4 @@
-"""Where the journal is: beside a database's file, or in a folder of this machine for nodes on a shared database."""
+"""Chooses the journal's folder: next to the SQLite file, or a local folder if nodes share a database."""
 
 import hashlib
 import os
@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-FOLDER_SUFFIX: Final = "-refresh-journal"  # appended to the database's name; SQLite itself uses "-journal"
+FOLDER_SUFFIX: Final = "-refresh-journal"  # SQLite uses the suffix "-journal" for its own files
 STATE_VARIABLE: Final = (
-    "STATE_DIRECTORY"  # set by systemd for a unit with StateDirectory=: the folder outlives the service
+    "STATE_DIRECTORY"  # systemd sets this variable for a unit with StateDirectory=; that folder outlives the service
 )
 TEMPORARY_FOLDER: Final = ("TMPDIR", "/tmp")  # noqa: S108 (the folder's owner is checked)
 NO_FOLDER: Final = (
@@ -19,15 +19,16 @@ UNWRITABLE_EFFECT: Final = "a process that is killed during a refresh may lose t
 
 
 def journal_beside(database: Path) -> Path:
-    """Return the journal's folder for a SQLite file."""
+    """Return the journal's folder, next to the SQLite file `database`."""
     return database.with_name(f"{database.name}{FOLDER_SUFFIX}")
 
 
 def journal_of_node(database: str) -> Path | None:
-    """Return the journal's folder for `database`, the same for all gateways of this user on this machine; None if no
-    folder can be used.
+    """Return the journal's folder for a database that nodes share; None if no folder can be used.
 
-    In a world-writable folder another user may have created one of that name; such a folder is not used.
+    `database`: the database's address. All gateways that this user runs on this machine get the same folder for a
+    database. In a world-writable directory such as /tmp, another user can create a folder with the same name. So a
+    folder that belongs to another user, or that other users can access, is not used.
     """
     root = (
         os.environ.get(STATE_VARIABLE, "").partition(":")[0]
@@ -46,5 +47,8 @@ def journal_of_node(database: str) -> Path | None:
 
 
 def slot_files_of(folder: Path) -> Path:
-    """Return the prefix of the files that releases before the journal left for the same database."""
+    """Return the path prefix of the slot files for the same database, which releases without a journal wrote.
+
+    `folder`: the journal's folder.
+    """
     return folder.with_name(f"{folder.name.removesuffix(FOLDER_SUFFIX)}-pairs")

@@ -1,4 +1,7 @@
-"""The journal's one reader: finds calls that are recorded and not released."""
+"""Reads the journal: returns the recorded calls to token endpoints that are not released.
+
+A call is released when the database has its reply, or when nobody needs the reply.
+"""
 
 import contextlib
 import json
@@ -12,13 +15,17 @@ from gateway.journal.place import slot_files_of
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SUFFIX, UNFINISHED, is_dead, records
 
 HEAD_KEYS: Final = {"ref", "row", "version", "attempt", "key", "step"}
-UNFINISHED_S: Final = 600.0  # creating a file takes milliseconds
+# Creating a file takes milliseconds. A file that is unfinished after this many seconds belongs to a killed process.
+UNFINISHED_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRecord:
-    """A record that is not released. `is_writer_alive`: its writer is alive. `about`: its head. `sealed`: the sealed
-    reply; empty while there is none."""
+    """A record that is not released.
+
+    `is_writer_alive`: whether the process that wrote the record is alive. `about`: the record's head. `sealed`: the
+    sealed reply; empty if no reply is recorded. In a slot file, `sealed` can be a sealed credential.
+    """
 
     is_writer_alive: bool
     about: dict[str, Any]
@@ -26,16 +33,19 @@ class OpenRecord:
 
 
 def open_records(folder: Path) -> list[OpenRecord]:
-    """Return the open records of all files, including slot files of earlier releases. Blocks."""
+    """Return the records that are not released, from all files. Slot files of earlier releases are included. Blocks."""
     found = []
     for path in all_files(folder):
-        is_writer_alive = not is_dead(path)  # checked before reading, so that the writer's last record is not missed
+        is_writer_alive = not is_dead(path)  # check before reading: a dead writer adds no record after this check
         found += [OpenRecord(is_writer_alive, about, sealed) for about, sealed in read(path)]
     return found
 
 
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Return head and sealed reply of each open record in one file; nothing if the file was removed meanwhile."""
+    """Return the head and the sealed reply of each record in the file that is not released.
+
+    Return an empty list if the file was removed in the meantime.
+    """
     if path.suffix != SUFFIX:
         return slot_files.read(path)
     calls: dict[tuple[str, int], tuple[dict[str, Any], bytes]] = {}
@@ -56,7 +66,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
 
 
 def all_files(folder: Path) -> list[Path]:
-    """Return the segments, and the slot files of earlier releases."""
+    """Return the paths of all segments, and of the slot files that earlier releases wrote."""
     return [*sorted(folder.glob(f"*{SUFFIX}")), *slot_files.all_files(slot_files_of(folder))]
 
 
@@ -65,8 +75,8 @@ def markers(folder: Path) -> list[Path]:
 
 
 def unfinished_files(folder: Path, now: float) -> Iterator[Path]:
-    """Yield files left by processes that were killed while creating them. `now` in seconds since 1970."""
+    """Yield files that a killed process had not finished creating. `now`: the present time, in seconds since 1970."""
     for path in (*folder.glob(f"*{UNFINISHED}"), *slot_files.unfinished_files(slot_files_of(folder))):
-        with contextlib.suppress(FileNotFoundError):  # finished meanwhile
+        with contextlib.suppress(FileNotFoundError):  # another process finished and renamed the file in the meantime
             if now - path.stat().st_mtime > UNFINISHED_S:
                 yield path

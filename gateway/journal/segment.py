@@ -1,11 +1,13 @@
-"""A file of the journal: records appended to preallocated space, so that a full disk loses no reply.
+"""Defines a file of the journal. A file's space is allocated in advance, so that a full disk loses no reply.
 
-    record = magic, kind (1 byte), length (4), CRC-32 of kind and payload (4), payload; integers big-endian
+    record = magic (4 bytes), kind (1), length of the payload (4), CRC-32 of kind and payload (4), payload
 
-Payloads by kind: BEGUN has a head (JSON). REPLY has a head, a line feed and the sealed reply. RELEASED has JSON with
-the attempt and, if it releases only one of its calls, the step. Reading stops at the first incomplete record.
+Integers are big-endian. The payload of BEGUN is a head in JSON. The payload of REPLY is a head, a line feed and the
+sealed reply. The payload of RELEASED is JSON with the attempt; a step is added if the record releases only that call.
+Reading stops at the first incomplete record.
 
-The writer holds a lock (flock) on its file: a file without a lock belongs to a process that is gone.
+The writer holds a lock (flock) on its file as long as the writer lives. A file without a lock belongs to a process that
+has ended.
 """
 
 import base64
@@ -38,9 +40,10 @@ sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
 class Segment:
-    """A file of this process, `{folder}/{name}.journal`. The constructor creates it. Raises OSError.
+    """A journal file of this process, `{folder}/{name}.journal`. The constructor creates the file. Raises OSError.
 
-    `at`: the offset of the next record. `reserved`: bytes kept free for replies of calls in flight.
+    `at`: the offset of the next record, in bytes. `reserved`: the number of bytes kept free for the replies to calls in
+    flight.
     """
 
     def __init__(self, folder: Path, name: str, size: int = SEGMENT_BYTES) -> None:
@@ -49,7 +52,7 @@ class Segment:
         self.size = size
         self.at = 0
         self.reserved = 0
-        self.open: set[tuple[str, int]] = set()  # attempt and step of each record here that is not released
+        self.open: set[tuple[str, int]] = set()  # attempt and step of each record in this file that is not released
         self._fd = create_locked(self.path, self._prepare)
         try:
             sync_folder(folder)
@@ -64,16 +67,18 @@ class Segment:
 
     @property
     def removed(self) -> bool:
-        """Whether the file was removed, so that no reader would find new records."""
+        """Whether somebody removed the file. Readers cannot find new records in a removed file."""
         return os.fstat(self._fd).st_nlink == 0
 
     def fits(self, size: int) -> bool:
-        """Return whether a payload of `size` bytes fits without using reserved space."""
+        """Return whether a payload of `size` bytes fits into the space that is not reserved."""
         return self.at + RECORD_HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
-        """Append a record. It then survives the end of this process, but not a crash of the machine: see `sync`. Raises
-        OSError."""
+        """Append a record. Raises OSError.
+
+        The record then survives the end of this process. The record survives a crash of the machine only after `sync`.
+        """
         record = frame(kind, payload)
         if self.at + len(record) > self.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -96,7 +101,7 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 def records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield kind and payload of each record, up to the first incomplete one. Raises OSError."""
+    """Yield the kind and the payload of each record; stop at the first incomplete record. Raises OSError."""
     with path.open("rb") as file:
         while len(head := file.read(RECORD_HEAD.size)) == RECORD_HEAD.size:
             magic, kind, length, checksum = RECORD_HEAD.unpack(head)
@@ -109,10 +114,11 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def create_locked(path: Path, prepare: Callable[[int], None] = lambda _fd: None) -> int:
-    """Create the file `path`; this process holds its lock until it ends or closes the returned descriptor.
+    """Create and lock the file `path`, and return its descriptor.
 
-    `prepare` gets the descriptor before the file has its name, so that no process sees the file unlocked or half
-    written. Raises OSError and leaves nothing behind.
+    This process holds the lock until it ends or closes the descriptor. `prepare`: called with the descriptor before the
+    file gets its final name, so that other processes never see the file unlocked or half written. Raises OSError; the
+    unfinished file is then removed.
     """
     unfinished = path.with_suffix(UNFINISHED)
     fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -128,13 +134,13 @@ def create_locked(path: Path, prepare: Callable[[int], None] = lambda _fd: None)
 
 
 def is_dead(path: Path) -> bool:
-    """Return whether the process that held the file's lock is gone. False also if the file does not exist."""
+    """Return whether the process that locked the file has ended. Return False if the file does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: other processes may check at the same time
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a shared lock lets other processes check at the same time
     except OSError:
         return False
     else:
@@ -144,7 +150,7 @@ def is_dead(path: Path) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync the folder `path`, so that a file made in it survives a crash of the machine."""
+    """Sync the folder `path`, so that a file created in the folder survives a crash of the machine."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -155,15 +161,15 @@ def sync_folder(path: Path) -> None:
 def _allocate(fd: int, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, 0, size)
-    elif os.pwrite(fd, bytes(size), 0) < size:  # macOS
+    elif os.pwrite(fd, bytes(size), 0) < size:  # macOS has no posix_fallocate
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 # ── The content of a journal record.
 #
-# The process that exchanges tokens has no key of the store. It seals each reply under a key of this one attempt. That
-# key is in the record's head, itself sealed like a value of the database, so only a process with the store's keys can
-# read it.
+# The process that calls token endpoints does not have the store's encryption keys. So each refresh attempt has a key of
+# its own, and this process seals the attempt's replies with that key. The record's head contains the key in sealed
+# form, so only a process with the store's keys can read the replies.
 
 KEY_BITS: Final = 256
 NONCE_BYTES: Final = 12
@@ -171,9 +177,10 @@ NONCE_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where and how the replies of one refresh attempt are recorded.
+    """Describes where and how the replies of one refresh attempt are recorded.
 
-    `folder`: the journal's. `about`: names the credential (ref, row, version), the attempt and the sealed `key`.
+    `folder`: the journal's folder. `about`: the names of the credential (`ref`, `row`, `version`) and of the attempt,
+    and the attempt's key in sealed form. `key`: the same key in plain text.
     """
 
     folder: Path
@@ -182,11 +189,11 @@ class Entry:
     key: bytes = field(repr=False)
 
     def head(self, step: int) -> bytes:
-        """Return the head of the record for the attempt's call number `step`, counted from 0."""
+        """Return the head of the record for one call of the attempt. `step`: the call's number, counted from 0."""
         return json.dumps({**self.about, "step": step}).encode()
 
     def sealed(self, head: bytes, call: ProviderCall, reply: Reply) -> bytes:
-        """Return the sealed `reply` to `call`, bound to the record's `head`."""
+        """Return `reply` in sealed form, with the name of its `call`. The result opens only with the same `head`."""
         nonce = os.urandom(NONCE_BYTES)
         plain = {
             "call": call_name(call),
@@ -200,7 +207,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A reply that was read from the journal. `call`: the request's method and URL (`call_name`)."""
+    """A reply that was read from the journal.
+
+    `step`: the number of the call in its attempt, counted from 0. `call`: the method and URL of the request, as
+    `call_name` returns them.
+    """
 
     attempt: str
     step: int
@@ -221,7 +232,10 @@ def call_name(call: ProviderCall) -> str:
 
 
 def open_reply(key: bytes, about: Mapping[str, Any], sealed: bytes) -> RecordedReply | None:
-    """Return the reply that `Entry.sealed` sealed; None if it is incomplete or was changed."""
+    """Return the reply that `Entry.sealed` sealed; None if `sealed` is incomplete or was changed.
+
+    `about`: the parsed head of the record that has the reply.
+    """
     head = json.dumps(about).encode() + b"\n"
     try:
         value = json.loads(AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], head))

@@ -1,7 +1,8 @@
-"""Reads the files that releases before the journal left beside a database, and writes none.
+"""Reads slot files, which releases without a journal wrote next to a database. This module never writes slot files.
 
-A file `{place}-{name}` has slots of 16 KiB, each with a record or zeros. A record is a line of JSON and a sealed part:
-a reply, as in the journal, or, if the line has no ``attempt``, a whole credential, sealed like a value of the database.
+A file `{place}-{name}` consists of slots of 16 KiB. `name` is the name of the process that wrote the file. Each slot
+contains a record or zeros. A record is a line of JSON and a sealed part. If the JSON has ``attempt``, the sealed part
+is a reply, as in the journal. Otherwise the sealed part is a whole credential, sealed like a value of the database.
 """
 
 import glob
@@ -20,12 +21,12 @@ KEYS: Final = (CREDENTIAL_KEYS, CREDENTIAL_KEYS | {"attempt", "key", "step"})
 
 
 def all_files(place: Path) -> list[Path]:
-    """Return the slot files. `place`: the prefix of their names."""
+    """Return the paths of all slot files. `place`: the prefix of these paths."""
     return sorted(place.parent.glob(f"{glob.escape(place.name)}-*"))
 
 
 def process_of(path: Path) -> str:
-    """Return the name of the process that wrote the file `path`, as in a lease's owner."""
+    """Return the name of the process that wrote the file `path`. The `owner` of a lease contains the same name."""
     return path.name.rpartition("-")[2]
 
 
@@ -34,7 +35,10 @@ def unfinished_files(place: Path) -> list[Path]:
 
 
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Return head and sealed part of each record; nothing if the file was removed meanwhile."""
+    """Return the JSON head and the sealed part of each record.
+
+    Return an empty list if the file was removed in the meantime.
+    """
     found = []
     try:
         for record in _records(path):

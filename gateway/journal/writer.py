@@ -1,4 +1,7 @@
-"""The journal's one writer in a process that exchanges tokens: records each call's start, its reply and its release."""
+"""Writes the journal: records the start, the reply and the release of each call to a token endpoint.
+
+A process that calls token endpoints has one writer for each journal folder.
+"""
 
 import asyncio
 import json
@@ -15,16 +18,16 @@ from gateway.journal.place import UNWRITABLE_EFFECT
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Entry, Segment
 from gateway.records.provider_call import ProviderCall, Reply
 
-# Space for a reply, reserved before the call. A longer reply uses free space, or a new file.
+# The bytes that are reserved for a reply before the call is sent. A longer reply also uses free space, or a new file.
 RESERVED_BYTES: Final = 16 << 10
 SYNC_AFTER_S: Final = 0.05
-RETRY_S: Final = 10.0  # after no file could be created
+RETRY_S: Final = 10.0  # seconds until the next try, after a file could not be created
 
 log = structlog.get_logger(__name__)
 
 
 class JournalWriter:
-    """Writes records to `folder`. `fault`: why nothing can be recorded now, None if all is well."""
+    """Writes records to files in `folder`. `fault`: why no record can be written now; None if records can be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,19 +36,21 @@ class JournalWriter:
         self._number = 0
         self._active: Segment | None = None
         self._full = set[Segment]()
-        # Attempt ▸ the segments and steps of its calls.
+        # For each attempt, the segment and the step of each of its calls.
         self._segments_by_attempt: dict[str, list[tuple[Segment, int]]] = defaultdict(list)
         self._creating = asyncio.Lock()
         self._retry_at = 0.0
         self._syncs = set[asyncio.Future[None]]()
 
     async def ready(self) -> bool:
-        """Ensure that a writable file exists; return whether it does."""
+        """Create a file if no writable file exists. Return whether there is a writable file now."""
         return await self._segment_with_room(0) is not None
 
     async def begin(self, entry: Entry, step: int) -> Segment | None:
-        """Record that this call begins, and reserve space for its reply. Returns the file with the record; None if
-        nothing can be recorded."""
+        """Record that call number `step` of the attempt begins, and reserve space for its reply.
+
+        Return the file that has the record, or None if nothing can be recorded.
+        """
         head = entry.head(step)
         segment = await self._segment_with_room(len(head) + RESERVED_BYTES)
         if segment is None:
@@ -60,9 +65,9 @@ class JournalWriter:
         return segment
 
     async def reply(self, entry: Entry, step: int, first: Segment, call: ProviderCall, reply: Reply) -> bool:
-        """Write `reply` to the journal; return whether that succeeded. `first`: what `begin` returned.
+        """Write `reply` to the journal, and return whether this succeeded. `first`: the file that `begin` returned.
 
-        The record is synced to the disk `SYNC_AFTER_S` later, unless it is released before.
+        After `SYNC_AFTER_S` seconds, the record is synced to the disk, unless it has been released.
         """
         head = entry.head(step)
         payload = head + b"\n" + entry.sealed(head, call, reply)
@@ -83,8 +88,10 @@ class JournalWriter:
         return True
 
     def release_call(self, entry: Entry, step: int, first: Segment) -> None:
-        """Release a call without a reply to record: it was refused, it failed, or it was not sent. `first`: what
-        `begin` returned."""
+        """Release a call that has no reply to record, because the call was refused, failed, or was not sent.
+
+        `first`: the file that `begin` returned.
+        """
         first.reserved -= RESERVED_BYTES
         segments = self._segments_by_attempt[entry.attempt]
         segments.remove((first, step))
@@ -93,7 +100,7 @@ class JournalWriter:
         self._write_release(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
     def released(self, attempt: str) -> None:
-        """Release the records of `attempt`: the database has their content, or nobody needs it.
+        """Release the records of `attempt`, because the database has their content or nobody needs them.
 
         An unknown attempt is ignored.
         """
@@ -101,8 +108,10 @@ class JournalWriter:
             self._write_release(segment, attempt, step, {"attempt": attempt})
 
     async def close(self) -> None:
-        """Close all files and remove those without open records. The others stay for the next process, which finishes
-        those refreshes."""
+        """Close all files, and remove each file whose records are all released.
+
+        The next process reads the remaining files and finishes their refreshes.
+        """
         if self._syncs:
             await asyncio.gather(*self._syncs, return_exceptions=True)
         for segment in (*self._full, *filter(None, [self._active])):
@@ -112,7 +121,10 @@ class JournalWriter:
         self._active, self._full = None, set()
 
     async def _segment_with_room(self, size: int) -> Segment | None:
-        """Return a file with space for `size` bytes; a new one if the current one is full or was removed."""
+        """Return a file with space for `size` bytes; None if no file can be created.
+
+        A new file is created if the current file is full or was removed.
+        """
         if self._fits(size):
             return self._active
         async with self._creating:
@@ -162,10 +174,14 @@ class JournalWriter:
         try:
             segment.append(RELEASED, json.dumps(what).encode())
         except OSError:
-            return  # readers ignore the record once the database has a newer credential
+            return  # harmless: readers ignore the record as soon as the database has a newer credential
 
     def _log_failure(self, fault: OSError, segment: Segment | None = None) -> None:
-        """Remember and log the fault. `segment`: the file that could not be written; the next call gets a new file."""
+        """Log `fault`, and store its text in the attribute `fault`.
+
+        `segment`: the file that could not be written, which the next call does not use; None if no file could be
+        created.
+        """
         self.fault = f"{self.folder}: {fault.strerror or fault}"
         log.error("refresh_journal_unwritable", detail=self.fault, effect=UNWRITABLE_EFFECT)
         if segment is not None and segment is self._active:
@@ -173,7 +189,7 @@ class JournalWriter:
             self._retire_segment(segment)
 
     def _sync_if_open(self, segment: Segment, attempt: str, step: int) -> None:
-        """Sync the segment if the record is still open; usually the database has stored the credential by now."""
+        """Sync the segment unless the record was released. Usually the database has the credential by now."""
         if (attempt, step) not in segment.open:
             return
         syncing = asyncio.get_running_loop().run_in_executor(None, segment.sync)
@@ -183,5 +199,6 @@ class JournalWriter:
     def _synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
         self._syncs.discard(syncing)
         fault = None if syncing.cancelled() else syncing.exception()
-        if isinstance(fault, OSError) and segment.open:  # without open records the file may be closed already
+        # The fault of a segment without open records does not matter: the segment can be closed already.
+        if isinstance(fault, OSError) and segment.open:
             self._log_failure(fault, segment)

@@ -1,8 +1,9 @@
-"""The format of a bundle: a line of JSON for the head, for each integration and connection, and for the end.
+"""Writes and reads bundles. A bundle has one line of JSON for the head, each integration, each connection, and the end.
 
-The end line has the number of the others; `check_bundle` compares it before an import. ``gateway connections export
---plain`` writes the same lines in plain text; these are imported as JSON Lines, and a wrong number is reported after
-the import."""
+The end line has the numbers of integrations and connections. `check_bundle` compares these numbers before an import.
+``gateway connections export --plain`` writes the same lines without encryption. An import reads such a file as JSON
+Lines, and reports wrong numbers after it has imported the lines.
+"""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -37,7 +38,7 @@ class Counts:
     connections: int = 0
 
     def add(self, kind: Any) -> None:
-        """Count a line of this kind."""
+        """Count a line of the kind `kind`. Only integrations and connections are counted."""
         self.integrations += kind == "integration"
         self.connections += kind == "connection"
 
@@ -52,9 +53,10 @@ async def write_lines(
     now: datetime,
     step: Callable[[int], None],
 ) -> Counts:
-    """Write all lines, with one connection at a time in memory. `step` is called with the number of connections so far.
+    """Write all lines of a bundle to `out`, with only one connection at a time in memory. Return the counts.
 
-    Raises VaultError if a credential cannot be decrypted.
+    `step`: called after each connection with the number of connections so far. Raises VaultError if a credential cannot
+    be decrypted.
     """
     counts = Counts()
 
@@ -74,7 +76,7 @@ async def write_lines(
 
 
 def parse_lines(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield every line as a JSON object. Raises SourceRefused."""
+    """Yield every line as a JSON object. Raises SourceRefused if a line is too long or is not a JSON object."""
     rest, number = b"", 0
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -89,8 +91,10 @@ def parse_lines(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def check_bundle(source: IO[bytes], passphrase: Secret) -> Counts:
-    """Read the whole bundle once and return its counts, so that no bundle is imported that is incomplete, or that this
-    version cannot read to its end. Raises SourceRefused."""
+    """Read the whole bundle and return its counts. Raises SourceRefused if the bundle is incomplete or unreadable.
+
+    This check runs before an import, so that a faulty bundle is not imported in part.
+    """
     counts = Counts()
     end: Mapping[str, Any] | None = None
     unreadable: str | None = None
@@ -110,13 +114,13 @@ def check_bundle(source: IO[bytes], passphrase: Secret) -> Counts:
 
 
 def check_version(head: Mapping[str, Any]) -> None:
-    """Raise SourceRefused if a later version of the gateway wrote the export."""
+    """Raise SourceRefused if the export has another version than this gateway reads."""
     if (version := head.get("version", VERSION)) != VERSION:
         raise SourceRefused(f"The export has version {version}, and this gateway reads {VERSION}. Update the gateway.")
 
 
 def _fault(line: dict[str, Any], kind: Any) -> str | None:
-    """Return why a line cannot be imported; None if it can."""
+    """Return why a line cannot be imported; None if the line can be imported."""
     try:
         if kind == "integration":
             peer_integration_of(line)
@@ -142,7 +146,7 @@ def _parse_line(line: bytes, number: int) -> dict[str, Any]:
 
 
 def peer_integration_of(line: dict[str, Any]) -> PeerIntegration:
-    """Return the integration of a line of kind ``integration``. Raises SourceRefused."""
+    """Return the integration that a line of kind ``integration`` describes. Raises SourceRefused."""
     if not isinstance(line.get("credentials", {}), dict | None):
         raise SourceRefused("The credentials of an integration are not a JSON object.")
     try:

@@ -1,4 +1,4 @@
-"""Read connections and integrations from a file: our bundles, JSON Lines, CSV."""
+"""Reads connections and integrations from a file: a bundle, JSON Lines or CSV."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import MAGIC, decrypt
 from gateway.secret import Secret
 
-# ── Connections in JSON Lines and CSV. A row that cannot be read is reported with its line number; the import
+# ── Connections in JSON Lines and CSV. If a row cannot be read, the row is reported with its line number, and the import
 # continues.
 
 SourceItem = MovedConnection | PeerIntegration | UnusableConnection
@@ -39,9 +39,12 @@ MEMBER_GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", 
 
 
 def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceItem]:
-    """Yield a connection for each line: the body of ``POST /connections``, or a flat object. Lines of ``export
-    --plain`` work too; an export without its end, or with another number of lines, is reported when all its lines were
-    read. Raises SourceRefused for a line that is too long, and for an export of a later version."""
+    """Yield a connection for each line, which is the body of ``POST /connections`` or a flat object.
+
+    The lines of ``export --plain`` are also accepted. If such an export is incomplete, this is reported after all its
+    lines were read. `integration`: the key of the integration for lines that name none; None: each line must name its
+    integration. Raises SourceRefused for a line that is too long, and for an export of another version.
+    """
     number = 0
     export = PlainExport()
     while line := source.readline(LINE_LIMIT_BYTES + 1):
@@ -72,19 +75,24 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceIte
 
 
 class PlainExport:
-    """Compares the lines of a plain export with the numbers in its end line. Lines without a head are not compared."""
+    """Compares the lines of a plain export with the numbers in its end line.
+
+    Only lines after a head line are counted, so a file without a head is accepted with any number of lines.
+    """
 
     def __init__(self) -> None:
         self._counts: Counts | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether there was a head, and no end after it."""
+        """Whether there was a head line without an end line after it."""
         return self._counts is not None
 
     def ends_incomplete(self, kind: Any, line: Mapping[str, Any]) -> bool:
-        """Count the line; return whether an export ends with it that is not complete. Raises SourceRefused for the head
-        of a later version."""
+        """Count the line. Return whether an incomplete export ends with, or before, this line.
+
+        Raises SourceRefused for a head of another version.
+        """
         counts = self._counts
         if kind == "bundle":
             check_version(line)
@@ -110,8 +118,11 @@ def _incomplete(number: int) -> UnusableConnection:
 
 
 def csv_rows(source: IO[bytes], integration: str | None, column_names: Mapping[str, str]) -> Iterator[SourceItem]:
-    """Yield a connection for each row. `column_names`: their column name ▸ ours. Raises SourceRefused for faulty
-    columns."""
+    """Yield a connection for each row. Raises SourceRefused for faulty columns.
+
+    `integration`: the key of the integration for rows that name none; None: the file must have a column with the key.
+    `column_names`: maps the name of a column in the file to the gateway's name for this column.
+    """
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
     reader = csv.reader(text)
     try:
@@ -133,8 +144,7 @@ def csv_rows(source: IO[bytes], integration: str | None, column_names: Mapping[s
 
 
 def count(source: IO[bytes], kind: str) -> int:
-    """Return the number of connections, for the progress bar; 0 if the file cannot be read. Reads `source` to its
-    end."""
+    """Read `source` to its end and return the number of connections, for the progress bar. Return 0 for invalid CSV."""
     if kind != "csv":
         return sum(_is_connection(line) for line in source if line.strip())
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
@@ -147,7 +157,7 @@ def count(source: IO[bytes], kind: str) -> int:
 
 
 def _is_connection(line: bytes) -> bool:
-    """Return whether a line is a connection; lines of our own exports begin with their kind."""
+    """Return whether a line is a connection. A line of an export begins with its ``kind``; other lines have none."""
     found = _KIND.match(line)
     return found is None or found[1] == b"connection"
 
@@ -173,7 +183,7 @@ def _text(value: Any) -> str:
 
 
 def _path_of(column: str) -> tuple[str, ...]:
-    """Return the path of a column's cells in the connection, such as ``("credentials", "access_token")``."""
+    """Return the path of a column's values in a connection, such as ``("credentials", "access_token")``."""
     column = COLUMN_ALIASES.get(column, column)
     group, dot, name = column.partition(".")
     if dot and group in MEMBER_GROUPS:
@@ -194,7 +204,7 @@ def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
 
 
 def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
-    """Return a row as a nested object, without its empty cells."""
+    """Return a row as a nested object. Empty cells are left out."""
     row: dict[str, Any] = {"credentials": {}}
     for place, cell in zip(columns, cells, strict=True):
         if cell == "":
@@ -206,14 +216,17 @@ def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
     return row
 
 
-# ── The kind of a file, and reading it.
+# ── Detecting the kind of a file, and reading the file.
 
 Kind = Literal["bundle", "jsonl", "csv"]
 KINDS: Final = ("bundle", "jsonl", "csv")
 
 
 def kind_of(path: Path, source: IO[bytes]) -> Kind:
-    """Return the kind of a file: a bundle by its first bytes, CSV by its name, else JSON Lines. Rewinds `source`."""
+    """Return the kind of a file. A bundle has special first bytes, CSV has the ending .csv, other files are JSON Lines.
+
+    Afterwards, `source` is at its beginning again.
+    """
     begins = source.read(len(MAGIC))
     source.seek(0)
     if begins == MAGIC:
@@ -222,7 +235,7 @@ def kind_of(path: Path, source: IO[bytes]) -> Kind:
 
 
 def read_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[SourceItem]:
-    """Read a bundle that `bundle.check_bundle` accepted."""
+    """Yield the contents of a bundle that `bundle.check_bundle` has accepted."""
     for line in parse_lines(decrypt(source, passphrase)):
         kind = line.pop(KIND, None)
         if kind == "integration":
@@ -234,5 +247,5 @@ def read_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[SourceItem]:
 def read_table(
     source: IO[bytes], kind: Kind, integration: str | None, column_names: Mapping[str, str]
 ) -> Iterator[SourceItem]:
-    """Read JSON Lines or CSV."""
+    """Yield the contents of a file in JSON Lines or CSV."""
     return csv_rows(source, integration, column_names) if kind == "csv" else json_lines(source, integration)

@@ -1,4 +1,4 @@
-"""Import one connection: convert and check its credential, then store it or refuse it with a reason."""
+"""Imports one connection: converts and checks its credential, then stores it or refuses it with a reason."""
 
 import uuid
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from gateway.runtime import Runtime
 from gateway.text import did_you_mean, whole_number
 from gateway.timestamps import iso, moment
 
-# ── Converting another gateway's credential to the form that the auth mode stores.
+# ── Converting another gateway's credential to the credential that the auth mode stores.
 
 APP_MODES: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_app)
 USER_CREDENTIALS: Final = "userCredentials"
@@ -31,7 +31,7 @@ TOKEN_MEMBERS: Final = ("access_token", "expires_at", "raw")
 
 
 class CredentialsHidden(Exception):
-    """Raised if the other gateway's response has no credential at all."""
+    """The response of the other gateway has no credential at all."""
 
 
 def credential_of(
@@ -39,7 +39,7 @@ def credential_of(
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Return the credential to store, the connection's settings, and a note for each change.
 
-    Raises CredentialsHidden, and InvalidRequest with every fault.
+    Raises CredentialsHidden if the source returned no credential, and InvalidRequest with every fault.
     """
     config = dict(moved.config)
     if moved.own:
@@ -67,7 +67,7 @@ def credential_of(
         if mode.name == "CUSTOM" and isinstance(user, Mapping):
             held["user"] = dict(user)
     elif isinstance(credential.get("raw"), Mapping) and "raw" in held:
-        held["raw"] = dict(credential["raw"])  # keep the provider's token response, which catalog entries may read
+        held["raw"] = dict(credential["raw"])  # keep the provider's token response, which catalog entries can read
     return held, config, notes
 
 
@@ -79,8 +79,11 @@ def _check_type(moved: MovedConnection, mode: AuthMode) -> None:
 
 
 def _normalize_expiry(credential: dict[str, Any], now: datetime, notes: list[str]) -> None:
-    """Normalize ``expires_at``. An unreadable value becomes now: without an expiry, the token would never be refreshed
-    before it expires."""
+    """Normalize ``expires_at`` in `credential`. Replace an unreadable value by `now`.
+
+    With `now`, the token counts as expired, so the first call refreshes the token. Without any expiry, the gateway would
+    not refresh the token before it expires.
+    """
     when = credential.get("expires_at")
     if isinstance(when, str) and moment(when) is None:
         if (seconds := whole_number(when.strip())) is not None:
@@ -96,8 +99,10 @@ def _normalize_expiry(credential: dict[str, Any], now: datetime, notes: list[str
 def _accepted_by_mode(
     credential: Mapping[str, Any], mode: AuthMode, provider: Provider, now: datetime, notes: list[str]
 ) -> dict[str, Any]:
-    """Return the credential as the mode accepts it, without members that the mode does not know; other gateways store
-    more members."""
+    """Return the credential as the auth mode accepts it, without members that the mode does not know.
+
+    Other gateways store more members in a credential.
+    """
     try:
         return mode.accept(credential, provider, now)
     except InvalidRequest as fault:
@@ -111,14 +116,18 @@ def _accepted_by_mode(
 
 
 OnConflict = Literal["skip", "replace", "fail"]
-RETRYABLE_FROM_STATUS: Final = 500  # from this status of our own errors on, a retry may help
+RETRYABLE_FROM_STATUS: Final = 500  # a retry can help if the gateway's own error has this status or a higher status
 JIRA_SCRIPT: Final = "jira_post_connection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Options of an import. `integration_keys`: the integration's key in the source ▸ its key in this gateway, if they
-    differ."""
+    """The options of an import.
+
+    `integration_keys`: maps the key of an integration in the source to its key in this gateway, if the keys differ.
+    `on_conflict`: what happens to a connection that exists already. `dry_run`: whether nothing is stored. `verify`:
+    whether each credential is verified at its provider.
+    """
 
     environment: str
     integration_keys: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +137,7 @@ class ImportOptions:
 
 
 class ConnectionImporter:
-    """Imports connections one by one. `import_one` returns an outcome for a faulty connection and does not raise."""
+    """Imports single connections. For a faulty connection, `import_one` returns an outcome and raises no exception."""
 
     def __init__(self, runtime: Runtime, options: ImportOptions) -> None:
         self._runtime = runtime
@@ -136,19 +145,21 @@ class ConnectionImporter:
         self.planned: dict[str, Integration] = {}  # integrations that a dry run would create
 
     def ref(self, integration_id: str, connection_id: str) -> ConnectionRef:
-        """Return the reference that a connection of the source gets in this gateway."""
+        """Return the reference that a connection of the source has in this gateway."""
         key = self._options.integration_keys.get(integration_id, integration_id)
         return ConnectionRef(self._options.environment, key, connection_id)
 
     async def existing_outcome(self, ref: ConnectionRef) -> ImportOutcome | None:
-        """Return the outcome if the connection exists and is not replaced, so its credential need not be fetched; else
-        None."""
+        """Return the outcome if the connection exists and must not be replaced; None if it must be imported.
+
+        The importer calls this method first, so that no credential of an existing connection is fetched.
+        """
         if self._options.on_conflict == "replace" or await self._runtime.store.connections.get(ref) is None:
             return None
         return self._conflict(ref)
 
     async def import_one(self, moved: MovedConnection) -> ImportOutcome:
-        """Import `moved` and return the outcome; in a dry run, return the outcome that it would have."""
+        """Import `moved` and return the outcome. In a dry run, store nothing and return the expected outcome."""
         ref = self.ref(moved.integration_id, moved.connection_id or str(uuid.uuid4()))
         try:
             return await self._check_and_store(moved, ref)
@@ -206,8 +217,12 @@ class ConnectionImporter:
         held: dict[str, Any],
         config: dict[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any], Account]:
-        """Return credential, settings and account, with a first token if the connection has none, and the settings that
-        the entry's script finds if it has none of them. Calls the provider only for these, or for a verification."""
+        """Return the credential, the settings and the account of the connection, after completing missing values.
+
+        The provider is called only if something is missing or the options require a verification. A missing value is a
+        first token, or the settings that the entry's script or account call returns. These settings count as missing if
+        the connection has none of them.
+        """
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = AuthContext(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtain_credential(mode, held, context), Account()
@@ -227,9 +242,9 @@ class ConnectionImporter:
 
 
 def with_site(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` with the `subdomain` of a Jira site, the first label of its host name.
+    """Return `config` with the setting `subdomain` for a Jira site, because Nango stores only the site's id and URL.
 
-    Nango stores only the site's id and URL.
+    The subdomain is the first label of the site's host name.
     """
     label = ""
     if provider.post_connection_script == JIRA_SCRIPT and not config.get("subdomain") and config.get("cloudId"):

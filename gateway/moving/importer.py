@@ -1,4 +1,4 @@
-"""Import one source: integrations first, then connections, several at a time."""
+"""Imports one source: integrations first, then connections, several at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,13 +19,18 @@ from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 
-# ── Integrations of the source: created if their key is not used in this gateway; existing ones are never changed.
+# ── Integrations of the source. An integration is created if its key is not used in this gateway. Existing integrations
+# are never changed.
 
 
 @dataclass(frozen=True, slots=True)
 class IntegrationImport:
-    """The result for one integration. `created`: it was created, or in a dry run would be, as `planned`. `fault`: why
-    it could not be created."""
+    """The result for one integration.
+
+    `created`: whether the integration was created; in a dry run, whether it would be created. `planned`: the
+    integration that a dry run would create; else None. `fault`: why the integration could not be created; empty if
+    there is no fault.
+    """
 
     key: str
     created: bool
@@ -36,7 +41,7 @@ class IntegrationImport:
 async def create_missing(
     runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool
 ) -> IntegrationImport:
-    """Create the integration under `key` in this gateway, unless the key is used; return the result."""
+    """Create the integration `one` with the key `key` in this gateway, unless the key is used. Return the result."""
     if runtime.generation.integrations.has(environment, key):
         return IntegrationImport(key, created=False)
     try:
@@ -53,7 +58,7 @@ async def create_missing(
 
 
 def creation_fault(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
-    """Return why the integration cannot be created in this gateway; empty if it can."""
+    """Return why the integration cannot be created in this gateway; an empty text if it can be created."""
     try:
         _integration(runtime, environment, key, one)
     except GatewayError as fault:
@@ -87,7 +92,7 @@ def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegrat
 
 
 def _credentials(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the credentials without null members; None if only the type is left."""
+    """Return the credentials without null members. Return None if no member except the type is left."""
     held = {name: value for name, value in (given or {}).items() if value is not None}
     return held if set(held) - {"type"} else None
 
@@ -99,9 +104,11 @@ def _no_progress(_done: int, _total: int) -> None: ...
 class Importer:
     """Imports one source and counts the outcomes.
 
-    `at_once`: connections imported in parallel. `create_integrations`: create missing integrations. `test_refresh`:
-    refresh each connection once after it is stored, at most `refresh_rate` per second. `step` is called with the number
-    of imported connections and the total, 0 if unknown."""
+    `at_once`: the maximum number of connections that are imported in parallel. `create_integrations`: whether to create
+    missing integrations. `test_refresh`: whether to refresh each connection after it is stored. `refresh_rate`: the
+    maximum number of such refreshes per second. `step`: called after each connection with the number of finished
+    connections, and with the total, which is 0 if unknown.
+    """
 
     runtime: Runtime
     options: ImportOptions
@@ -119,7 +126,10 @@ class Importer:
         self._pace = WorkPace(self.refresh_rate)
 
     async def from_peer(self, peer: Peer, only: Sequence[str] = ()) -> None:
-        """Import from another gateway's API, only the integrations in `only` if given. Raises SourceRefused."""
+        """Import from the API of another gateway. Raises SourceRefused.
+
+        `only`: the keys of the integrations to import; empty: all integrations.
+        """
         if self.create_integrations:
             for integration in await peer.integrations(only):
                 await self._integration(integration)
@@ -142,7 +152,10 @@ class Importer:
         await run_bounded(listed, one, at_once=self.at_once)
 
     async def from_lines(self, found: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
-        """Import the contents of a bundle or file, only the integrations in `only` if given. Raises SourceRefused."""
+        """Import the contents of a bundle or another file. Raises SourceRefused.
+
+        `only`: the keys of the integrations to import; empty: all integrations.
+        """
 
         async def one(item: SourceItem) -> None:
             if isinstance(item, MovedConnection):
@@ -158,7 +171,7 @@ class Importer:
         await run_bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
 
     async def _after_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
-        """Create the leading integrations, which the connections need; return the remaining items."""
+        """Create the integrations at the beginning of `found`, which the connections need. Return the remaining items."""
         for item in found:
             if not isinstance(item, PeerIntegration):
                 return chain([item], found)
@@ -201,7 +214,7 @@ class Importer:
 
 
 def rotating(runtime: Runtime, environment: str) -> list[str]:
-    """Return the keys of the integrations whose providers rotate refresh tokens."""
+    """Return the keys of the environment's integrations with a provider that rotates refresh tokens."""
     found = []
     for one in runtime.generation.integrations.of(environment):
         try:

@@ -1,4 +1,4 @@
-"""A connection that is imported, from any source: as a record, as a JSON object, and the outcome of its import."""
+"""Defines a connection that is imported from any source: as a record, as a JSON object, and the outcome of its import."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,11 +30,12 @@ from gateway.timestamps import iso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedConnection:
-    """A connection that is imported. `provider`: its catalog entry in the source, if known. `line`: its line in the
-    file.
+    """A connection that is imported.
 
-    `own`: one of our gateways wrote it, so credential and settings are in stored form and need no conversion.
-    `shown`: read from another gateway's API, which returns more members than an auth mode accepts.
+    `provider`: the name of the connection's catalog entry in the source; None if unknown. `past`: the history of the
+    connection in the source. `own`: whether ``gateway connections export`` wrote the connection, so that credential and
+    settings need no conversion. `shown`: whether the connection comes from another gateway's API, which returns more
+    members of a credential than an auth mode accepts. `line`: the line number in the source file; None if unknown.
     """
 
     integration_id: str
@@ -53,7 +54,7 @@ class MovedConnection:
 
 
 class ImportResult(StrEnum):
-    """The result of an import. `refused`: a retry gives the same result. `failed`: a retry may help."""
+    """The result of an import. After ``refused``, a retry gives the same result. After ``failed``, a retry can help."""
 
     IMPORTED = "imported"
     REPLACED = "replaced"
@@ -66,8 +67,9 @@ class ImportResult(StrEnum):
 class ImportOutcome:
     """The outcome of one connection's import.
 
-    `reason` is for programs, `detail` for people; neither contains a secret. `renewed`: the result of the test refresh,
-    None without a test refresh. `notes`: changes made to the connection.
+    `reason`: a code for programs; empty if there is nothing to explain. `detail`: a text for people; also empty in this
+    case. Neither text contains a secret. `renewed`: the result of the test refresh; None if there was no test refresh.
+    `notes`: the changes that the import made to the connection.
     """
 
     integration_id: str
@@ -92,7 +94,7 @@ class ImportOutcome:
 
 
 class UnusableConnection(Exception):
-    """A connection that the source does not provide in a usable form. `can_retry`: a retry may help."""
+    """The source does not provide this connection in a usable form. `can_retry`: whether a retry can help."""
 
     def __init__(
         self, integration_id: str, connection_id: str, reason: str, detail: str, *, can_retry: bool = False
@@ -108,12 +110,16 @@ class UnusableConnection(Exception):
 
 
 class SourceRefused(Exception):
-    """The source as a whole cannot be read: for example a wrong key or a truncated bundle. The text says what to do."""
+    """The whole source cannot be read, for example because of a wrong key or a truncated bundle.
+
+    The text says what to do.
+    """
 
 
-# ── A connection as JSON: the body of ``POST /connections`` and, in our own exports, its provider and history.
+# ── A connection as JSON, which is the body of ``POST /connections``. Exports of this gateway add the provider and the
+# history of the connection.
 
-FLAT_NAMES: Final = {"api_key": "apiKey"}  # the credential member's name in old clients
+FLAT_NAMES: Final = {"api_key": "apiKey"}  # old clients use another name for this member of a credential
 CONNECTION_MEMBERS: Final = frozenset(
     {
         "provider_config_key",
@@ -160,7 +166,11 @@ class MovedEndUser(EndUserBody):
 
 
 class MovedBody(Strict):
-    """The body of an imported connection. Only our own export writes `past`; with it, the rest is in stored form."""
+    """The JSON of an imported connection.
+
+    Only ``gateway connections export`` writes `past`. The credential and the settings of such a connection need no
+    conversion.
+    """
 
     provider_config_key: ProviderConfigKey
     credentials: dict[str, Any]
@@ -175,14 +185,17 @@ class MovedBody(Strict):
 
 
 def parse_connection(value: Any, *, default_integration: str | None = None) -> MovedConnection:
-    """Return the connection of a JSON object. Raises InvalidRequest with every fault."""
+    """Return the connection that a JSON object describes. Raises InvalidRequest with every fault.
+
+    `default_integration`: the key of the integration if the object names none.
+    """
     if isinstance(value, dict):
         if default_integration is not None:
             value = {"provider_config_key": default_integration, **value}
         if "credentials" not in value:
             value = _nested_form(value)
         if "past" in value:
-            value = prune(value, MOST_STORED_LEVELS)  # of a row as earlier versions stored it
+            value = prune(value, MOST_STORED_LEVELS)  # earlier versions could store values with more levels
         else:
             check_levels(value)
     body = validated(value, MovedBody, "invalid_body")
@@ -204,8 +217,10 @@ def parse_connection(value: Any, *, default_integration: str | None = None) -> M
 
 
 def body_of(store: Store, connection: Connection) -> dict[str, Any]:
-    """Return a whole connection as JSON, with its credential in plain text. Raises VaultError if it cannot be
-    decrypted."""
+    """Return a whole connection as JSON, with its credential in plain text.
+
+    Raises VaultError if the credential cannot be decrypted.
+    """
     body = full_connection_json(store, connection, with_refresh_token=True, times_in_z=True)
     own = {
         "provider_config_key": connection.ref.integration_id,
@@ -255,6 +270,6 @@ def _past(body: PastBody) -> ImportedHistory:
 
 
 def _nested_form(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat object in nested form: members that are not fields of a connection become its credential."""
+    """Return a flat object as a nested object. Members that are not fields of a connection become its credential."""
     held = {FLAT_NAMES.get(name, name): value for name, value in flat.items() if name not in CONNECTION_MEMBERS}
     return {**{name: flat[name] for name in flat if name in CONNECTION_MEMBERS}, "credentials": held}

@@ -1,5 +1,4 @@
-"""Run work in parallel with a limit, because each item needs memory and a connection to a provider; count the
-outcomes."""
+"""Runs work in parallel with a limit, because each item needs memory and a network connection. Counts the outcomes."""
 
 import asyncio
 import json
@@ -18,9 +17,10 @@ Item = TypeVar("Item")
 
 
 async def run_bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
-    """Run `do` for each of `items`, at most `at_once` at a time; items are taken only when a task is free.
+    """Run `do` for each of `items`, with at most `at_once` tasks at a time.
 
-    The first exception cancels all tasks and is raised.
+    An item is read from `items` only when its task can start. If a task raises an exception, all tasks are cancelled
+    and the exception is raised.
     """
     running: set[asyncio.Task[None]] = set()
 
@@ -59,7 +59,10 @@ class WorkPace:
 
 
 class Tally:
-    """Counts the outcomes of an import, and writes each outcome immediately as a line of JSON to `report`."""
+    """Counts the outcomes of an import.
+
+    `report`: a file to which each outcome is immediately written as a line of JSON; None: no report.
+    """
 
     def __init__(self, report: IO[str] | None = None) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -85,7 +88,7 @@ class Tally:
 
     @property
     def is_ok(self) -> bool:
-        """Whether no connection was refused or failed, and no test refresh failed."""
+        """Whether the import had no refused or failed connection and no failed test refresh."""
         failed_count = sum(
             count for (result, _), count in self.counts.items() if result in (ImportResult.REFUSED, ImportResult.FAILED)
         )
@@ -109,8 +112,7 @@ class Tally:
 
 
 async def refresh_now(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
-    """Refresh the connection now; return ``renewed``, ``failed`` or ``nothing to renew``, and the reason of a
-    failure."""
+    """Refresh the connection now. Return ``renewed``, ``failed`` or ``nothing to renew``, and the reason of a failure."""
     try:
         before = await runtime.store.connections.get(ref)
         after, fault = await runtime.live.fresh_row(ref, force=True)
@@ -123,7 +125,7 @@ async def refresh_now(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | 
 
 
 def _failure_text(row: Connection, fault: GatewayError) -> str:
-    """Return why the refresh failed, until when the current token is valid, and when the next attempt is allowed."""
+    """Return why the refresh failed, how long the present token is valid, and when the next attempt is allowed."""
     failure = row.failure
     why = sentence(failure.message if failure else fault.message)
     validity = "has no expiry date"

@@ -1,4 +1,4 @@
-"""The API of another gateway, such as Nango or another one of ours, called with retries."""
+"""Calls the API of another gateway, with retries. The other gateway is Nango, or another instance of this gateway."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -19,12 +19,12 @@ from gateway.records.connection import ImportedHistory
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# ── Requests to the other gateway's API: temporary errors are retried, other errors are raised.
+# ── Requests to the other gateway's API. A request is repeated after a temporary error. Other errors are raised.
 
 MAX_TRIES: Final = 6
 FIRST_WAIT_S: Final = 1.0
 MAX_WAIT_S: Final = 60.0
-MAX_RETRY_AFTER_S: Final = 900.0  # maximum wait for a Retry-After
+MAX_RETRY_AFTER_S: Final = 900.0  # maximum seconds to wait if the response has Retry-After
 LIMIT_BYTES: Final = 64 << 20
 TIMEOUT: Final = aiohttp.ClientTimeout(total=120, sock_connect=15)
 TRANSIENT_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -39,27 +39,32 @@ class PeerRespondedError(Exception):
 
 
 class PeerUnreachable(Exception):
-    """The other gateway returned no usable response in `MAX_TRIES` tries."""
+    """The other gateway returned no usable response in `MAX_TRIES` attempts."""
 
 
 class PeerCalls:
     """Calls another gateway's API.
 
-    The key is sent only to `base`: redirects are not followed. A Retry-After delays all calls, not only the one
-    refused."""
+    The key is sent only to the URL `base`, so redirects are not followed. If a response has Retry-After, all calls wait
+    for this time, not only the refused call.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, base: str, key: Secret, *, plain_http: bool = False) -> None:
-        """Raise SourceRefused if the key must not be sent to `base`."""
+        """Create the object. Raises SourceRefused if the key must not be sent to `base`.
+
+        `plain_http`: whether the key can be sent without encryption.
+        """
         self._session = session
         self._base = checked_base(base, plain_http=plain_http)
         self._key = key
         self._not_before = 0.0
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """Return the JSON of a GET. `path` is percent-encoded.
+        """Send a GET request and return the JSON of the response. `path`: the path, percent-encoded.
 
-        Raises PeerRespondedError, PeerUnreachable, and SourceRefused for an error that all other requests would get
-        too."""
+        Raises PeerRespondedError or PeerUnreachable. Raises SourceRefused for an error that every other request would
+        also get, such as a wrong key.
+        """
         why = ""
         for attempt in range(MAX_TRIES):
             await self._wait()
@@ -125,8 +130,11 @@ class PeerCalls:
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
-    """Return `base` without a final slash. Raises SourceRefused if `base` is not the URL of an API, or if the key would
-    be sent over plain HTTP."""
+    """Return the URL `base` without a final slash.
+
+    Raises SourceRefused if `base` is not the URL of an API. Also raises SourceRefused if the key would be sent without
+    encryption, unless `plain_http` allows this or the host is loopback.
+    """
     try:
         url = URL(base)
     except ValueError:
@@ -142,7 +150,7 @@ def checked_base(base: str, *, plain_http: bool) -> str:
 
 
 def _error(raw: bytes) -> tuple[str, str]:
-    """Return code and message of an error body; each is empty if missing."""
+    """Return the code and the message of an error response. A missing code or message is an empty text."""
     try:
         body = parse(raw)
     except GatewayError:
@@ -156,7 +164,10 @@ def _error(raw: bytes) -> tuple[str, str]:
 
 
 def session_for(at_once: int) -> aiohttp.ClientSession:
-    """Return a session for `PeerCalls`, without cookies; the caller closes it."""
+    """Return a session for `PeerCalls`. The session ignores cookies. The caller must close the session.
+
+    `at_once`: the maximum number of open network connections.
+    """
     connector = aiohttp.TCPConnector(limit=at_once)
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
@@ -167,7 +178,7 @@ INVALID_CREDENTIALS: Final = "invalid_credentials"
 
 @dataclass(frozen=True, slots=True)
 class PeerConnection:
-    """A row of the other gateway's list of connections. `broken`: the row says that the credential no longer works."""
+    """A row of the other gateway's list of connections. `broken`: whether the row reports an invalid credential."""
 
     integration_id: str
     connection_id: str
@@ -176,7 +187,11 @@ class PeerConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerIntegration:
-    """An integration of the other gateway. `credentials` is None if the key may not read them, or if there are none."""
+    """An integration of the other gateway.
+
+    `credentials`: the integration's client or app; None if the key is not allowed to read credentials, or if the
+    integration has none.
+    """
 
     integration_id: str
     provider: str
@@ -188,14 +203,20 @@ class PeerIntegration:
 
 
 class Peer:
-    """Another gateway. Its methods raise SourceRefused if the source cannot be read; `connection` raises
-    UnusableConnection if one connection cannot be read."""
+    """Another gateway from which connections are imported.
+
+    The methods raise SourceRefused if the gateway cannot be read at all. `connection` raises UnusableConnection if a
+    single connection cannot be read.
+    """
 
     def __init__(self, calls: PeerCalls) -> None:
         self._calls = calls
 
     async def integrations(self, only: Collection[str] = ()) -> list[PeerIntegration]:
-        """Return the other gateway's integrations, with their credentials if the key may read them."""
+        """Return the other gateway's integrations. Credentials are included if the key is allowed to read credentials.
+
+        `only`: the keys of the integrations to return; empty: all integrations.
+        """
         listed = _list_member(await self._get("/integrations"), "data")
         keys = [str(one["unique_key"]) for one in listed if isinstance(one, dict) and one.get("unique_key")]
         return [await self._integration(key) for key in keys if not only or key in only]
@@ -217,7 +238,7 @@ class Peer:
         )
 
     async def auth_mode(self, provider: str) -> str | None:
-        """Return the auth mode of `provider` in the other gateway's catalog; None if unknown."""
+        """Return the auth mode of `provider` in the other gateway's catalog; None if the catalog cannot be read."""
         try:
             body = await self._calls.get(f"/providers/{quote(provider, safe='')}")
         except (PeerRespondedError, PeerUnreachable, SourceRefused):
@@ -227,10 +248,11 @@ class Peer:
         return mode if isinstance(mode, str) else None
 
     async def listed(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
-        """Return every connection once, the oldest first.
+        """Return every connection without duplicates, the oldest connection first.
 
-        All pages are listed before the first connection is read: pages are counted from the newest connection, so a
-        connection created or deleted meanwhile would shift them.
+        `only`: the keys of the integrations; empty: all integrations. All pages of the list are read before the first
+        connection is read. Otherwise a connection that is created or deleted meanwhile would shift the pages, because
+        pages are counted from the newest connection.
         """
         found: dict[tuple[str, str], PeerConnection] = {}
         query = {"limit": str(PAGE_SIZE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
@@ -305,7 +327,7 @@ def _connection_row(row: Any) -> PeerConnection:
 
 
 def _moved(one: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:
-    """Return the connection of an API response. Raises InvalidRequest if a member has a form that we cannot store."""
+    """Return the connection in an API response. Raises InvalidRequest if a member cannot be stored in this gateway."""
     user = row.get("end_user")
     body = {
         "provider_config_key": one.integration_id,
@@ -324,7 +346,7 @@ def _moved(one: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:
 
 
 def _end_user(user: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of an end user that we store, without those that are null or empty."""
+    """Return the members of an end user that this gateway stores. Null and empty members are left out."""
     known = {name: user.get(name) for name in ("id", "email", "display_name", "tags") if user.get(name)}
     organization = user.get("organization")
     if isinstance(organization, dict) and organization.get("id"):

@@ -1,4 +1,4 @@
-"""Preview an import from another gateway: what works immediately, what to do, and in which order."""
+"""Previews an import from another gateway: what works immediately, what to do, and in which order."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,21 @@ from gateway.runtime import Runtime
 from gateway.text import counted, did_you_mean
 
 Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
-"""``register_callback``: existing connections work immediately; new ones only once our callback URL is registered at
-the provider."""
+"""Whether the connections of an integration work after the import.
+
+``register_callback``: existing connections work immediately. New connections work as soon as the operator has registered
+this gateway's callback URL at the provider.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """The forecast for one integration of the other gateway.
 
-    `local_key`: its key in this gateway. `todo`: what to do, in order. `broken`: number of connections whose credential
-    no longer works."""
+    `key`: the integration's key in the other gateway. `local_key`: the integration's key in this gateway.
+    `connections`: the number of all connections. `broken`: the number of connections with an invalid credential.
+    `already_here`: whether this gateway has the integration. `todo`: what the operator must do, in order.
+    """
 
     key: str
     local_key: str
@@ -51,8 +56,11 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A preview of an import. `orphans`: number of connections by integration key, for integrations that are not listed
-    there."""
+    """A preview of an import.
+
+    `orphans`: the number of connections by integration key, for integrations that the other gateway does not list.
+    `steps`: the steps of the whole move, in order.
+    """
 
     forecasts: Sequence[Forecast]
     orphans: Mapping[str, int]
@@ -61,7 +69,7 @@ class Preview:
     steps: Sequence[str] = field(default=())
 
     def counts(self) -> dict[str, int]:
-        """Return the number of connections by verdict; ``reconnect`` counts the broken ones."""
+        """Return the number of connections by verdict. ``reconnect`` counts connections with an invalid credential."""
         numbers: Counter[str] = Counter()
         for one in self.forecasts:
             numbers[one.verdict] += one.connections - one.broken
@@ -71,7 +79,11 @@ class Preview:
 
 
 async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Sequence[str] = ()) -> Preview:
-    """Return the preview. Changes nothing and reads no end user's credential. Raises SourceRefused."""
+    """Return the preview of an import from `peer`. Raises SourceRefused.
+
+    A preview changes nothing and reads no credentials of end users. `only`: the keys of the integrations; empty: all
+    integrations.
+    """
     integrations = await peer.integrations(only)
     listed = await peer.listed(only)
     count = Counter(one.integration_id for one in listed)
@@ -156,8 +168,10 @@ def _with_verdict(
 
 
 def _other_mode(provider: Provider, peer_mode: str | None) -> str:
-    """Return what to do if the auth mode differs, since the import would then refuse each connection; else an empty
-    text."""
+    """Return what to do if the provider has another auth mode in the other gateway; an empty text if the modes are equal.
+
+    The import refuses a connection with another auth mode.
+    """
     mode = modes().get(provider.auth_mode)
     if peer_mode is None or mode is None or peer_mode in {provider.auth_mode, *mode.types()}:
         return ""
@@ -168,8 +182,10 @@ def _other_mode(provider: Provider, peer_mode: str | None) -> str:
 
 
 def _other_client(one: PeerIntegration, local: Integration) -> str:
-    """Return what to do if the client ID differs, since a refresh token works only for its client (RFC 6749 §6); else
-    an empty text."""
+    """Return what to do if the two integrations have different client IDs; an empty text if the IDs are equal.
+
+    A refresh token works only for the client that received it (RFC 6749 §6).
+    """
     peer_client_id = (one.credentials or {}).get("client_id")
     if peer_client_id and local.client_id and peer_client_id != local.client_id:
         return (
@@ -180,7 +196,7 @@ def _other_client(one: PeerIntegration, local: Integration) -> str:
 
 
 def _next_steps(plan: Preview) -> list[str]:
-    """Return the steps, in an order in which nothing stops working."""
+    """Return the steps of the move. Their order ensures that connections keep working during the move."""
     steps = []
     if any(one.verdict in ("needs_something", "not_possible") for one in plan.forecasts):
         steps.append("Do what is listed under needs_something and not_possible.")

@@ -1,8 +1,9 @@
-"""A stream of any length, encrypted with a passphrase, read and written in constant memory (ADR 30).
+"""Encrypts and decrypts a stream of any length with a passphrase, in constant memory (ADR 30).
 
-Chunks are encrypted with AES-256-GCM; scrypt (RFC 7914) derives the key from the passphrase. The nonce contains the
-chunk's number and whether it is the last, and each chunk authenticates the header: truncated, reordered, mixed or
-changed streams do not decrypt."""
+The stream is divided into chunks, which are encrypted with AES-256-GCM. scrypt (RFC 7914) derives the key from the
+passphrase. The nonce of a chunk contains the chunk's number and a flag for the last chunk. Each chunk also authenticates
+the header. So a truncated, reordered or changed stream, or a mix of two streams, cannot be decrypted.
+"""
 
 import hashlib
 import json
@@ -23,13 +24,16 @@ VERSION: Final = 1
 CHUNK_BYTES: Final = 64 << 10
 TAG_BYTES: Final = 16
 HEADER_LIMIT_BYTES: Final = 4096
-LOG2_N: Final = 17  # 128 MiB, some 0.4 s
-MOST_LOG2_N: Final = 20  # so that a header cannot exhaust the reader's memory
+LOG2_N: Final = 17  # the derivation of the key needs 128 MiB and about 0.4 s
+MOST_LOG2_N: Final = 20  # maximum value in a header, so that a malicious header cannot exhaust the reader's memory
 PREFIX_BYTES: Final = 7
 
 
 class SealedWriter:
-    """Encrypts the bytes that are written to it. Without `close` the stream is incomplete and does not decrypt."""
+    """Encrypts the bytes that are written to this object, and writes the result to `out`.
+
+    `close` must be called at the end. Otherwise the stream is incomplete and cannot be decrypted.
+    """
 
     def __init__(self, out: IO[bytes], passphrase: Secret, *, log2_n: int = LOG2_N) -> None:
         salt, prefix = os.urandom(16), os.urandom(PREFIX_BYTES)
@@ -43,7 +47,7 @@ class SealedWriter:
 
     def write(self, plain: bytes) -> None:
         self._waiting += plain
-        while len(self._waiting) > CHUNK_BYTES:  # the last chunk waits for `close`, which marks it as the last
+        while len(self._waiting) > CHUNK_BYTES:  # `close` writes the last chunk, because it must be marked as the last
             self._out.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), last=False))
             del self._waiting[:CHUNK_BYTES]
 
@@ -54,8 +58,7 @@ class SealedWriter:
 
 
 def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
-    """Yield the decrypted chunks. Raises SourceRefused for a wrong passphrase and for a changed or incomplete
-    stream."""
+    """Yield the decrypted chunks. Raises SourceRefused for a wrong passphrase, or a changed or incomplete stream."""
     if source.read(len(MAGIC)) != MAGIC:
         raise SourceRefused("This file is not a bundle. Create one with `gateway connections export`.")
     header, fields = _header(source)
@@ -108,7 +111,10 @@ class _Chunks:
         return sealed
 
     def open(self, sealed: bytes, *, last: bool) -> bytes:
-        """Return the decrypted chunk. Raises InvalidTag."""
+        """Return the decrypted chunk. Raises InvalidTag if the chunk cannot be decrypted.
+
+        `last`: whether this must be the last chunk of the stream.
+        """
         if len(sealed) < TAG_BYTES:
             raise InvalidTag
         plain = self._aead.decrypt(self._nonce(last=last), sealed, self._header)
@@ -116,7 +122,7 @@ class _Chunks:
         return plain
 
     def _nonce(self, *, last: bool) -> bytes:
-        return self._prefix + struct.pack(">IB", self.number, last)  # raises after 2^32 chunks, 256 TiB
+        return self._prefix + struct.pack(">IB", self.number, last)  # raises struct.error after 2^32 chunks (256 TiB)
 
 
 def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:

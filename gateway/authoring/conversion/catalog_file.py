@@ -1,4 +1,4 @@
-"""Converts a catalog file of many entries into entry files that load, and lists all fields that were lost."""
+"""Converts a catalog file of many entries into valid entry files, and lists all fields that were lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,18 @@ from gateway.catalog.template import TemplateError
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read_yaml
 from gateway.documents.read_document import dotted
 
-# ── ``alias`` in public catalogs: a field of the entry replaces the whole field of the base; mappings are not merged.
+# ── ``alias`` in public catalogs. A field of an entry replaces the whole field of the base entry. Mappings are not merged.
 
-MERGE = "<<"  # YAML 1.1's merge key, which some files use instead
+MERGE = "<<"  # the merge key of YAML 1.1, which some files use in place of ``alias``
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandedEntry:
     """An entry with its inherited fields.
 
-    `values`: without ``alias``. `owner`: by field, the entry that sets it, for messages. `unknown`: a base that is not
-    in the file. `circle`: the entry inherits from itself.
+    `values`: all fields of the entry except ``alias``. `owner`: for each field, the name of the entry that sets the
+    field; messages use this name. `unknown`: the name of a base entry that is not in the file; None if all base entries
+    are in the file. `circle`: whether the entry inherits from itself.
     """
 
     values: dict[str, Any]
@@ -36,7 +37,10 @@ class ExpandedEntry:
 
 
 def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> ExpandedEntry:
-    """Return the entry called `name` with all fields that it inherits within `entries`."""
+    """Return the entry called `name` with all fields that it inherits from other entries in `entries`.
+
+    `heirs`: the names of the entries that inherit from this entry, to detect a cycle.
+    """
     stated = _merge_mappings(entries[name])
     own = {key: value for key, value in stated.items() if key != ALIAS_KEY}
     mine = dict.fromkeys(own, name)
@@ -52,7 +56,10 @@ def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] =
 
 
 def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `mapping` with the mappings of its merge key filled in; own keys win, then earlier mappings."""
+    """Return `mapping` with the keys of the mappings that its merge key lists.
+
+    For a key with several values, the mapping's own value wins, then the value from the first listed mapping.
+    """
     bases = mapping.get(MERGE)
     below: dict[str, Any] = {}
     for base in reversed(bases if isinstance(bases, list) else [bases]):
@@ -63,7 +70,7 @@ def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 MAX_VALUES: Final = 2_000_000
-# Fields without which an entry does not work: an entry with a fault in one of them is refused.
+# An entry does not work without these fields. If one of these fields has a fault, the entry is refused.
 _REQUIRED_FIELDS: Final = frozenset(
     {"display_name", "categories", "auth_mode", "authorization_url", "token_url", "request_url", "refresh_url"}
     | {"installation_token_url", "additional_steps", "token_params", "token_body", "token_headers", "jwt", "signature"}
@@ -75,7 +82,7 @@ MAX_REPAIRS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class ConversionReport:
-    """A note on a field for the report, with file and line."""
+    """A note on a field, for the report. `where`: the file and the line."""
 
     kind: str
     field: str
@@ -85,7 +92,7 @@ class ConversionReport:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedEntry:
-    """A converted entry. `values`: the values of our file; None if the entry cannot be used here."""
+    """A converted entry. `values`: the values of the new entry file; None if this gateway cannot use the entry."""
 
     name: str
     values: dict[str, Any] | None
@@ -93,14 +100,15 @@ class ConvertedEntry:
 
 
 def convert_catalog(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]) -> list[ConvertedEntry]:
-    """Convert every entry of `path`, in the order of the file. Raises UnreadableFile, NotACatalog.
+    """Convert every entry of the file `path`, in the order of the file. Raises UnreadableFile, NotACatalog.
 
-    `words`: the auth modes and scripts that exist here. `shipped`: the shipped entries by name, which an ``alias`` may
-    also name.
+    `words`: the auth modes and scripts of this gateway. `shipped`: the shipped entries, by name; an ``alias`` can also
+    name a shipped entry.
     """
     document = read_yaml(path, largest_bytes=MAX_BYTES, most_values=MAX_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
-    names = [name for name in entries if not name.startswith(".")]  # names with a leading dot only hold YAML anchors
+    # A name with a leading dot is no entry, but only defines YAML anchors.
+    names = [name for name in entries if not name.startswith(".")]
     if not any(isinstance(entries[name], Mapping) for name in names):
         raise NotACatalog(
             CatalogFault(document.where(), "is not a file of entries: write `name:` lines with an entry below each")
@@ -109,7 +117,7 @@ def convert_catalog(path: Path, words: ExternalNames, shipped: Mapping[str, Mapp
 
 
 class NotACatalog(ValueError):
-    """The file is not a catalog; `fault` says why."""
+    """The file is not a catalog. `fault`: the reason."""
 
     def __init__(self, fault: CatalogFault) -> None:
         super().__init__(str(fault))
@@ -151,7 +159,7 @@ def _convert_entry(
 
 
 def _with_base_fields(expanded: ExpandedEntry, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the entry's values, with auth mode and base URL of its shipped base if it has one."""
+    """Return the entry's values. If the base entry is a shipped entry, add its auth mode and its base URL."""
     base = shipped.get(expanded.unknown or "")
     if base is None:
         return expanded.values
@@ -159,7 +167,7 @@ def _with_base_fields(expanded: ExpandedEntry, shipped: Mapping[str, Mapping[str
 
 
 def _own_values(values: dict[str, Any], expanded: ExpandedEntry) -> dict[str, Any]:
-    """Return the values that the entry sets itself, with an ``alias`` to its shipped base."""
+    """Return the values that the entry sets itself, with an ``alias`` that names its shipped base entry."""
     inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(expanded.values)
     return {"alias": expanded.unknown, **{key: value for key, value in values.items() if key not in inherited}}
 
@@ -167,9 +175,9 @@ def _own_values(values: dict[str, Any], expanded: ExpandedEntry) -> dict[str, An
 def _repair(
     name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
 ) -> dict[str, Any]:
-    """Return `values` without the optional parts that our checks refuse; each is reported as lost.
+    """Return `values` without the optional fields that the catalog's checks refuse.
 
-    If a required part is refused, the entry is reported as refused.
+    Each removed field is reported as lost. If the checks refuse a required field, the entry is reported as refused.
     """
     for _ in range(MAX_REPAIRS):
         findings = list(_find_faults(name, values, words, shipped))
@@ -211,7 +219,7 @@ def _is_required(place: Place, values: Mapping[str, Any]) -> bool:
 
 
 def _delete(values: dict[str, Any], place: Place) -> bool:
-    """Delete the value at `place`, or the list that contains it; return whether it was found."""
+    """Delete the value at `place`, or the whole list that contains this value. Return whether the value existed."""
     parent: Any = values
     for index, step in enumerate(place):
         inner = parent.get(step) if isinstance(parent, dict) else None
@@ -230,7 +238,7 @@ def _note_location(document: CatalogDocument, name: str, expanded: ExpandedEntry
 
 
 def report_rows(entries: Sequence[ConvertedEntry]) -> Iterator[dict[str, Any]]:
-    """Yield each entry as a JSON object: whether it is usable, and the notes on its fields."""
+    """Yield a JSON object for each entry: whether the entry is usable, and the notes on its fields."""
     for one in entries:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
         for note in one.notes:
@@ -238,15 +246,16 @@ def report_rows(entries: Sequence[ConvertedEntry]) -> Iterator[dict[str, Any]]:
         yield {"name": one.name, "usable": one.values is not None, **notes}
 
 
-# ── Writing converted entries, one file each.
+# ── Writing each converted entry to a file of its own.
 
 WIDTH: Final = 120
 
 
 def write(entries: Sequence[ConvertedEntry], folder: Path, *, source: str, force: bool = False) -> list[str]:
-    """Write each usable entry to ``<name>.yaml``; return the names of entries not written because their file exists.
+    """Write each of `entries` to ``<name>.yaml``. Return the names of the entries whose file exists already.
 
-    `source`: the name of the converted file, for a comment. `force`: overwrite existing files.
+    `source`: the name of the converted file, for a comment in each file. `force`: whether to overwrite existing files;
+    otherwise an entry with an existing file is not written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     existing = []
@@ -260,7 +269,7 @@ def write(entries: Sequence[ConvertedEntry], folder: Path, *, source: str, force
 
 
 def entry_text(entry: ConvertedEntry, source: str) -> str:
-    """Return the text of an entry's file, with its lost fields as comments at the top."""
+    """Return the text of an entry's file. Comments at the top list the fields that were lost."""
     body = yaml.dump(entry.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
     return "".join(f"# {line}\n" for line in _head_lines(entry, source)) + body
 

@@ -1,4 +1,4 @@
-"""Converts one entry of a public catalog, with its aliases expanded, into the values of our entry."""
+"""Converts one entry of a public catalog, after its aliases are expanded, into the values of a gateway entry."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -32,7 +32,7 @@ from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.url_template import parse_url_template
 from gateway.catalog.value import is_label, is_web_url
 
-# ── Converting the fields of a form into our settings.
+# ── Converting the fields of a form into settings of a gateway entry.
 
 _SETTING_FLAGS: Final = frozenset({"optional", "secret", "hidden", "automated"})
 _SETTING_TEXTS: Final = frozenset(
@@ -43,7 +43,7 @@ _JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
 def convert_form(form: Any, place: Place, notes: Notes) -> dict[str, Any]:
-    """Convert a form of the public catalog (its fields by name) to our settings, keyed by name."""
+    """Convert a form of the public catalog, which has fields by name, to settings of a gateway entry by name."""
     if not isinstance(form, Mapping):
         notes.add_lost(place, "is not a form: a form has names, each with its fields")
         return {}
@@ -79,7 +79,7 @@ def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
 
 
 def _convert_pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
-    """Put the pattern into `out`, converted from JavaScript's syntax to Python's."""
+    """Put `pattern` into `out`, converted from JavaScript's regular expression syntax to Python's syntax."""
     python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
         re.compile(python)
@@ -89,14 +89,14 @@ def _convert_pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes)
     out["pattern"] = python
 
 
-# ── Adding values that our format requires and the other format does not: forms of settings, formats of hosts.
+# ── Adding values that a gateway entry requires and the public catalog's format does not: settings, and their formats.
 
 _CAPTURING_FIELDS: Final = ("connection_configuration", "token_response_metadata", "redirect_uri_metadata")
 _SEVERAL_LABELS: Final = "a.b"
 
 
 def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
-    """Add a setting for every placeholder, and the ``format`` of settings that are a host or a whole base URL."""
+    """Add a missing setting for each placeholder. Add ``format`` to settings that are a host or a whole base URL."""
     for name in sorted(set(_names_in(out))):
         namespace, dot, rest = name.partition(".")
         if namespace == "connectionConfig" and dot:
@@ -146,7 +146,7 @@ def _add_formats(out: dict[str, Any], template: str, notes: Notes) -> None:
 
 
 def _may_have_dots(setting: Mapping[str, Any]) -> bool:
-    """Return whether the setting's example or default value has several labels."""
+    """Return whether the setting's example or default value is a host name with several labels."""
     samples = [str(setting[key]) for key in ("example", "default_value") if setting.get(key)]
     return any("." in sample and not is_label(sample.lower()) for sample in samples)
 
@@ -215,7 +215,7 @@ _SCRIPT_FIELDS: Final = (
     "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
 )  # fmt: skip
 _REGISTRATION: Final = {"metadata": "metadata_document", "client_metadata_document": "metadata_document"}
-# Fields of the other format without a counterpart, with the reason or the alternative.
+# Fields of the public catalog that gateway entries do not have, with the reason or the alternative.
 _NOT_SUPPORTED: Final = {
     "integration_config": "an integration has no fields of its own here; use connection_config or metadata",
     "authorization_url_replacements": "a URL is one template here; use `alternatives`",
@@ -229,7 +229,7 @@ _NOT_SUPPORTED: Final = {
 
 
 class EntryConversion:
-    """The conversion of one entry; its fields are added to `out`. `scripts`: the available scripts."""
+    """The conversion of one entry. `scripts`: the names of the available scripts. `out`: the converted fields so far."""
 
     def __init__(self, scripts: Collection[str]) -> None:
         self.scripts = scripts
@@ -240,7 +240,7 @@ class EntryConversion:
         self._alternatives: dict[str, list[str]] = {}
 
     def values(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert the entry; return the values of our file."""
+        """Convert `entry` and return the values of the new entry file."""
         self._mode = as_text(entry.get("auth_mode"))
         for key, value in entry.items():
             if value is None:
@@ -289,7 +289,7 @@ class EntryConversion:
             self.notes.add_changed((key,), f"'||' became alternatives.{key}")
 
     def _url_by_mode(self, key: str, value: Mapping[str, Any]) -> None:
-        """Convert a URL given by auth mode, ``{OAUTH2: …, APP: …}``; CUSTOM has one for users and one for the app."""
+        """Convert a URL that differs by auth mode, ``{OAUTH2: …, APP: …}``. The mode CUSTOM uses the URLs of both modes."""
         own = value.get("OAUTH2" if self._mode == "CUSTOM" else self._mode)
         if own is not None:
             self._url(key, own)
@@ -316,7 +316,7 @@ class EntryConversion:
         self.out["categories"] = list(dict.fromkeys(as_list(value)))
 
     def _on_name(self, value: Any, _: Mapping[str, Any]) -> None:
-        """Ignore the name: the file's name replaces it."""
+        """Ignore `name`, because the name of the file is the name of a gateway entry."""
 
     def _on_proxy(self, value: Any, _: Mapping[str, Any]) -> None:
         if not isinstance(value, Mapping):
@@ -390,7 +390,7 @@ class EntryConversion:
         self.out["additional_steps"] = convert_steps(value, ("additional_steps",), self.notes, self._fallbacks)
 
     def _add_implied_values(self) -> None:
-        """Add values that the other format has by default and ours must state."""
+        """Add values that the public catalog has by default and a gateway entry must state."""
         out = self.out
         out.setdefault("display_name", None)
         out.setdefault("categories", ["other"])
@@ -409,7 +409,8 @@ class EntryConversion:
     def _add_base_url(self) -> None:
         """Set the required base URL to the origin of token_url or authorization_url.
 
-        This is safe: that origin issues the tokens, so it gets no new secret with them.
+        Calls to this origin are safe, because the server at this origin issues the tokens. Calls with the tokens tell
+        this server nothing new.
         """
         for key in ("token_url", "authorization_url"):
             scheme, found, rest = str(self.out.get(key) or "").partition("://")

@@ -1,11 +1,11 @@
-"""The notes on converted fields; conversions of plain values; fallbacks written as ``A || B``."""
+"""Keeps the notes on converted fields, and converts plain values and fallbacks that are written as ``A || B``."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-# ── Notes: the result of converting a field, reported by entry and field.
+# ── Notes. A note tells the operator that the conversion changed a field, lost a field, or refused the entry.
 
 Place = tuple[str | int, ...]
 Kind = Literal["lost", "changed", "refused"]
@@ -13,10 +13,11 @@ Kind = Literal["lost", "changed", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A note on a field. `place`: the field's place in the entry of the source file.
+    """A note on a field. `place`: the path of the field in the entry of the source file.
 
-    `kind`: ``lost``: our format does not have the field or the value; ``changed``: our format expresses it
-    differently; ``refused``: the entry does not work without the field, so the entry is not converted.
+    `kind` is ``lost`` if a gateway entry cannot have the field or the value. `kind` is ``changed`` if a gateway entry
+    expresses the field differently. `kind` is ``refused`` if the entry does not work without the field, so that the
+    entry is not converted.
     """
 
     kind: Kind
@@ -49,7 +50,7 @@ class Notes:
         return any(note.kind == "refused" for note in self.all)
 
 
-# ── Converting YAML values to the types of our fields.
+# ── Converting YAML values to the types of a gateway entry's fields.
 
 
 def as_text(value: Any) -> str:
@@ -60,12 +61,12 @@ def as_text(value: Any) -> str:
 
 
 def as_flag(value: Any) -> bool:
-    """Return whether `value` is ``true``, also as text."""
+    """Return whether `value` is true, or the text ``true``."""
     return value is True or (isinstance(value, str) and value.strip().lower() == "true")
 
 
 def as_list(value: Any) -> list[str]:
-    """Return `value` as a list; a single value becomes a list of one."""
+    """Return `value` as a list of texts. A single value becomes a list with one text."""
     return [as_text(one) for one in (value if isinstance(value, list) else [value])]
 
 
@@ -74,8 +75,8 @@ def is_flat(value: Any) -> bool:
     return isinstance(value, Mapping) and not any(isinstance(inner, Mapping | list) for inner in value.values())
 
 
-# ── ``A || B``: A if its values are set, else B. Our format has alternatives for URLs, and a default value for a
-# setting.
+# ── Fallbacks. ``A || B`` means A if the values of A are set, else B. A gateway entry has alternatives for URLs in place
+# of fallbacks, and a default value for a setting.
 
 _INSIDE: Final = re.compile(r"\$\{\s*([^{}()|]+?)\s*\|\|\s*([^{}()]*?)\s*\}")
 _BETWEEN: Final = re.compile(r"\s*\|\|\s*")
@@ -84,18 +85,18 @@ _ONE_NAME: Final = re.compile(r"\$\{(connectionConfig|credentials)\.([A-Za-z0-9_
 
 @dataclass(slots=True)
 class FallbackTemplates:
-    """Converts ``A || B``.
+    """Converts fallbacks (``A || B``).
 
-    `defaults`: by form (``connection_config``, ``credentials``) and setting, the default value.
+    `defaults`: the default values of settings, by form (``connection_config`` or ``credentials``) and setting.
     """
 
     notes: Notes
     defaults: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def url(self, template: str, place: Place) -> tuple[str, list[str]]:
-        """Return the last URL, which is the fallback, and the alternatives that are tried before it, in order."""
+        """Return the last URL, which is the fallback, and the alternatives that are tried first, in order."""
         *first, last = self._choices(template, place)
-        # A URL without a placeholder always applies, so it is no alternative.
+        # A URL without a placeholder is left out: it would always apply, so the fallback would never be used.
         return last, [choice for choice in first if "${" in choice]
 
     def text(self, template: str, place: Place) -> str:
@@ -113,7 +114,7 @@ class FallbackTemplates:
         return first
 
     def _has_default(self, template: str, default: str) -> bool:
-        """Make `default` the default value of the setting in `template`; return whether this was possible."""
+        """Make `default` the default value of the setting in `template`. Return whether this was possible."""
         one = _ONE_NAME.fullmatch(template)
         if one is None or "${" in default:
             return False
@@ -121,7 +122,7 @@ class FallbackTemplates:
         return self.defaults.setdefault((form, one[2] or one[3]), default) == default
 
     def _choices(self, template: str, place: Place) -> list[str]:
-        """Return the templates between each ``||``; a ``||`` inside a placeholder becomes a default value."""
+        """Return the templates that ``||`` separates. A ``||`` inside a placeholder becomes a default value."""
 
         def default(found: re.Match[str]) -> str:
             first = f"${{{found[1]}}}"
@@ -135,7 +136,7 @@ class FallbackTemplates:
 
 
 def with_defaults(out: dict[str, Any], defaults: Mapping[tuple[str, str], str]) -> None:
-    """Write `defaults` into the forms of the entry `out`; existing default values are kept."""
+    """Write `defaults` into the forms of the entry `out`. Existing default values are kept."""
     for (form, name), value in defaults.items():
         setting = out.setdefault(form, {}).setdefault(name, {})
         setting.setdefault("default_value", value)

@@ -1,4 +1,4 @@
-"""Converts fields of token requests and API calls whose format differs."""
+"""Converts the fields of token requests and API calls that have another format in a gateway entry."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -46,7 +46,7 @@ NO_XML: Final = "token requests are form, json or query, never XML; use a proxy 
 
 
 def convert_text_map(source: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
-    """Return a mapping of names to templates; nested values are lost."""
+    """Return `source` as a mapping of names to templates. Nested values are reported as lost."""
     out: dict[str, str] = {}
     for name, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, name)
@@ -106,7 +106,7 @@ def convert_steps(source: Any, place: Place, notes: Notes, fallbacks: FallbackTe
 
 
 def convert_jwt(source: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
-    """Convert the JWT that the mode signs; None without a key."""
+    """Convert the JWT that the auth mode signs. Return None if `source` has no key."""
     out: dict[str, Any] = {}
     for key, value in source.items() if isinstance(source, Mapping) else ():
         if key == "type" and str(value).lower() == "jwt":
@@ -121,7 +121,7 @@ def convert_jwt(source: Any, place: Place, notes: Notes) -> dict[str, Any] | Non
         return None
     algorithm = out.setdefault("header", {}).setdefault("alg", "RS256")
     if algorithm in _SECRET_ALGORITHMS:
-        out.setdefault("key_encoding", "hex")  # the default in the converted catalog
+        out.setdefault("key_encoding", "hex")  # public catalogs have the default "hex"
     return out
 
 
@@ -132,7 +132,7 @@ def _convert_member(name: str, key: str, value: Any) -> Any:
         case "header":
             return {str(one): as_text(text) for one, text in value.items()}
         case "claims":
-            return {one: text for one, text in value.items() if one not in {"iat", "exp"}}  # the mode sets these
+            return {one: text for one, text in value.items() if one not in {"iat", "exp"}}  # the mode sets both claims
         case "lifetime_s":
             return max(1, int(value) // 1000) if key == "expires_in_ms" else int(value)
     return as_text(value)
@@ -151,9 +151,9 @@ _GATEWAY_HEADERS: Final = frozenset(
 def convert_proxy(
     source: Mapping[str, Any], notes: Notes, fallbacks: FallbackTemplates, alternatives: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """Convert ``proxy``; alternative base URLs are added to `alternatives`.
+    """Convert ``proxy`` except its ``connection_config``, which the caller converts.
 
-    The caller converts ``connection_config``.
+    Alternative base URLs are added to `alternatives`.
     """
     out: dict[str, Any] = {}
     for key, value in source.items():

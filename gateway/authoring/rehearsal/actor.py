@@ -1,4 +1,4 @@
-"""The sandbox plays an entry's provider: it accepts every request, records it and responds."""
+"""Plays the provider of an entry: accepts and records every request, and responds."""
 
 import base64
 import binascii
@@ -30,9 +30,10 @@ MAX_LINE_LENGTH: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """A received request. `role`: the entry's field that has the URL, such as ``token_url``; ``step2``; or ``proxy``.
+    """A request that the sandbox received.
 
-    `target`: path and query as sent.
+    `role`: the entry's field that has the URL of the request, such as ``token_url``. The role of an additional step is
+    ``step2`` or higher. The role of an API call is ``proxy``. `target`: the path and the query, as sent.
     """
 
     role: str
@@ -54,7 +55,10 @@ class ReceivedRequest:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     def params(self, body_format: str | None) -> dict[str, Any]:
-        """Return the request's parameters, read in `body_format` (None: a form); empty if they cannot be read."""
+        """Return the parameters of the request; empty if the parameters cannot be parsed.
+
+        `body_format`: the format of the parameters, such as ``json``; None: a form.
+        """
         if body_format == "query" or self.method in {"GET", "HEAD"}:
             return self.query
         if body_format == "json":
@@ -66,7 +70,10 @@ class ReceivedRequest:
         return dict(parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True))
 
     def basic(self) -> tuple[str, str] | None:
-        """Return user name and password of Basic authentication, not form-decoded; None if the request has none."""
+        """Return the user name and the password of HTTP Basic authentication; None if the request has none.
+
+        The user name and the password are returned as sent, without form-decoding.
+        """
         scheme, _, text = self.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -77,7 +84,10 @@ class ReceivedRequest:
         return name, password
 
     def masked_lines(self, secrets: Collection[str]) -> list[str]:
-        """Return lines for the method and target, each relevant header field and the body, with credentials masked."""
+        """Return the request as lines of text: method and target, relevant header fields, body. Credentials are masked.
+
+        `secrets`: values to mask.
+        """
         known = tuple(secrets)
         lines = [f"{self.method} {scrubbed(self.target, known)}"]
         for name, value in self.headers.items():
@@ -93,7 +103,7 @@ class ReceivedRequest:
 
 
 def decode_form_value(text: str) -> str:
-    """Decode a client ID or secret: RFC 6749 §2.3.1 form-encodes both in Basic authentication."""
+    """Decode a client ID or a client secret, which are form-encoded in Basic authentication (RFC 6749 §2.3.1)."""
     return unquote_plus(text)
 
 
@@ -104,7 +114,8 @@ SITE: Final = {
     "name": "acme",
     "scopes": ["read"],
 }
-# As in servers built with the MCP Python SDK. These read the client ID only from the body, even with Basic.
+# The played server supports the same methods as servers that are built with the MCP Python SDK. These servers read the
+# client ID only from the body, even if the client uses Basic authentication.
 SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
 
@@ -112,9 +123,10 @@ SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 class PlayedProvider:
     """The provider that the sandbox plays.
 
-    `arrivals`: received requests, in order. `refuses_credentials`: the provider refuses every credential. `tokens`,
-    `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token responses by step
-    (``step1``). `registered`: the last dynamically registered client.
+    `stage`: the entry and its replaced origins. `entry`: the values of the rewritten entry. `arrivals`: the received
+    requests, in order. `refuses_credentials`: whether the provider refuses every credential. `tokens`,
+    `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token response of each
+    step, by the name of the step (``step1``). `registered`: the client that was dynamically registered last.
     """
 
     stage: Stage
@@ -137,16 +149,16 @@ class PlayedProvider:
         return self.tokens[-1] if self.tokens else ""
 
     def since(self, mark: int, *roles: str) -> list[ReceivedRequest]:
-        """Return the requests from number `mark` on; only those with one of `roles`, if any are given."""
+        """Return the received requests with index `mark` and later. If `roles` are given, filter by these roles."""
         return [arrival for arrival in self.arrivals[mark:] if not roles or arrival.role in roles]
 
     async def response(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Record the request; return the provider's response."""
+        """Record the request and return the provider's response."""
         body = await request.read()
         origin = f"{request.scheme}://{request.host}"
         role = self._role(origin, request.raw_path.partition("?")[0], request.method)
         if role == "request_url" and "oauth_verifier" in request.headers.get("Authorization", ""):
-            role = "token_url"  # some providers use one URL for both
+            role = "token_url"  # some providers use one URL for request tokens and access tokens
         arrival = ReceivedRequest(role, request.method, request.raw_path, request.headers, body)
         self.arrivals.append(arrival)
         if role in {"token_url", "refresh_url", "installation_token_url"} or role.startswith("step"):
@@ -164,7 +176,7 @@ class PlayedProvider:
         return self._discovery(arrival, origin) or self._api(arrival, origin)
 
     def _role(self, origin: str, path: str, method: str) -> str:
-        """Return the role of the longest matching URL; ``proxy`` if none matches."""
+        """Return the role of the longest URL that matches the request; ``proxy`` if no URL matches."""
         fitting = [
             (len(template), role)
             for role, template in self._urls()
@@ -179,7 +191,7 @@ class PlayedProvider:
         return found
 
     def _urls(self) -> Iterator[tuple[str, str]]:
-        for key in ROLES:  # in order of use: if two share a URL, the first wins
+        for key in ROLES:  # in the order of use: if two roles have the same URL, the first role wins
             if key in self.entry:
                 yield key, self.entry[key]
         for number, step in enumerate(self.entry.get("additional_steps", ()), start=2):
@@ -205,7 +217,7 @@ class PlayedProvider:
         return web.json_response(response)
 
     def _access(self, arrival: ReceivedRequest) -> web.Response:
-        """Confirm access to the installation, to the end user's token only."""
+        """Confirm access to the installation if the request has the end user's token. Refuse any other request."""
         if arrival.headers.get("Authorization") != f"Bearer {self.access_token}":
             return web.json_response({"message": "these credentials are wrong"}, status=401)
         return web.json_response({"total_count": 0})
@@ -219,7 +231,7 @@ class PlayedProvider:
         )
 
     def _register(self, body: bytes) -> web.Response:
-        """Return the response to a client registration (RFC 7591 §3.2.1), with a secret unless the client is public."""
+        """Return the response to a client registration (RFC 7591 §3.2.1). Only a public client gets no secret."""
         metadata = json.loads(body)
         method = str(metadata.get("token_endpoint_auth_method") or SDK_METHODS[0])
         client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
@@ -232,7 +244,7 @@ class PlayedProvider:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
     def _discovery(self, arrival: ReceivedRequest, origin: str) -> web.Response | None:
-        """Return the metadata of an MCP server (RFC 9728, RFC 8414); None for other paths."""
+        """Return the metadata of an MCP server (RFC 9728, RFC 8414); None if the request is not for metadata."""
         if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
             return None
         path = arrival.path.partition("/.well-known/")[2]
@@ -256,7 +268,7 @@ class PlayedProvider:
         return web.json_response(document)
 
     def _api(self, arrival: ReceivedRequest, origin: str) -> web.Response:
-        # An MCP server that gets no token responds with 401; the gateway then looks for its metadata.
+        # If an MCP server gets no token, it responds with 401. The gateway then requests the server's metadata.
         needs_token = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not arrival.headers.get("Authorization")
         proof = self.provider.proxy.verification
         expected = proof.expect if proof is not None else None
@@ -292,7 +304,7 @@ class Sockets:
         self.opened: list[socket.socket] = []
 
     def origins(self) -> Iterator[str]:
-        """Open a new socket for each item; yield its origin, such as ``http://127.0.0.1:40123``."""
+        """Yield origins such as ``http://127.0.0.1:40123`` without end. Open a new socket for each origin."""
         while True:
             listener = socket.create_server(("127.0.0.1", 0))
             self.opened.append(listener)

@@ -1,4 +1,4 @@
-"""The first step creates a connection: in a browser if the auth mode redirects, else with typed-in credentials."""
+"""Creates a connection: as a browser does if the auth mode redirects, otherwise with credentials as a user types them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,10 @@ def is_redirecting(provider: Provider) -> bool:
 
 
 async def connect_by_form(gateway: Gateway, provider: Provider, samples: Samples, connection_id: str) -> str:
-    """Create a connection with the values that an end user would enter. Return its id. Raises RehearsalRefused."""
+    """Create a connection with the values that an end user would enter, and return the connection's id.
+
+    Raises RehearsalRefused.
+    """
     credentials: dict[str, Any] = {"type": provider.auth_mode, **samples.typed}
     if samples.assertion:
         credentials["assertionOption"] = samples.assertion
@@ -79,7 +82,10 @@ async def import_credential(gateway: Gateway, provider: Provider, shown: Mapping
 
 
 async def connect_by_browser(gateway: Gateway, actor: PlayedProvider, samples: Samples) -> tuple[str, str]:
-    """Authorize as a browser does; return the connection's id and the authorization URL. Raises RehearsalRefused."""
+    """Authorize as a browser does. Return the connection's id and the URL to which the gateway redirected.
+
+    Raises RehearsalRefused.
+    """
     session = await gateway.json("POST", "/connect/sessions", 201, json={"end_user": {"id": "rehearsal"}})
     query = {"connect_session_token": session["data"]["token"]}
     query |= {f"params[{name}]": value for name, value in samples.config.items()}
@@ -100,14 +106,18 @@ async def connect_by_browser(gateway: Gateway, actor: PlayedProvider, samples: S
 
 
 def authorization_params(sent_to: str, fragment: str | None) -> dict[str, str]:
-    """Return the authorization request's parameters; with `fragment`, those after the ``#`` of the URL."""
+    """Return the parameters of the authorization request.
+
+    `sent_to`: the URL of the request. `fragment`: the entry's `authorization_url_fragment`; if it is not None, the
+    parameters after the ``#`` of the URL are returned.
+    """
     parts = urlsplit(sent_to)
     query = parts.fragment.partition("?")[2] if fragment is not None else parts.query
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
 def state_in(sent_to: str, provider: Provider) -> str:
-    """Return the `state` of the authorization request."""
+    """Return the `state` of the authorization request. `sent_to`: the URL of the request."""
     got = authorization_params(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
     if provider.state_in_redirect_uri:
@@ -116,7 +126,10 @@ def state_in(sent_to: str, provider: Provider) -> str:
 
 
 def expected_callback(sent_to: str, provider: Provider, callback: str) -> str:
-    """Return the redirect_uri that the authorization request must have: with `state` if the entry says so."""
+    """Return the redirect_uri that the authorization request must have.
+
+    The result is `callback`, with ``?state=…`` if the entry sets `state_in_redirect_uri`.
+    """
     return f"{callback}?state={state_in(sent_to, provider)}" if provider.state_in_redirect_uri else callback
 
 
@@ -148,7 +161,7 @@ def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
 
 
 def _requested_callback(actor: PlayedProvider, gateway: Gateway) -> str:
-    """Return the callback URL in the request for a request token (RFC 5849 §2.1)."""
+    """Return the callback URL that the gateway sent in its request for a request token (RFC 5849 §2.1)."""
     from gateway.authoring.rehearsal.request_checks import oauth_params
 
     (request,) = actor.since(0, "request_url")[:1]
@@ -158,7 +171,7 @@ def _requested_callback(actor: PlayedProvider, gateway: Gateway) -> str:
 def authorization_checks(
     sent_to: str, provider: Provider, known: KnownValues, samples: Samples, gateway: Gateway, entry: Mapping[str, Any]
 ) -> Iterator[RehearsalCheck]:
-    """Check the authorization request (RFC 6749 §4.1.1, RFC 7636 §4.3), with the entry's deviations."""
+    """Check the authorization request against RFC 6749 §4.1.1 and RFC 7636 §4.3, with the deviations of the entry."""
     got = authorization_params(sent_to, provider.authorization_url_fragment)
     if "authorization_url" in entry and provider.auth_mode != "APP":
         path = known.path(entry["authorization_url"])
@@ -202,7 +215,7 @@ def authorization_checks(
 
 
 def _page_text(text: str) -> str:
-    """Return code and message of a gateway error, or the text of a page without markup."""
+    """Return the code and the message of a gateway error. For a page, return its text without markup."""
     try:
         error = json.loads(text)["error"]
         return f"{error['code']}: {error['message']}"

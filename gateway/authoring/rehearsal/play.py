@@ -1,4 +1,4 @@
-"""Runs the rehearsal: connect, verify, call, refresh, page, revoke; and returns the outcome of each step."""
+"""Runs the steps of a rehearsal (connect, verify, call, refresh, page, revoke) and returns the outcome of each step."""
 
 import base64
 import json
@@ -45,14 +45,14 @@ from gateway.catalog.template_places import Place
 from gateway.catalog.value import flat_values
 from gateway.records.provider_call import scrubbed
 
-# ── The state of a rehearsal, and the values that the next request is compared with.
+# ── The state of a rehearsal, and the values with which the next request is compared.
 
 TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 
 
 @dataclass(slots=True)
 class RehearsalState:
-    """The state of a rehearsal: the connection, and the values issued so far.
+    """The state of a rehearsal: the connection, and the values that the played provider has issued so far.
 
     `entry`: the rewritten entry. `config`: the connection's settings. `shown`: the connection as the gateway's API
     shows it.
@@ -71,13 +71,17 @@ class RehearsalState:
         return self.actor.provider
 
     def secrets(self) -> list[str]:
-        """Return the values that must not be shown: typed-in credentials, client secrets and issued tokens."""
+        """Return the values that the report must mask: entered credentials, client secrets and issued tokens."""
         registered = self.actor.registered.get("client_secret")
         own = [*self.samples.secrets(), *([registered] if registered else [])]
         return [*own, *self.actor.tokens, *self.actor.refresh_tokens]
 
     def step_place(self, step: str, mark: int) -> Place:
-        """Return the entry's field that describes `step`, or else the last request since number `mark`."""
+        """Return the entry's field that describes `step`, for messages.
+
+        If no single field describes the step, return the field of the last request. `mark`: the number of requests
+        before the step.
+        """
         arrivals = self.actor.since(mark)
         place = {
             "verification": ("proxy", "verification"),
@@ -92,7 +96,7 @@ class RehearsalState:
         )
 
     def known(self) -> KnownValues:
-        """Return the values that templates have in the next request."""
+        """Return the values that fill the placeholders of templates in the next request."""
         credentials = self.shown.get("credentials", {})
         stored = {name: value for name, value in credentials.items() if isinstance(value, str)}
         typed = {**self.samples.typed, **stored}
@@ -123,12 +127,13 @@ class RehearsalState:
         self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
 
     def token_requests(self, mark: int) -> list[ReceivedRequest]:
-        """Return the requests to token URLs and for additional steps, from number `mark` on."""
+        """Return the requests to token URLs and for additional steps, starting with the request number `mark`."""
         arrivals = self.actor.since(mark)
         return [arrival for arrival in arrivals if arrival.role in TOKEN_ROLES or arrival.role.startswith("step")]
 
 
-# ── Checks of single steps: the credential's place, the pages of a list, the revocation of tokens; and open points.
+# ── Checks of single steps (the credential in a call, the pages of a list, the revocation of tokens), and the points that
+# a rehearsal cannot prove.
 
 
 def call_checks(
@@ -154,8 +159,10 @@ def call_checks(
 
 
 def _default_authorization(known: KnownValues) -> str | None:
-    """Return the Authorization that the auth mode writes if the entry has no template: the whole field or its
-    beginning."""
+    """Return the Authorization field that the auth mode writes if no template of the entry has a credential.
+
+    A result that ends with a space is only the beginning of the field. Return None if the mode writes no such field.
+    """
     match known.provider.auth_mode:
         case "BASIC" | "INSTALL_PLUGIN":
             pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
@@ -168,7 +175,10 @@ def _default_authorization(known: KnownValues) -> str | None:
 
 
 def page_checks(scheme: Paginate, status: int, text: str, arrivals: list[ReceivedRequest]) -> Iterator[RehearsalCheck]:
-    """Check a list that the gateway paginated. `text`: the body that the caller received. `arrivals`: one per page."""
+    """Check a list that the gateway paginated.
+
+    `text`: the body that the caller received. `arrivals`: the requests to the provider, one for each page.
+    """
     place: Place = ("proxy", "paginate")
     lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
     trailer = lines[-1].get("gateway_trailer", {}) if lines else {}
@@ -233,7 +243,7 @@ def unproved_points(provider: Provider) -> list[str]:
     return found
 
 
-# Auth modes with tokens that are refreshed at the provider.
+# Auth modes whose tokens the gateway refreshes by a request to the provider.
 MODES_WITH_REFRESH: Final = frozenset(
     {"OAUTH2", "OAUTH2_CC", "TWO_STEP", "BILL", "APP", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
 )
@@ -247,7 +257,7 @@ REFRESH_SKIPPED: Final = {
 class RehearsedStep:
     """A step of a rehearsal.
 
-    `sent`: the masked lines of each request to the provider. `skipped`: why it was skipped.
+    `sent`: the masked lines of each request to the provider. `skipped`: why the step was skipped; None if the step ran.
     """
 
     name: str
@@ -258,8 +268,11 @@ class RehearsedStep:
 
 @dataclass(slots=True)
 class RehearsalReport:
-    """A finished rehearsal. `origins`: the provider's origin ▸ the local origin. `unproved`: see
-    `unproved_points`."""
+    """A finished rehearsal.
+
+    `origins`: for each origin of the provider, the local origin that replaced it. `unproved`: the points that the
+    rehearsal could not prove, as text.
+    """
 
     steps: list[RehearsedStep]
     origins: Mapping[str, str]
@@ -355,7 +368,7 @@ class _Rehearsal(RehearsalState):
             step.skipped = "the entry has no proxy.verification"
             return
         mark = 0
-        if is_redirecting(self.provider):  # the gateway verifies imported credentials, not new grants
+        if is_redirecting(self.provider):  # the gateway verifies only imported credentials, so import the credential
             mark = len(self.actor.arrivals)
             await import_credential(self.gateway, self.provider, self.shown)
         known = self.known()

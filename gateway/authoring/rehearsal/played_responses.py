@@ -1,4 +1,4 @@
-"""The played provider's responses: tokens and pages of lists, in the format that the entry describes."""
+"""Builds the responses of the played provider: tokens and pages of lists, in the format that the entry describes."""
 
 import secrets
 from collections.abc import Iterator
@@ -53,7 +53,10 @@ def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
 
 
 def sample_setting(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
-    """Return a valid value for the setting `name`, as the provider would report it. Raises NoSample."""
+    """Return a valid value for the setting `name`, as the provider would return the setting. Raises NoSample.
+
+    `local`: an origin of the sandbox, for settings that are a URL. `key`: the entry's field that names the setting.
+    """
     setting = provider.connection_config.get(name)
     if setting is None:
         last = name.rpartition(".")[2].lower()
@@ -72,7 +75,7 @@ def _raw_names(provider: Provider) -> Iterator[str]:
 
 
 def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
-    """Add to `base` the values that later requests take from the response to step `number`."""
+    """Return `base` with the values that later requests take from the response to step `number`."""
     for _, template in (*url_templates(provider), *text_templates(provider)):
         for name in placeholders(template):
             step, _, path = name.partition(".")
@@ -82,7 +85,10 @@ def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict
 
 
 def put_value(into: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
-    """Put `value` at a dotted path; numbers in the path are array indices. `keep`: do not replace an existing value."""
+    """Put `value` into `into` at a dotted path. Numbers in the path are array indices.
+
+    `keep`: whether to keep an existing value at this path.
+    """
     steps = path.split(".")
     parent: Any = into
     for step, following in zip(steps, [*steps[1:], ""], strict=True):
@@ -136,8 +142,10 @@ def list_page(scheme: Paginate, query: dict[str, str], url: str) -> tuple[Any, d
 
 
 def _put_cursor(body: Any, path: str, cursor: str | None) -> None:
-    """Put the cursor at `path`. If `path` leads into the last record, the value in that record already is the
-    cursor."""
+    """Put the cursor into `body` at `path`.
+
+    If `path` names a member of the last record, do nothing: this member of the record is the cursor.
+    """
     if isinstance(body, dict) and "-1" not in path.split("."):
         put_value(body, path, cursor)
 

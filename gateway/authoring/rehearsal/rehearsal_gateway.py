@@ -1,4 +1,4 @@
-"""The gateway of a rehearsal: the real application on its own socket, with a temporary store."""
+"""Starts the gateway of a rehearsal, which is the real application with its own socket and a temporary store."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ TIMEOUT_S: Final = 30.0
 
 
 class RehearsalRefused(Exception):
-    """The gateway's response is not the one that a step needs. The text has status and error."""
+    """The gateway returned a response with which a step cannot continue. The text has the status and the error."""
 
 
 class Gateway:
@@ -33,7 +33,7 @@ class Gateway:
         self._headers = {"Authorization": f"Bearer {key}"}
 
     async def json(self, method: str, path: str, expect: int = 200, **options: Any) -> Any:
-        """Send a request; return the parsed response. Raises RehearsalRefused if its status is not `expect`."""
+        """Send a request and return the parsed response. Raises RehearsalRefused if the status is not `expect`."""
         async with self.http.request(method, self.url + path, headers=self._headers, **options) as response:
             text = await response.text()
         if response.status != expect:
@@ -43,7 +43,7 @@ class Gateway:
     async def call_provider(
         self, connection_id: str, path: str, method: str = "GET", **headers: str
     ) -> tuple[int, str]:
-        """Call the provider through ``/proxy``; return status and body."""
+        """Call the provider through ``/proxy``. Return the status and the body of the response."""
         names = {"Provider-Config-Key": INTEGRATION, "Connection-Id": connection_id}
         fields = {**self._headers, **names, **headers}
         async with self.http.request(method, f"{self.url}/proxy{path}", headers=fields) as response:
@@ -57,7 +57,7 @@ class Gateway:
         return shown
 
     async def only_id(self) -> str:
-        """Return the id of the only connection. Raises RehearsalRefused if there is none or several."""
+        """Return the id of the only connection. Raises RehearsalRefused if there is no connection, or several."""
         found = (await self.json("GET", "/connections"))["connections"]
         if len(found) != 1:
             raise RehearsalRefused(f"there are {len(found)} connections instead of one")
@@ -65,7 +65,7 @@ class Gateway:
 
 
 def _error_text(text: str) -> str:
-    """Return code and message of a gateway error; other text as it is."""
+    """Return the code and the message of a gateway error. Return any other text unchanged, up to 300 characters."""
     try:
         error = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
@@ -76,9 +76,10 @@ def _error_text(text: str) -> str:
 
 @asynccontextmanager
 async def run_gateway(folder: Path, entry: Mapping[str, Any], integration: Mapping[str, Any]) -> AsyncIterator[Gateway]:
-    """Run a gateway whose only integration uses `entry`. Raises config.Faults if the entry does not load."""
+    """Run a gateway with one integration, which uses `entry`. Raises config.Faults if the entry is invalid."""
     (folder / "catalog").mkdir()
-    (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(entry), encoding="utf-8")  # JSON is YAML
+    # The file is JSON, because every JSON document is valid YAML.
+    (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(entry), encoding="utf-8")
     key = f"gw_{secrets.token_urlsafe(24)}"
     listener = socket.create_server(("127.0.0.1", 0))
     document = {

@@ -1,4 +1,4 @@
-"""Compares received requests with the entry, signatures included."""
+"""Compares the requests that the sandbox received, and their signatures, with the entry."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,9 +28,10 @@ FORM_KIND: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class RehearsalCheck:
-    """The result of a check. `what`: what must be true. `place`: the entry's field, to print its line.
+    """The result of a check.
 
-    `detail`: what was received instead, if not `ok`.
+    `what`: what must be true. `ok`: whether it is true. `place`: the entry's field; the report prints the line of this
+    field. `detail`: what the sandbox received instead, if `ok` is false.
     """
 
     what: str
@@ -43,8 +44,8 @@ class RehearsalCheck:
 class KnownValues:
     """The values that a rehearsal knows for the placeholders of templates.
 
-    `config`: the connection's settings. `values`: all other values, by their name in templates. `registered`: the
-    dynamically registered client.
+    `config`: the connection's settings. `values`: all other values, by their names in templates. `registered`: the
+    dynamically registered client; empty if no client was registered.
     """
 
     provider: Provider
@@ -53,7 +54,7 @@ class KnownValues:
     registered: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, template: str) -> str | None:
-        """Return `template` filled in; None if a value is unknown or differs each time."""
+        """Return `template` filled in; None if a value is unknown, or differs from request to request."""
         if differs_each_time(template) or needs_request(template):
             return None
         defaults = {
@@ -66,7 +67,7 @@ class KnownValues:
             return None
 
     def missing(self, template: str) -> list[str]:
-        """Return the required settings in `template` that have no value."""
+        """Return the names of the required settings in `template` that have no value."""
         forms = self.provider.connection_config
         named = [name.partition(".")[2] for name in placeholders(template) if name.startswith("connectionConfig.")]
         return [name for name in named if name not in self.config and not (name in forms and forms[name].optional)]
@@ -80,7 +81,7 @@ class KnownValues:
         return split(url)[1].partition("?")[0]
 
     def deep(self, value: Any) -> Any:
-        """Return a body of templates, filled in; members with unknown values are left out."""
+        """Return `value`, a JSON value with templates, filled in. Members with unknown values are left out."""
         match value:
             case str():
                 return self.text(value)
@@ -93,7 +94,7 @@ class KnownValues:
 
 
 def equality_check(subject: str, expected: Any, arrived: Any, place: Place) -> RehearsalCheck:
-    """Compare two values. Values may be secrets, so a difference is described only by their lengths."""
+    """Compare two values. A difference is described only by the values' lengths, because a value can be a secret."""
     ok = expected == arrived
     detail = (
         ""
@@ -116,7 +117,11 @@ def parameter_checks(
     renames: Mapping[str, str],
     body_format: str | None,
 ) -> Iterator[RehearsalCheck]:
-    """Check each expected parameter, under the provider's name for it, and the body's encoding."""
+    """Check the encoding of the body, and each expected parameter.
+
+    `expected`: parameters by their standard names. `renames`: the provider's name of each renamed parameter; an empty
+    name means that the parameter must be absent. `place`: the entry's field with the parameters.
+    """
     arrived = arrival.params(body_format)
     if arrival.method not in {"GET", "HEAD"} and body_format != "query" and expected:
         kind = JSON_KIND if body_format == "json" else FORM_KIND
@@ -143,13 +148,13 @@ def header_checks(
     """
     for name, template in templates.items():
         if name.lower() == "content-type" and not arrival.body:
-            continue  # sent only with a body
+            continue  # Content-Type is sent only with a body
         arrived = arrival.headers.get(name)
         expected = known.text(template)
         if expected is not None:
             yield equality_check(f"field {name}", expected, arrived, (*place, name))
         elif differs_each_time(template) or needs_request(template):
-            # A value from the request, such as ${params}, may be empty if the request has no such part.
+            # A value from the request, such as ${params}, can be empty if the request has no such part.
             filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
             ok = filled and "${" not in str(arrived)
             yield RehearsalCheck(f"field {name} is filled in", ok, (*place, name), "it is missing or has a placeholder")
@@ -167,8 +172,8 @@ def client_auth_checks(
 ) -> Iterator[RehearsalCheck]:
     """Check that the client authenticates with the entry's method and no other (RFC 6749 §2.3).
 
-    `client`: ID and secret. `renames`: the provider's names of the parameters. `default`: the method if the entry names
-    none.
+    `client`: the client's ID and secret. `renames`: the provider's names of renamed parameters. `default`: the method
+    if the entry states no method.
     """
     method = provider.token_request_auth_method or default
     place: Place = ("token_request_auth_method",)
@@ -210,9 +215,9 @@ def client_auth_checks(
 def registered_client_checks(
     arrival: ReceivedRequest, known: KnownValues, renames: Mapping[str, str]
 ) -> Iterator[RehearsalCheck]:
-    """Check that a dynamically registered client authenticates as it registered, and sends its ID in the body.
+    """Check that a dynamically registered client authenticates with its registered method.
 
-    Servers built with the MCP Python SDK expect the ID there.
+    The client must also send its ID in the body, because servers built with the MCP Python SDK read the ID there.
     """
     client, provider = known.registered, known.provider
     methods = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
@@ -227,10 +232,10 @@ def registered_client_checks(
 def proxied_call_checks(
     arrival: ReceivedRequest, known: KnownValues, entry: Mapping[str, Any], path: str, default: str | None
 ) -> Iterator[RehearsalCheck]:
-    """Check an API call: its path, headers and query. `path`: its path below the base URL.
+    """Check the path, the header fields and the query of an API call.
 
-    `default`: the Authorization that the auth mode writes if no template has a credential, or its beginning; None:
-    none.
+    `path`: the path of the call below the base URL. `default`: the Authorization field, or its beginning, that the auth
+    mode writes if no template has a credential; None: the auth mode writes no such field.
     """
     proxy = known.provider.proxy
     base = known.path(entry["proxy"]["base_url"])
@@ -257,7 +262,7 @@ def proxied_call_checks(
         yield RehearsalCheck(what, ok, ("auth_mode",), "it is missing or has another value")
 
 
-# ── Signatures, checked as a provider does: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), and AWS's credential scope.
+# ── Checks of signatures, as a provider does them: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), AWS credential scopes.
 
 _OAUTH_PARAMETER: Final = re.compile(r'([a-z0-9_]+)="([^"]*)"')
 _AWS_AUTHORIZATION: Final = re.compile(
@@ -267,16 +272,16 @@ _AWS_AUTHORIZATION: Final = re.compile(
 
 
 def oauth_params(arrival: ReceivedRequest) -> dict[str, str]:
-    """Return the OAuth 1.0 parameters in Authorization, decoded."""
+    """Return the decoded OAuth 1.0 parameters of the Authorization field."""
     return {name: unquote(value) for name, value in _OAUTH_PARAMETER.findall(arrival.headers.get("Authorization", ""))}
 
 
 def oauth1_checks(
     arrival: ReceivedRequest, consumer: tuple[str, str], token: tuple[str, str], method: str
 ) -> Iterator[RehearsalCheck]:
-    """Check consumer key, token and signature method; for HMAC and PLAINTEXT also the signature.
+    """Check the consumer key, the token and the signature method. For HMAC and PLAINTEXT, also check the signature.
 
-    `consumer`: the client's ID and secret. `token`: token and token secret.
+    `consumer`: the client's ID and secret. `token`: the token and its secret.
     """
     given = oauth_params(arrival)
     place = ("signature_method",)
@@ -322,7 +327,7 @@ def _is_signed(
 
 
 def aws_checks(arrival: ReceivedRequest, known: KnownValues, access_key: str) -> Iterator[RehearsalCheck]:
-    """Check key, region and service of the credential scope."""
+    """Check the access key, the region and the service in the request's AWS signature."""
     signing = known.provider.request_signing
     found = _AWS_AUTHORIZATION.fullmatch(arrival.headers.get("Authorization", ""))
     yield RehearsalCheck(

@@ -1,4 +1,4 @@
-"""Made-up values for an entry: settings, credentials, clients, keys, certificates."""
+"""Makes up values for the rehearsal of an entry: settings, credentials, clients, keys, certificates."""
 
 import base64
 import re
@@ -16,14 +16,14 @@ from gateway.catalog.template import FunctionCall, Name, Template, parse_templat
 from gateway.catalog.template_places import Place, text_templates
 from gateway.catalog.value import BadValue, check_value
 
-# ── Keys and certificates for a rehearsal, generated once per process.
+# ── Keys and certificates for a rehearsal. A process generates each key only one time, because this takes long.
 
 
 @cache
 def sample_key(kind: str) -> str:
-    """Return a private key in PEM for a JWS algorithm.
+    """Return a private key in PEM for a JWS algorithm, or a secret for HMAC.
 
-    For HMAC, return a secret: `kind` is then such as ``HS256:hex``.
+    `kind`: the algorithm, such as ``RS256``. For HMAC, the encoding of the secret follows, as in ``HS256:hex``.
     """
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -45,7 +45,7 @@ def sample_key(kind: str) -> str:
 
 @cache
 def sample_certificate() -> str:
-    """Return a self-signed PEM certificate for the key of RS256."""
+    """Return a self-signed certificate in PEM for the key that ``sample_key("RS256")`` returns."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -88,7 +88,7 @@ KEY_FUNCTIONS: Final = {"fingerprint": "RS256", "ed25519Sign": "EdDSA"}
 
 
 class NoSample(Exception):
-    """No known value is valid for a setting. `place`: the setting's place in the entry."""
+    """No sample value is valid for a setting. `place`: the path of the setting in the entry."""
 
     def __init__(self, place: Place, name: str) -> None:
         super().__init__(
@@ -101,8 +101,8 @@ class NoSample(Exception):
 class Samples:
     """Values for a rehearsal.
 
-    `config`: settings of the connection. `typed`: credentials that the end user enters. `assertion`: fields of
-    `assertion_option`.
+    `config`: the connection's settings. `typed`: the credentials that the end user enters. `assertion`: the values of
+    the fields in `assertion_option`.
     """
 
     config: dict[str, str]
@@ -112,13 +112,16 @@ class Samples:
     client_secret: str = field(default_factory=lambda: f"try-secret-{secrets.token_hex(8)}")
 
     def secrets(self) -> Iterator[str]:
-        """Yield the values that must not be shown."""
+        """Yield the values that the report must mask."""
         yield self.client_secret
         yield from (value for value in self.typed.values() if len(value) > 3)
 
 
 def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
-    """Return values for all settings and credentials. `given`: values by name, used first. Raises NoSample."""
+    """Return values for all settings and credentials. Raises NoSample.
+
+    `given`: values by name, which replace sample values.
+    """
     keys = dict(_key_names(provider))
     forms: dict[str, Mapping[str, Setting]] = {
         "connection_config": {name: one for name, one in provider.connection_config.items() if not one.automated},
@@ -138,7 +141,10 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
 
 
 def _key_or_certificate(name: str, keys: Mapping[str, str]) -> str | None:
-    """Return a key or certificate if the field needs one, else None. `keys`: see `_key_names`."""
+    """Return a key or a certificate for the field `name`; None if the field needs neither.
+
+    `keys`: the fields that are keys, each with its `kind` for `sample_key`.
+    """
     if name in {"client_certificate", "clientCertificate"}:
         return sample_certificate()
     return sample_key(keys[name]) if name in keys else None
@@ -149,7 +155,7 @@ def _typed_fields(provider: Provider) -> Mapping[str, Setting]:
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         return {}
-    # With these, the gateway would call AWS.
+    # A role is left out, because the gateway would call AWS to assume it.
     left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
     own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
     default = {name: Setting(secret=True) for name in (mode.typed_fields if mode else ())}
@@ -165,7 +171,7 @@ def _typed_fields(provider: Provider) -> Mapping[str, Setting]:
 
 
 def sample_value(place: Place, name: str, setting: Setting) -> str:
-    """Return a value that `setting` accepts; a secret setting gets a new value each time. Raises NoSample."""
+    """Return a value that `setting` accepts. A secret setting gets a new random value each time. Raises NoSample."""
     if setting.secret or (place[0] == "credentials" and _NAME_OF_SECRET.search(name)):
         random = f"try-{secrets.token_hex(8)}"
         if _fits(name, random, setting):
@@ -192,7 +198,7 @@ def _fits(name: str, value: str, setting: Setting) -> bool:
 
 
 def _key_names(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Yield the credentials that are keys, each with its kind for `sample_key`."""
+    """Yield the names of the credentials that are keys, each with its `kind` for `sample_key`."""
     if provider.jwt is not None:
         algorithm = provider.jwt.header.get("alg", "RS256")
         kind = f"{algorithm}:{provider.jwt.key_encoding or 'utf8'}" if algorithm.startswith("HS") else algorithm

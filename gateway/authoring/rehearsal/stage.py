@@ -1,4 +1,4 @@
-"""Rewrites the entry for a rehearsal: each origin is replaced by an origin of the sandbox, all else is kept."""
+"""Rewrites an entry for a rehearsal: replaces each origin by an origin of the sandbox, and keeps paths and queries."""
 
 import json
 import re
@@ -26,8 +26,8 @@ ROLES: Final = (
 class Stage:
     """An entry for a rehearsal.
 
-    `new_origins`: yields a new origin of the sandbox each time. `origins`: the provider's origin (a template) ▸ the
-    sandbox's origin.
+    `new_origins`: yields a new origin of the sandbox each time. `origins`: for each origin of the provider (a template),
+    the origin of the sandbox that replaces it.
     """
 
     provider: Provider
@@ -59,14 +59,17 @@ class Stage:
         return said
 
     def with_sandbox_origin(self, template: str) -> str:
-        """Return `template` with the sandbox's origin."""
+        """Return the URL `template` with an origin of the sandbox in place of the provider's origin."""
         origin, rest = split(template)
         if origin not in self.origins:
             self.origins[origin] = next(self.new_origins)
         return self.origins[origin] + rest
 
     def shown_origins(self, config: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
-        """Return the provider's origins, filled in with the connection's settings ▸ the sandbox's origins."""
+        """Return for each origin of the provider the origin of the sandbox, for the report.
+
+        `config`, `values`: the connection's settings and other values, with which the provider's origins are filled in.
+        """
         shown: dict[str, str] = {}
         for template, local in self.origins.items():
             name = template
@@ -77,14 +80,14 @@ class Stage:
 
 
 def split(template: str) -> tuple[str, str]:
-    """Return the origin and the rest of a URL template."""
+    """Return the two parts of a URL template: the origin, and the rest."""
     found = _AUTHORITY.match(template)
     end = found.end() if found else 0
     return template[:end], template[end:]
 
 
 def path_pattern(template: str) -> re.Pattern[str]:
-    """Return a pattern that matches the path of a URL template, with any values for its placeholders."""
+    """Return a pattern that matches the path of a URL template. A placeholder matches any value without a slash."""
     path = split(template)[1].partition("?")[0] or "/"
     literal = map(re.escape, _NAMES.split(path))
     return re.compile("[^/?]*".join(literal) + ("/?" if path == "/" else ""))

@@ -1,4 +1,4 @@
-"""Checks of token requests, by auth mode."""
+"""Checks the token requests of a rehearsal, by auth mode."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -57,8 +57,11 @@ def token_checks(
 
 
 def access_checks(requests: list[ReceivedRequest], known: KnownValues, user_token: str) -> Iterator[RehearsalCheck]:
-    """Check that the end user's access to the installation is confirmed before the installation's token is requested.
-    `requests`: the requests that created the connection, in order. `user_token`: the end user's access token."""
+    """Check that the gateway calls `installation_access_url` before it requests the installation's token.
+
+    The call confirms that the end user has access to the installation.
+    `requests`: the requests that created the connection, in order. `user_token`: the end user's access token.
+    """
     role, place = "installation_access_url", ("installation_access_url",)
     first = next((one for one in requests if one.role in {role, "installation_token_url"}), None)
     ok = first is not None and first.role == role
@@ -74,8 +77,7 @@ def access_checks(requests: list[ReceivedRequest], known: KnownValues, user_toke
 def refresh_checks(
     arrival: ReceivedRequest, known: KnownValues, samples: Samples, refresh_token: str
 ) -> Iterator[RehearsalCheck]:
-    """Check a refresh request (RFC 6749 §6); for modes without refresh tokens, check only that there was a
-    request."""
+    """Check a refresh request (RFC 6749 §6). For auth modes without refresh tokens, only note that there was a request."""
     provider = known.provider
     if provider.auth_mode not in GRANTS or arrival.role == "installation_token_url":
         yield RehearsalCheck("a token was requested again", True, ("token_url",))
@@ -160,6 +162,6 @@ def _body_checks(arrival: ReceivedRequest, expected: Any, place: tuple[str | int
 
 
 def _known_fields(templates: Mapping[str, str], known: KnownValues) -> dict[str, str]:
-    """Return the fields whose values are known. The gateway leaves fields without a value out of the request."""
+    """Return the fields whose templates can be filled in. The gateway does not send fields without a value."""
     texts = {name: known.text(template) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text is not None}
