@@ -1,23 +1,23 @@
 """The auth modes, one file each: which requests to send to a provider, and what its responses mean. No I/O.
 
 A mode builds requests and reads responses; `refresh/auth_exchange.py` sends the requests (ADR 17). Read `mode` and
-`api_key`, then:
+`api_key` first, then:
 
     mode, context                             the interface of a mode; its input: entry, client, settings, templates
     credential_form, provider_responses       reads typed or imported credentials; makes providers' texts safe to show
     pasted_keys, request_templates            reads pasted PEM, JWK and HMAC keys; fills templates that use the request
     token_steps                               builds one of several requests that together produce a token
     revocation                                revokes tokens at the provider (RFC 7009, or as the entry says)
-    api_key, basic, none                      nothing to refresh
+    api_key, basic, none                      the credential needs no refresh
     oauth2, client_credentials                access tokens by consent, and by the end user's own OAuth client
-    mcp, mcp_discovery                        OAuth 2.0 for MCP servers; the client may register itself
+    mcp, mcp_discovery                        OAuth 2.0 for MCP servers; the gateway can register a client itself
     app_installation, custom, install_plugin  an app or plugin that the end user installs
-    jwt, two_step, signature, bill            the typed credential is exchanged for a token, or signs one
+    jwt, two_step, signature, bill            the typed credential is exchanged for a token, or signs a token
     oauth1, tba, aws_sigv4                    every request is signed
 
-Always true: a mode never sends anything itself. A new mode is one file here, one line in `BUILT_IN_MODES` below and one
-entry in `catalog/auth_modes.py` (docs/architecture.md names what else a built-in mode touches). A credential is a JSON
-object with a `type` (docs/compatibility.md#credentials); it is encrypted in the store and decrypted in memory only.
+Always true: a mode never sends a request itself. A new mode is one file here, one line in `BUILT_IN_MODES` below and
+one entry in `catalog/auth_modes.py` (docs/architecture.md lists more files to change). A credential is a JSON object
+with a `type` (docs/compatibility.md#credentials), encrypted in the store and decrypted only in memory.
 """
 
 from collections.abc import Mapping

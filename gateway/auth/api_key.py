@@ -1,4 +1,4 @@
-"""API_KEY: one long-lived key that the end user typed in. It needs no refresh."""
+"""API_KEY: one long-lived key that the end user typed in. The key needs no refresh."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,8 +12,8 @@ from gateway.secret import Secret
 
 
 class ApiKey(AuthMode):
-    """Stored as ``{"type": "API_KEY", "apiKey", <further fields of the entry>}``. The entry says where in a request the
-    key is sent; the mode has no default.
+    """The credential is stored as ``{"type": "API_KEY", "apiKey", <further fields of the entry>}``. The catalog entry
+    says where in a request the key is sent, because this mode has no default place for the key.
     """
 
     name = "API_KEY"

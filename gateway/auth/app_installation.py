@@ -1,8 +1,8 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-Only the callback's query links an installation ID to the person who returns, and a browser can change that query.
-CUSTOM checks the ID with the end user's own OAuth grant, if the entry has `installation_access_url`; APP has no such
-grant.
+Only the callback's query connects an installation ID with the person whose browser returns, and a browser can change
+that query. The mode CUSTOM checks the ID with the end user's own OAuth grant if the entry has
+`installation_access_url`. APP has no such grant and cannot check the ID.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,15 +37,17 @@ APP_ID: Final = "app_id"
 APP_LINK: Final = "appPublicLink"
 CLOCK_SKEW: Final = timedelta(seconds=60)  # GitHub refuses a JWT with `iat` in the future, and clocks differ
 JWT_LIFETIME: Final = timedelta(seconds=540)
-LIFETIME: Final = timedelta(minutes=55)  # if the provider reports no lifetime
+LIFETIME: Final = timedelta(minutes=55)  # used if the provider reports no lifetime
 
 
 class App(TokenExchangeMode, GrantingMode):
-    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id``
-    and ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
+    """The credential is stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``. An
+    import gives ``installation_id`` and, optionally, ``app_id``. The integration has `app_id`, `app_link` and
+    `private_key`.
 
-    The installation's ID comes from the end user's browser, and nothing can check it: an end user can connect another
-    customer's installation. Where end users do not trust each other, use CUSTOM (for GitHub: `github-app-user`).
+    The installation's ID comes from the end user's browser, and this mode cannot check the ID. Therefore an end user
+    can connect another customer's installation. If end users do not trust each other, use CUSTOM (for GitHub:
+    `github-app-user`).
     """
 
     name = "APP"
@@ -106,8 +108,9 @@ class App(TokenExchangeMode, GrantingMode):
 
 
 def installation_token(context: AuthContext, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
-    """Request a token for the installation in the setting ``installation_id``; return the credential's members.
-    `place`: the entry's field with the URL. The app authenticates with a JWT."""
+    """Request a token for the installation in the setting ``installation_id``, and return the members of the
+    credential. `place`: the name of the entry's field with the URL. `app_id`: the app's ID, None for the integration's
+    app. The app authenticates with a JWT."""
     provider, url = context.provider, context.url(place)
     context = context.for_destinations(url)
     proof = _proof(context, app_id)
@@ -121,7 +124,8 @@ def installation_token(context: AuthContext, place: str, app_id: str | None = No
 
 
 def installation_in(provider: Provider, query: Mapping[str, str]) -> str:
-    """Return the installation ID from the callback. Raises InvalidRequest if it is missing or awaits approval."""
+    """Return the installation ID from the callback's query. Raises InvalidRequest if the ID is missing or invalid, or
+    if an administrator must approve the installation first."""
     installation = query.get(INSTALLATION_ID, "")
     if not installation and query.get("setup_action") == "request":
         raise InvalidRequest(
@@ -149,7 +153,8 @@ def check_app_key(context: AuthContext) -> None:
 
 
 def _proof(context: AuthContext, app_id: str | None) -> Secret:
-    """Return the JWT that authenticates the app: built from the entry's `jwt`, else in GitHub's format."""
+    """Return the JWT that authenticates the app. The JWT is built as the entry's `jwt` says, or in GitHub's format if
+    the entry has no `jwt`. `app_id`: the app's ID, None for the integration's app."""
     key = context.app_key()
     issuer = app_id or context.integration.app_id or context.integration.client_id
     if not issuer:

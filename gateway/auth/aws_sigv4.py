@@ -27,12 +27,12 @@ from gateway.timestamps import iso, moment
 
 # ── AWS Signature Version 4: the canonical form of a request, and its signature (AWS General Reference, "SigV4").
 #
-# The signature covers the exact bytes of the path and query that are sent; this code does not change them.
+# The signature covers the exact bytes of the path and query that are sent. This code does not change these bytes.
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 UNSIGNED: Final = "UNSIGNED-PAYLOAD"
 EMPTY_HASH: Final = hashlib.sha256(b"").hexdigest()
-# Fields that a proxy on the way may change, fields written after signing, and the signature itself.
+# Not signed: fields that a proxy between gateway and AWS can change, fields written after signing, and the signature.
 UNSIGNED_HEADERS: Final = frozenset(
     {
         "authorization",
@@ -60,7 +60,7 @@ class SigV4Keys:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The region and service that a signature is valid for."""
+    """The region and the service for which a signature is valid."""
 
     region: str
     service: str
@@ -74,14 +74,14 @@ class Scope:
 def authorization(
     keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, time: datetime
 ) -> str:
-    """Return the value of ``Authorization``. `target`: path and query as sent. `fields`: all fields sent, including
-    Host."""
+    """Return the value of ``Authorization``. `target`: the path and the query, exactly as sent. `fields`: all header
+    fields that are sent, including Host. `payload_hash`: the body's SHA-256 in hex, or `UNSIGNED`."""
     lines = _canonical_headers(fields)
     names = ";".join(name for name, _ in lines)
     request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
     day = f"{time:%Y%m%d}"
     place = f"{day}/{scope.region}/{scope.service}/aws4_request"
-    # Header fields may have bytes that are not UTF-8; they are signed as they are sent.
+    # Header fields can contain bytes that are not UTF-8. Such bytes are signed as they are sent.
     digest = hashlib.sha256(request.encode("utf-8", "surrogateescape")).hexdigest()
     text = "\n".join([ALGORITHM, aws_timestamp(time), place, digest])
     key = f"AWS4{keys.secret_access_key.reveal()}".encode()
@@ -94,8 +94,8 @@ def authorization(
 def canonical_request(
     method: str, target: str, lines: list[tuple[str, str]], payload_hash: str, *, once: bool = False
 ) -> str:
-    """Return the canonical request. `lines`: sorted lower-case names and values. `once`: encode the path once, as S3
-    does."""
+    """Return the canonical request. `lines`: the header fields with lower-case names, sorted by name. `once`: whether
+    to encode the path only once, as S3 does, not twice."""
     path, _, query = target.partition("?")
     names = ";".join(name for name, _ in lines)
     headers = "".join(f"{name}:{value}\n" for name, value in lines)
@@ -138,9 +138,10 @@ def _encode(text: str) -> str:
 
 # ── Signs each AWS request over the bytes that are forwarded.
 #
-# If the caller sends the body's SHA-256 as ``x-amz-content-sha256``, the body is signed and streams. S3 over https
-# accepts unsigned bodies (``UNSIGNED-PAYLOAD``), as its own clients send them, so these stream too. All other services
-# need the hash, which is known only after the last byte: the gateway buffers such a body, up to a limit.
+# If the caller sends the body's SHA-256 as ``x-amz-content-sha256``, the signature covers this hash and the body is
+# streamed. S3 over https accepts unsigned bodies (``UNSIGNED-PAYLOAD``), which AWS's own clients also send. Therefore
+# bodies to S3 are streamed too. All other services need the hash, which the gateway can compute only after the last
+# byte, so the gateway buffers such a body, up to a limit.
 
 HASH_HEADER: Final = "x-amz-content-sha256"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -213,10 +214,11 @@ TEMPORARY_ERRORS: Final = frozenset(
 
 
 class AwsSigV4(TokenExchangeMode):
-    """Stored as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?, "role_arn"?,
-    "external_id"?, "region"?, "service"?, <further fields of the entry>, "expires_at"?,
-    "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole issues them to the operator's own access key
-    (the integration's `client_id` and `client_secret`), and the gateway requests new ones before they expire.
+    """The credential is stored as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?,
+    "role_arn"?, "external_id"?, "region"?, "service"?, <further fields of the entry>, "expires_at"?, "raw"?}``. With
+    `role_arn`, the keys are temporary: the gateway requests the keys from STS AssumeRole with the operator's own access
+    key (the integration's `client_id` and `client_secret`). The gateway requests new keys before the temporary keys
+    expire.
     """
 
     name = "AWS_SIGV4"
@@ -252,8 +254,8 @@ class AwsSigV4(TokenExchangeMode):
         return bool(credential.get("role_arn"))
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Call STS AssumeRole. The external ID prevents one customer from using another customer's role (confused
-        deputy)."""
+        """Return the credential with new temporary keys from STS AssumeRole. The external ID prevents one customer from
+        using another customer's role (the confused deputy problem)."""
         region = self._scope(credential, context).region
         own = not context.provider.token_url
         url = sts_url(region) if own else context.url("token_url")
@@ -286,7 +288,8 @@ class AwsSigV4(TokenExchangeMode):
 
     @staticmethod
     def _scope(credential: Mapping[str, Any], context: AuthContext) -> Scope:
-        """Return region and service from the entry, else from the credential."""
+        """Return the region and the service. Each value comes from the entry, or from the credential if the entry has
+        no value."""
         spec = context.provider.request_signing
         templates = {"region": spec.region, "service": spec.service} if spec else {}
         fields = {
@@ -313,8 +316,9 @@ def sts_url(region: str) -> str:
 
 
 def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
-    """Return key, secret, session token and expiry from STS's response (XML or JSON). Raises TokenRefused,
-    TokenUnavailable."""
+    """Return the access key ID, the secret key, the session token and the expiry from STS's response (XML or JSON).
+    Raises TokenRefused after a refusal, and TokenUnavailable after a temporary error or if the response has no
+    credentials."""
     text = reply.body.decode("utf-8", "replace")
     if reply.status != 200:
         code = _element(text, "Code")
@@ -346,7 +350,8 @@ def _from_json(text: str) -> list[str]:
 
 
 def _element(text: str, name: str) -> str:
-    """Return the text of an XML element. An XML parser is avoided: it would expand entities that a response defines."""
+    """Return the text of an XML element. No XML parser is used, because a parser would expand entities that a response
+    defines."""
     found = re.search(rf"<{name}>([^<]*)</{name}>", text)
     return html.unescape(found[1]).strip() if found else ""
 

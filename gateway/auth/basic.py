@@ -1,4 +1,4 @@
-"""BASIC: a user name and a password, sent as RFC 7617 defines. They need no refresh."""
+"""BASIC: a user name and a password, sent as RFC 7617 defines and never refreshed."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,8 +13,8 @@ from gateway.secret import Secret
 
 
 class Basic(AuthMode):
-    """Stored as ``{"type": "BASIC", "username", "password", <further fields of the entry>}``. Either of the two may be
-    empty, because many providers use only one.
+    """The credential is stored as ``{"type": "BASIC", "username", "password", <further fields of the entry>}``. The
+    user name or the password may be empty, because many providers use only one of them.
     """
 
     name = "BASIC"
@@ -27,7 +27,7 @@ class Basic(AuthMode):
         more = fields.declared(provider.credentials)
         fields.finish()
         if ":" in username:
-            # The first colon ends the user name (RFC 7617 §2), so a colon in it would move text into the password.
+            # The first colon ends the user name (RFC 7617 §2), so a colon in the name would move text to the password.
             issue = Issue("invalid_format", "A user name cannot contain a colon.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
         return {"type": self.types()[0], "username": username, "password": password, **shown, **more}

@@ -1,4 +1,4 @@
-"""BILL: a login with user name, password, organization and developer key opens a session; its ID is the token."""
+"""BILL: a login with user name, password, organization and developer key; the new session's ID is the token."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -24,13 +24,14 @@ PARAMETER_NAMES: Final = {
 }
 SESSION_ID_PATHS: Final = ("sessionId", "session_id", "response_data.sessionId")
 USER_ID_PATHS: Final = ("userId", "user_id", "response_data.userId")
-LIFETIME: Final = timedelta(minutes=30)  # a session ends after 35 minutes without a call
+LIFETIME: Final = timedelta(minutes=30)  # less than the 35 minutes after which an unused session ends
 
 
 class Bill(TokenExchangeMode):
-    """Stored as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", <further fields of the entry>,
-    "session_id", "user_id"?, "expires_at", "raw"}``. The login sends the first four as ``username``, ``password``,
-    ``organizationId`` and ``devKey`` unless the entry's `token_params` say otherwise.
+    """The credential is stored as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", <further
+    fields of the entry>, "session_id", "user_id"?, "expires_at", "raw"}``. The login sends user name, password,
+    organization and developer key as ``username``, ``password``, ``organizationId`` and ``devKey``. The entry's
+    `token_params` can replace these parameters.
     """
 
     name = "BILL"

@@ -1,4 +1,4 @@
-"""OAUTH2_CC: the end user's own client is exchanged for tokens, without a redirect (RFC 6749 §4.4)."""
+"""OAUTH2_CC: the end user's own OAuth client gets tokens, without a redirect (RFC 6749 §4.4)."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from gateway.timestamps import iso
 
 TOKEN_MEMBERS: Final = ("token", "expires_at", "raw")
 OTHER_TOKEN_PATHS: Final = ("data.token", "jwt")  # paths of the token for providers that do not follow RFC 6749 §5.1
-LIFETIME: Final = timedelta(minutes=55)  # if the provider reports no lifetime
+LIFETIME: Final = timedelta(minutes=55)  # used if the provider reports no lifetime
 METHODS_WITHOUT_SECRET: Final = frozenset({"private_key_jwt", "custom", "none"})
 ASSERTION_METHODS: Final = frozenset({"private_key_jwt"})
 ASSERTION_LIFETIME_S: Final = 300
@@ -29,7 +29,7 @@ TYPED_LIMIT: Final = 16_384
 
 
 class ClientCredentialsMode(TokenExchangeMode):
-    """Stored as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
+    """The credential is stored as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
     "client_private_key"?, <further fields of the entry>, "expires_at"?, "raw"}``. With a certificate and a private key
     (both PEM), token requests and proxied requests use mutual TLS (RFC 8705).
     """
@@ -38,7 +38,8 @@ class ClientCredentialsMode(TokenExchangeMode):
     brought: ClassVar = "token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """Return the credential to store. `token` is optional; without it, the gateway requests the first token."""
+        """Return the credential to store. The `token` is optional: without a `token`, the gateway requests the first
+        token."""
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
         credential["client_id"] = fields.text("client_id", limit=1024)
@@ -94,8 +95,8 @@ class ClientCredentialsMode(TokenExchangeMode):
         )
 
     def client(self, credential: Mapping[str, Any], context: AuthContext, url: str) -> OAuthClient:
-        """Return the end user's client, authenticated as the entry says. `url`: the audience of a client assertion.
-        Raises TokenRefused if its key cannot sign."""
+        """Return the end user's client, which authenticates as the entry says. `url`: the URL of the request, which is
+        the audience of a client assertion. Raises TokenRefused if the client's key cannot sign."""
         if context.provider.token_request_auth_method in ASSERTION_METHODS:
             return OAuthClient(credential["client_id"], assertion=self._assertion(credential, context, url))
         secret = credential.get("client_secret")
@@ -117,17 +118,20 @@ class ClientCredentialsMode(TokenExchangeMode):
 
 
 def client_values(credential: Mapping[str, Any]) -> dict[str, Secret]:
-    """Return ``clientId`` and ``clientSecret``: in this mode the end user's, not the integration's."""
+    """Return the values of ``clientId`` and ``clientSecret``. In this mode, these values belong to the end user's
+    client, not to the integration's client."""
     named = {"clientId": credential.get("client_id"), "clientSecret": credential.get("client_secret")}
     return {name: Secret(value) for name, value in named.items() if value}
 
 
 def client_scopes(context: AuthContext) -> tuple[str, ...]:
-    """Return the scopes of the connection's own setting `oauth_scopes`, else the integration's or the entry's."""
+    """Return the scopes in the connection's setting `oauth_scopes`. Without this setting, return the integration's
+    scopes, or the entry's default scopes if the integration has no scopes."""
     own = context.config.get("oauth_scopes")
     return scope_list(own) if isinstance(own, str) and own else context.scopes
 
 
 def needs_no_secret(provider: Provider) -> bool:
-    """Return whether the client authenticates without a secret: by certificate, by key, or as the entry defines."""
+    """Return whether the client authenticates without a secret: with a certificate, with a key, or as the entry
+    defines."""
     return bool(provider.require_client_certificate) or provider.token_request_auth_method in METHODS_WITHOUT_SECRET

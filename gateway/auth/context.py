@@ -27,8 +27,9 @@ _MISSING: Final = object()
 def fill_url(
     provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NO_VALUES
 ) -> str:
-    """Return a URL of the entry, filled with this connection's settings. Raises InvalidRequest that names the
-    setting."""
+    """Fill `template`, a URL of the entry, and return the URL. `config`: the connection's settings. `credential`:
+    further values by placeholder name. Raises InvalidRequest, which names the setting, if a setting is missing or
+    invalid."""
     try:
         return render_url(template, config, provider.connection_config, credential)
     except Unresolved as fault:
@@ -45,7 +46,8 @@ def fill_url(
 
 
 def chosen_alternative(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
-    """Return the first of the entry's `alternatives` for `key` that has all its settings, else `template`."""
+    """Return the first of the entry's `alternatives` for `key` that the settings in `config` fill completely. If there
+    is no such alternative, return `template`."""
     given = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
     forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
     return next((form for form, needed in forms if needed and needed <= given), template)
@@ -54,7 +56,8 @@ def chosen_alternative(provider: Provider, key: str, template: str | None, confi
 def template_values(
     provider: Provider, client: OAuthClient | None, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Secret]:
-    """Return the values, except the credential, for templates outside URLs. Settings include their defaults."""
+    """Return the values for templates outside URLs: settings, metadata and the client, without the credential. A
+    setting that is not given has its default value."""
     known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
     plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
     known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
@@ -66,15 +69,16 @@ def template_values(
 
 
 def plain_values(values: Mapping[str, Secret]) -> dict[str, str]:
-    """Return `values` as plain text, only for filling a template."""
+    """Return `values` as plain text. Use this function only to fill a template."""
     return {name: secret.reveal() for name, secret in values.items()}
 
 
 def fill_texts(
     templates: Mapping[str, str], values: Mapping[str, Secret], *, moment: Moment | None = None
 ) -> dict[str, str]:
-    """Return `templates` filled in, without those that lack a setting. Raises InvalidRequest if a value cannot be
-    sent."""
+    """Fill `templates` and return the resulting texts. A template with a missing value is left out. Raises
+    InvalidRequest if a value cannot be sent. `moment`: the time and the random value for the templates, None for new
+    values."""
     plain = plain_values(values)
     moment = moment or Moment()
     filled_in: dict[str, str] = {}
@@ -89,8 +93,8 @@ def fill_texts(
 
 
 def fill_json(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
-    """Return JSON with the templates in its texts filled in. Members with a missing value are left out, and so are
-    objects and lists that become empty. A text without placeholders stays as it is.
+    """Return the JSON `value` with the templates in its texts filled in. Members with a missing value are left out, and
+    so are objects and lists that become empty. A text without placeholders stays as it is.
     """
     match value:
         case str():
@@ -115,14 +119,14 @@ def _fill_member(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
     return _MISSING if value and filled in ({}, []) else filled
 
 
-# ── Which hosts may receive an integration's secrets: its client secret, and the key that its app signs with.
+# ── Decides which hosts may receive an integration's secrets: its client secret, and the key that its app signs with.
 #
-# Only hosts that the provider's entry names, and hosts in the integration's `allowed_hosts`. A host chosen only by a
-# connection's setting, or by a server that such a setting names, gets neither secret.
+# The hosts are those that the provider's entry names, and those in the integration's `allowed_hosts`. A host that is
+# named only by a connection's setting, or by a server that such a setting names, gets no secret.
 
 
 def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
-    """Return whether a request to `url` may carry a secret of `integration`. Only this function decides it."""
+    """Return whether a request to `url` may carry a secret of `integration`. No other function makes this decision."""
     parts = urlsplit(url)
     scheme, host = parts.scheme.lower(), _host(url)
     if scheme not in DEFAULT_PORTS:
@@ -135,7 +139,8 @@ def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
 
 
 def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest:
-    """Return the error for a request that would send a secret to a host that neither entry nor integration names."""
+    """Return the error for a request that would send a secret to a host that is named neither by the entry nor by the
+    integration."""
     return InvalidRequest(
         "unresolved_setting",
         f"The client secret or key of integration '{integration.integration_id}' was not sent to {host}: the host is "
@@ -145,7 +150,7 @@ def secret_withheld_error(integration: Integration, host: str) -> InvalidRequest
 
 
 def host_not_allowed_error(integration: Integration, host: str, path: Sequence[str] = ()) -> InvalidRequest:
-    """Return the error for settings that lead to a host outside the integration's `allowed_hosts`."""
+    """Return the error for settings that name a host outside the integration's `allowed_hosts`."""
     message = (
         f"Integration '{integration.integration_id}' does not allow the host {host}. Give one of "
         f"{', '.join(integration.allowed_hosts)}, or have the host added to allowed_hosts of the integration."
@@ -156,7 +161,8 @@ def host_not_allowed_error(integration: Integration, host: str, path: Sequence[s
 def check_settings(context: "AuthContext", path: Sequence[str]) -> None:
     """Raise InvalidRequest if settings name a host outside the integration's `allowed_hosts`.
 
-    Without `allowed_hosts`, settings may name any host; that host gets no secret of the integration.
+    If the integration has no `allowed_hosts`, settings may name any host, but such a host gets no secret of the
+    integration.
     """
     integration, provider = context.integration, context.provider
     if not integration.allowed_hosts:
@@ -169,13 +175,13 @@ def check_settings(context: "AuthContext", path: Sequence[str]) -> None:
         try:
             url = context.fill_url(template)
         except InvalidRequest:
-            continue  # reported where the URL is used
+            continue  # the code that uses the URL reports this error
         if not may_receive(provider, integration, url):
             raise host_not_allowed_error(integration, authority(url), (*path, setting))
 
 
 def authority(url: str) -> str:
-    """Return the host, with the port unless it is the default, in the format of `allowed_hosts`."""
+    """Return the host and port of `url` in the format of `allowed_hosts`. A default port is left out."""
     parts = urlsplit(url)
     default = DEFAULT_PORTS.get(parts.scheme.lower())
     return _host(url) if parts.port in {None, default} else f"{_host(url)}:{parts.port}"
@@ -193,11 +199,13 @@ NO_CREDENTIAL: Final[Mapping[str, Secret]] = {}
 class AuthContext:
     """The input of an auth mode for one connection.
 
-    `config`: all settings, including secret ones. `public_url`: the gateway's own URL, empty if not needed.
-    `for_destinations` names the destinations of a request. The context releases the integration's secrets only if all
-    destinations may receive them; without destinations, only if the entry fixes every host. `entry`: the catalog's
-    entry, if `provider` was completed with data from a server. `registered`: a client that the server registered, used
-    instead of the integration's.
+    `config`: all settings, including secret ones. `public_url`: the gateway's own URL, empty if the mode does not need
+    it. `entry`: the catalog's entry, if `provider` was completed with data from a server; else None. `registered`: the
+    client that the server registered, which replaces the integration's client; else None.
+
+    `for_destinations` sets the destinations of a request. The context releases the integration's secrets only if all
+    destinations may receive secrets. Without destinations, the context releases secrets only if the entry fixes every
+    host.
     """
 
     provider: Provider
@@ -211,17 +219,19 @@ class AuthContext:
     fixed_in_code: bool = False
 
     def for_destinations(self, *urls: str, fixed_in_code: bool = False) -> "AuthContext":
-        """Return this context for requests to `urls`, with the integration's secrets if every host may receive them.
+        """Return this context for requests to `urls`. The returned context contains the integration's secrets only if
+        every host may receive them.
 
-        `fixed_in_code`: the gateway's code fixes the URL; no setting chooses it.
+        `fixed_in_code`: whether the gateway's code fixes the URL, so that no setting can change it.
         """
         return replace(self, destinations=urls, fixed_in_code=fixed_in_code)
 
-    toward = for_destinations  # former name, for modes of other packages
+    toward = for_destinations  # former name, which modes of other packages may still use
 
     @property
     def _untrusted_place(self) -> str | None:
-        """The first host or URL field that may not receive the integration's secrets; None if all may."""
+        """The first host or URL field that may not receive the integration's secrets, or None if every host may receive
+        them."""
         if self.fixed_in_code:
             return None
         entry, integration = self.entry or self.provider, self.integration
@@ -231,7 +241,7 @@ class AuthContext:
 
     @property
     def redirect_uri(self) -> str:
-        """The callback URL, the same for every provider."""
+        """The gateway's callback URL, which is the same for every provider."""
         return f"{self.public_url}/oauth/callback"
 
     @property
@@ -241,15 +251,15 @@ class AuthContext:
         return own if own is not None else tuple(self.provider.default_scopes or ())
 
     def values(self, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> dict[str, Secret]:
-        """Return the values that templates outside URLs may name. `credential`: the values that the mode adds."""
+        """Return the values that templates outside URLs can use. `credential`: the values that the mode adds."""
         return {**template_values(self.provider, self._known_client(), self.config, self.metadata), **credential}
 
     def fill_url(self, template: str | None, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> str:
-        """Return the URL that `template`, a URL of the entry, gives with this connection's settings. Each value is
-        checked for its place in the URL. The template may name ``${clientId}``, which is not secret, and the values of
+        """Fill `template`, a URL of the entry, with this connection's settings, and return the URL. Each value must be
+        valid at its place in the URL. The template can also use ``${clientId}``, which is not secret, and the values in
         `credential`.
 
-        Raises InvalidRequest, also if the entry lacks the URL.
+        Raises InvalidRequest if `template` is empty, or if a setting is missing or invalid.
         """
         if not template:
             raise InvalidRequest(
@@ -262,13 +272,14 @@ class AuthContext:
         return fill_url(self.provider, template, self.config, plain)
 
     def url(self, key: str, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> str:
-        """Return the entry's URL `key` with this connection's settings; `template` chooses the alternative. Raises
-        InvalidRequest."""
+        """Return the URL in the entry's field `key`, filled with this connection's settings. If the field has
+        alternatives, `template` chooses one of them. Raises InvalidRequest if there is no URL, or if a setting is
+        missing or invalid."""
         return self.fill_url(self.template(key), credential)
 
     def template(self, key: str) -> str:
-        """Return the template of the entry's URL `key`: the first alternative that has all its settings, else the
-        entry's own. Empty if the entry has none.
+        """Return the template of the URL in the entry's field `key`: the first alternative that the settings fill
+        completely, else the field's own template. Return an empty text if the entry has no such URL.
         """
         own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
         return chosen_alternative(self.provider, key, own, self.config) or ""
@@ -276,7 +287,8 @@ class AuthContext:
     def with_secrets(
         self, call: ProviderCall, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()
     ) -> ProviderCall:
-        """Return `call` with the client certificate, and with the secrets to mask if the response quotes them."""
+        """Return `call` with the client certificate `identity`. If the response quotes one of `secrets`, the secret is
+        masked in error messages."""
         known = (*call.secrets, *(secret.reveal() for secret in secrets))
         return replace(call, identity=identity, secrets=known)
 
@@ -287,27 +299,31 @@ class AuthContext:
         *,
         moment: Moment | None = None,
     ) -> dict[str, str]:
-        """Return the entry's parameters or header fields, without those that lack a setting. Raises InvalidRequest."""
+        """Fill the entry's parameters or header fields, and return the resulting texts. A template that lacks a setting
+        is left out. Raises InvalidRequest if a value cannot be sent."""
         if not templates:
             return {}
         return fill_texts(templates, self.values(credential), moment=moment)
 
     def json(self, value: Any, credential: Mapping[str, Secret], moment: Moment) -> Any:
-        """Return a JSON body of the entry, filled in, without members that lack a value. Raises InvalidRequest if a
-        value cannot be used."""
+        """Fill the templates in `value`, a JSON body of the entry, and return the result. Members that lack a value are
+        left out. Raises InvalidRequest if a value cannot be used."""
         try:
             return fill_json(value, plain_values(self.values(credential)), moment)
         except BadValue as fault:
             raise InvalidRequest("unresolved_setting", f"A value in the request's body {fault.why}.") from fault
 
     def has_client(self, credential: Mapping[str, Any]) -> bool:
-        """Return whether `client` would find a client for this credential."""
+        """Return whether `client` finds a client: the integration has a client, or the credential has its own
+        client."""
         return bool(self.integration.client_id or (credential.get("config_override") or {}).get("client_id"))
 
     def client(self, override: Mapping[str, str] | None = None) -> OAuthClient:
-        """Return the OAuth client of a connection: its own if it has one, else the integration's.
+        """Return the OAuth client of a connection: its own client in `override`, else the client that the server
+        registered, else the integration's client.
 
-        Raises InvalidRequest if the request's destination may not receive the integration's secret.
+        Raises InvalidRequest if the integration has no client, or if a destination of the request may not receive its
+        secret.
         """
         if override and override.get("client_id"):
             secret = override.get("client_secret")
@@ -320,10 +336,10 @@ class AuthContext:
         return OAuthClient(client_id, secret_of_ours)
 
     def public_client(self) -> dict[str, str]:
-        """Return an override with the integration's client without its secret if the destination may not receive the
-        secret; else an empty override.
+        """Return an override for `client`. If the destination may not receive the integration's secret, the override
+        contains the integration's client ID without the secret. Otherwise the override is empty.
 
-        Raises InvalidRequest if the integration has `allowed_hosts` and the destination is not in it.
+        Raises InvalidRequest if the integration has `allowed_hosts` and the destination is not in `allowed_hosts`.
         """
         secret = self.integration.client_secret
         if self.registered is not None or secret is None or (host := self._untrusted_place) is None:
@@ -333,9 +349,9 @@ class AuthContext:
         return {"client_id": self.client_id()}
 
     def app_key(self) -> Secret:
-        """Return the key that the integration's app signs with.
+        """Return the key with which the integration's app signs.
 
-        Raises InvalidRequest if the integration has no key, or the destination may not receive it.
+        Raises InvalidRequest if the integration has no key, or if the destination may not receive the key.
         """
         key = self.integration.private_key or self.integration.client_secret
         if key is None:
@@ -349,8 +365,8 @@ class AuthContext:
         return key
 
     def _known_client(self) -> OAuthClient | None:
-        """Return the client for ``${clientId}`` and ``${clientSecret}``; with its secret only if the provider may
-        receive it."""
+        """Return the client that fills ``${clientId}`` and ``${clientSecret}``, or None if there is no client. The
+        client's secret is included only if the destinations may receive the secret."""
         if self.registered is not None:
             return self.registered
         if not self.integration.client_id:
@@ -360,7 +376,8 @@ class AuthContext:
         return OAuthClient(self.integration.client_id, secret if released else None)
 
     def client_id(self, override: Mapping[str, str] | None = None) -> str:
-        """Return only the ID of the client that `client` returns; the ID is not secret."""
+        """Return the ID of the client that `client` returns. The ID is not secret, so the destination does not
+        matter."""
         if override and override.get("client_id"):
             return override["client_id"]
         if self.registered is not None:
@@ -374,4 +391,4 @@ class AuthContext:
         return self.integration.client_id
 
 
-Context = AuthContext  # former name, for modes of other packages
+Context = AuthContext  # former name, which modes of other packages may still use

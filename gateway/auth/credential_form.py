@@ -16,8 +16,8 @@ from gateway.timestamps import moment
 
 
 def member_values(credential: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """Return every text and number in `credential`, at any depth, as ``credentials.name``; names in `bare` also without
-    the prefix."""
+    """Return every text and number in `credential`, at any depth, as ``credentials.name``. Members that `bare` names
+    are also returned without the prefix."""
     flat = {name: Secret(text) for name, text in flat_values(credential).items() if name != "type"}
     found = {f"credentials.{name}": secret for name, secret in flat.items()}
     return found | {name: flat[name] for name in bare if name in flat}
@@ -25,16 +25,17 @@ def member_values(credential: Mapping[str, Any], bare: Iterable[str] = ()) -> di
 
 def typed_values(credential: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
     """Return the values of `token_values`, plus every top-level text of `credential` without the prefix, because
-    entries use these names.
+    entries use the names without the prefix.
 
-    The client's ID and secret are left out: unless a mode says otherwise, these names mean the integration's client.
+    The client's ID and secret are left out, because in most modes these names mean the integration's client.
     """
     texts = (name for name, value in credential.items() if isinstance(value, str) and name not in CLIENT_PLACEHOLDERS)
     return token_values(credential, token, texts)
 
 
 def token_values(credential: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """Return the credential's values; `token`, if any, as both ``accessToken`` and ``access_token``."""
+    """Return the values of `member_values`. If there is a `token`, also return it as ``accessToken`` and
+    ``access_token``."""
     found = member_values(credential, bare)
     if token:
         found["accessToken"] = found["access_token"] = Secret(token)
@@ -45,11 +46,12 @@ TYPED_LIMIT: Final = 16_384
 
 
 class CredentialForm:
-    """A reader for a JSON object of fields. Each method records the field it reads and any error; `finish` raises all
-    errors."""
+    """Reads the fields of a JSON object. Each method records the field that it reads, and any error. `finish` raises
+    all errors together."""
 
     def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
-        """`types`: the allowed values of the member ``type``."""
+        """Read `fields`. `types`: the allowed values of the member ``type``. `path`: the place of the fields in the
+        request's body, for error messages."""
         self._fields = fields
         self._path = tuple(path)
         self._read = {"type"}
@@ -59,7 +61,8 @@ class CredentialForm:
             self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{types[0]}'.")
 
     def text(self, name: str, *, limit: int, required: bool = True, empty: bool = False) -> str:
-        """Return a field of at most `limit` characters. A missing field is an error if it is `required`."""
+        """Return a field of at most `limit` characters. If `required` is true, a missing field is an error. An empty
+        field is then also an error, unless `empty` is true."""
         self._read.add(name)
         return self._text(name, self._fields.get(name), limit, required=required, empty=empty)
 
@@ -88,10 +91,11 @@ class CredentialForm:
         return value
 
     def given(self, name: str, setting: Setting, *, limit: int = TYPED_LIMIT) -> Any:
-        """Return a field that the entry declares: a text that matches its setting, or the default if it is absent.
+        """Return a field that the entry declares: a text that matches its setting, or the setting's default if the
+        field is absent.
 
-        A dot in `name` is either part of the field's name or a path into an object. A text without a pattern may
-        contain line breaks, as PEM keys do.
+        A dot in `name` is either part of the field's name or a path into an object. If the setting has no pattern, the
+        text may contain line breaks, because PEM keys contain line breaks.
         """
         self._read |= {name, name.partition(".")[0]}
         value = dig(dict(self._fields), name)
@@ -108,7 +112,7 @@ class CredentialForm:
         return text
 
     def declared(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """Return the fields that the entry declares and that were not read yet."""
+        """Return the fields that the entry declares and that no other method has read yet."""
         others = {name: one for name, one in settings.items() if name not in self._read}
         given = {name: self.given(name, setting) for name, setting in others.items()}
         return {name: value for name, value in given.items() if value is not None}
@@ -118,7 +122,8 @@ class CredentialForm:
         self._fault(name, "invalid_format", message)
 
     def moment(self, name: str) -> datetime | None:
-        """Return a time given as ISO 8601, epoch seconds or epoch milliseconds; None if the field is absent."""
+        """Return a time that is given as ISO 8601, epoch seconds or epoch milliseconds. Return None if the field is
+        absent."""
         self._read.add(name)
         value = self._fields.get(name)
         if value is None:
@@ -132,13 +137,14 @@ class CredentialForm:
         return when
 
     def lifetime(self, name: str, now: datetime) -> datetime | None:
-        """Return `now` plus the field's number of seconds; None unless the field is a positive number."""
+        """Return `now` plus the field's number of seconds. Return None if the field is not a positive number."""
         self._read.add(name)
         seconds = positive_seconds(self._fields.get(name))
         return None if seconds is None else now + min(timedelta(seconds=min(seconds, 1e9)), MAX_LIFETIME)
 
     def mapping(self, name: str, keys: Sequence[str]) -> dict[str, str]:
-        """Return an object of texts with no other keys than `keys`; empty if absent."""
+        """Return a field that is an object of texts. A key that is not in `keys` is an error. Return an empty object if
+        the field is absent."""
         self._read.add(name)
         value = self._fields.get(name)
         if value is None:
@@ -151,7 +157,8 @@ class CredentialForm:
         return {key: value[key] for key in keys if value.get(key)}
 
     def finish(self, *ignored: str) -> None:
-        """Raise InvalidRequest if any field was invalid or unknown."""
+        """Raise InvalidRequest if any field was invalid or unknown. `ignored`: names of fields that are allowed but not
+        read."""
         for name in self._fields:
             if len(self._issues) >= MOST_ISSUES:
                 break

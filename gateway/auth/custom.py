@@ -20,19 +20,20 @@ from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# The app's token is refreshed every hour; the end user's token is refreshed with it if it expires before the next
-# refresh.
+# The app's token is refreshed every hour. If the end user's token expires before the next of these refreshes, both
+# tokens are refreshed together.
 RENEW_USER_WITHIN: Final = timedelta(minutes=70)
 
 
 class Custom(OAuth2):
-    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``. Requests
-    carry the app's token. `user` is the end user's grant in OAUTH2's format; templates use
-    ``${credentials.user.access_token}``. Until the app is installed, only this grant is stored.
+    """The credential is stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user":
+    {…}}``. Requests carry the app's token. `user` is the end user's grant, in the format of the mode OAUTH2. Templates
+    use the grant's token as ``${credentials.user.access_token}``. Until the app is installed, only this grant is
+    stored.
 
-    The installation's ID comes from the end user's browser. With `installation_access_url`, the provider must confirm
-    that this end user can access the installation, or the gateway refuses it. Without, an end user can connect another
-    customer's installation.
+    The installation's ID comes from the end user's browser. If the entry has `installation_access_url`, the gateway
+    accepts only an installation that this end user can access, as the provider confirms. Without this URL, an end user
+    can connect another customer's installation.
     """
 
     name = "CUSTOM"
@@ -57,8 +58,8 @@ class Custom(OAuth2):
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Exchange the end user's grant first, then check with it that this end user can access the installation that
-        the query names. Only then request the installation's token.
+        """First exchange the code for the end user's grant. Then check with this grant that the end user can access the
+        installation that the query names. Only then request the installation's token.
         """
         user = yield from super().finish_consent(context, kept, query)
         credential = {**user.held, "type": "OAUTH2"}
@@ -110,8 +111,9 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
     """Check with the end user's `token` that this end user can access the installation in the settings. Nothing is sent
     if the entry has no `installation_access_url`.
 
-    Raises InvalidRequest if the end user cannot access it, or if neither entry nor integration names the URL's host: a
-    host that the end user chose would confirm anything. Raises UpstreamFailed if the provider cannot answer now.
+    Raises InvalidRequest if the end user cannot access the installation. Also raises InvalidRequest if neither the
+    entry nor the integration names the URL's host, because a host that the end user chose could confirm any access.
+    Raises UpstreamFailed if the provider cannot respond now.
     """
     provider, integration = context.provider, context.integration
     if not context.template("installation_access_url"):
@@ -126,13 +128,13 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
         )
     own = context.for_destinations(url).texts(provider.token_headers)
     headers = {"accept": "application/json", **{name.lower(): text for name, text in own.items()}}
-    headers["authorization"] = f"Bearer {token.reveal()}"  # never the entry's own: that would not be the end user's
+    headers["authorization"] = f"Bearer {token.reveal()}"  # replaces a field of the entry, which is not the end user's
     call = context.with_secrets(ProviderCall(url, headers, method="GET"), secrets=[token])
     try:
         reply = yield call
     except TokenUnavailable as fault:
         raise _check_unavailable_error(context, "the provider could not be reached") from fault
-    if reply.status == 200 and _is_json(reply.body):  # not the login page of a proxy in front of the provider
+    if reply.status == 200 and _is_json(reply.body):  # the login page of a proxy is not JSON
         return
     if reply.status in TEMPORARY_STATUSES or not 400 <= reply.status < 500:
         raise _check_unavailable_error(context, f"the check returned {reply.status}", retry_after(reply.headers))

@@ -16,11 +16,13 @@ from gateway.oauth.authorize import with_params
 
 
 class InstallPlugin(Basic, GrantingMode):
-    """Stored as BASIC, with the integration's `client_id` and `client_secret`: the plugin's identifier and key. The
-    gateway sends the end user to `app_link` and stores the callback's data about the installation as settings.
+    """The credential is stored as BASIC, with the integration's `client_id` and `client_secret`, which are the plugin's
+    identifier and key. The gateway sends the end user to `app_link`, and stores the callback's data about the
+    installation as settings.
 
-    The installation's ID (at Crisp, the website's ID) comes from the end user's browser, and nothing can check it: an
-    end user can connect another customer's installation. Do not use this mode where end users do not trust each other.
+    The installation's ID (at Crisp, the website's ID) comes from the end user's browser, and this mode cannot check the
+    ID. Therefore an end user can connect another customer's installation. Do not use this mode if end users do not
+    trust each other.
     """
 
     name = "INSTALL_PLUGIN"

@@ -1,4 +1,4 @@
-"""JWT: a token signed with the end user's key is the access token (RFC 7523). Also signs JWTs for other modes."""
+"""JWT: the gateway signs the access token with the end user's key (RFC 7523). Also signs JWTs for other modes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ def signed_token(
 ) -> tuple[Secret, datetime]:
     """Return the signed token and its expiry. Claims that lack a value are left out.
 
-    Raises TokenRefused if the key is missing or unusable; only the person who gave the key can fix that.
+    Raises TokenRefused if the key is missing or unusable; only the person who gave the key can correct the key.
     """
     known = plain_values(context.values(credential))
     moment = Moment(now)
@@ -35,7 +35,7 @@ def signed_token(
         header = {"alg": "RS256", **fill_json(spec.header, known, moment)}
         claims = {**fill_json(spec.claims, known, moment), "iat": issued, "exp": ends}
         key = render_text(spec.key, known, moment=moment, breaks=True)
-    except BadValue as fault:  # from a function in a claim, such as the fingerprint of a key
+    except BadValue as fault:  # raised by a function in a claim, such as the fingerprint of a key
         raise TokenRefused("invalid_key", f"a value that the token needs {fault.why}") from fault
     except Unresolved as fault:
         raise TokenRefused("invalid_key", f"the signing key is missing: {', '.join(fault.names)}") from fault
@@ -44,7 +44,8 @@ def signed_token(
 
 
 def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encoding: str | None = None) -> Secret:
-    """Return a compact JWS (RFC 7515 §3.1). The header's ``alg`` decides the type of `key`. Raises TokenRefused."""
+    """Return a compact JWS (RFC 7515 §3.1). The header's ``alg`` decides the type of `key`. `encoding`: the format of
+    an HMAC secret, None for plain text. Raises TokenRefused if the key cannot sign."""
     from joserfc import jws  # lazy import: few workers ever sign, and the module costs 2 MB per worker
     from joserfc import jwt as jose
     from joserfc.errors import JoseError
@@ -57,27 +58,27 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
         )
     except BadKey as fault:
         raise TokenRefused("invalid_key", str(fault)) from fault
-    except (JoseError, ValueError, TypeError, KeyError) as fault:  # KeyError: a curve that JWS does not know
+    except (JoseError, ValueError, TypeError, KeyError) as fault:  # KeyError: JWS does not support the curve
         raise TokenRefused("invalid_key", f"the token could not be signed with {alg[:20]}: {fault}") from fault
     return Secret(made)
 
 
-# ── JWT: the gateway signs a token with the end user's key as the access token, and signs a new one before it expires
+# ── JWT: the gateway signs an access token with the end user's key, and signs a new token before the old token expires
 # (RFC 7519).
 
 TOKEN_MEMBERS: Final = ("token", "expires_at")
 
 
 class JwtMode(TokenExchangeMode):
-    """Stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no request to the
-    provider."""
+    """The credential is stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no
+    request to the provider."""
 
     name = "JWT"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
         typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
-        fields.finish(*TOKEN_MEMBERS)  # an imported token is ignored: the gateway signs its own
+        fields.finish(*TOKEN_MEMBERS)  # an imported token is ignored, because the gateway signs its own token
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:

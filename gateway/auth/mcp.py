@@ -1,8 +1,8 @@
-"""MCP_OAUTH2 and MCP_OAUTH2_GENERIC: OAuth 2.0 for MCP servers, whose client may register itself.
+"""MCP_OAUTH2 and MCP_OAUTH2_GENERIC: OAuth 2.0 for MCP servers, at which the gateway can register a client itself.
 
-Both are OAUTH2 with an entry that this module completes: by client registration and, for MCP_OAUTH2_GENERIC, by
-discovery. The result is fixed in the flow and stored with the credential, so that a refresh uses the same token
-endpoint.
+Both modes are OAUTH2 with a catalog entry that this module completes. Registration adds the client, and discovery adds
+the URLs for MCP_OAUTH2_GENERIC. The result is stored in the flow and later with the credential, so that a refresh uses
+the same token endpoint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,13 @@ from gateway.oauth.token_requests import BASIC_AND_ID, OAuthClient, encoded
 from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 
-# ── How a client that was not registered by hand gets its ID: by a registration request (RFC 7591), or the ID is the
-# URL of the gateway's metadata document.
+# ── Gives an ID to a client that was not registered by hand. The ID comes from a registration request (RFC 7591), or is
+# the URL of the gateway's metadata document.
 
 CLIENT_NAME: Final = "Integration gateway"
-# RFC 7591 §2 names ▸ the catalog's names, preferred first. A public client with PKCE has no secret to lose. Servers
-# built with the MCP Python SDK read the client ID only from the body, where client_secret_post puts it.
+# Maps the authentication methods of RFC 7591 §2 to the catalog's names, preferred methods first. A public client with
+# PKCE is preferred because it has no secret to lose. The method client_secret_post comes before client_secret_basic,
+# because servers built with the MCP Python SDK read the client ID only from the body.
 CATALOG_METHODS: Final[Mapping[str, str]] = {
     "none": "none",
     "client_secret_post": "body",
@@ -67,8 +68,8 @@ def _metadata(context: AuthContext, auth_method: str) -> dict[str, Any]:
 
 
 def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
-    """Return how a client with a secret authenticates: as the entry says, else as the server supports, else
-    ``body``."""
+    """Return how a client with a secret authenticates: with the method that the entry names, else with a method that
+    the server supports, else with ``body``. `methods`: the server's methods as RFC 7591 names them, None if unknown."""
     offered = (REGISTERED_METHODS[one] for one in ("body", "basic"))
     supported = next((CATALOG_METHODS[one] for one in offered if methods is None or one in methods), "body")
     return context.provider.token_request_auth_method or supported
@@ -77,11 +78,12 @@ def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
 def register_client(
     context: AuthContext, url: str, methods: Sequence[str] | None, scopes: Sequence[str]
 ) -> Dialogue[DynamicClient]:
-    """Register a new client at the server (RFC 7591 §3). `methods`: authentication methods of the server, None if
+    """Register a new client at the server (RFC 7591 §3). `methods`: the server's authentication methods, None if
     unknown.
 
-    The entry's `token_request_auth_method` decides the method. Without it the server's response decides, and may name
-    another method than the requested one. Raises TokenRefused if the server does not register the client.
+    The entry's `token_request_auth_method` decides the method. If the entry names no method, the server's response
+    decides, and can name another method than the request. Raises TokenRefused if the server does not register the
+    client.
     """
     chosen = context.provider.token_request_auth_method
     supported = (method for method in CATALOG_METHODS if methods is None or method in methods)
@@ -103,8 +105,8 @@ def register_client(
 
 
 class McpOAuth2(OAuth2):
-    """Stored in OAUTH2's format, with the registered client in ``config_override`` and the URLs of the authorization
-    server in ``server``. Token requests name the MCP server as ``resource`` (RFC 8707).
+    """The credential is stored in the format of OAUTH2, with the registered client in ``config_override`` and the URLs
+    of the authorization server in ``server``. Token requests name the MCP server as ``resource`` (RFC 8707).
     """
 
     name = "MCP_OAUTH2"
@@ -162,11 +164,11 @@ class McpOAuth2(OAuth2):
     def _client(
         self, context: AuthContext, server: McpServer, authorization: AuthorizationRequestInput
     ) -> Dialogue[DynamicClient]:
-        """Return the end user's own client if given, else the operator's client if configured, else a client registered
-        in the way that the entry names or the server offers.
+        """Return the end user's own client if there is one, else the operator's client if the integration has one.
+        Otherwise register a client in the way that the entry names or the server supports.
 
-        The flow's ``client`` holds neither the end user's nor the operator's secret. The callback reads the operator's
-        secret from the integration, and only for hosts that may receive it.
+        The returned client never contains the secret of the end user or of the operator. The callback reads the
+        operator's secret from the integration, and only for hosts that may receive the secret.
         """
         integration = context.integration
         registration = context.provider.client_registration
@@ -192,7 +194,7 @@ class McpOAuth2(OAuth2):
 
 class McpOAuth2Generic(McpOAuth2):
     """OAuth 2.0 for any MCP server. The entry's `proxy.base_url`, filled with the connection's settings, is the
-    server's URL; discovery finds its authorization server (RFC 9728, RFC 8414).
+    server's URL. Discovery finds the server's authorization server (RFC 9728, RFC 8414).
     """
 
     name = "MCP_OAUTH2_GENERIC"
@@ -241,6 +243,6 @@ def _complete_context(context: AuthContext, discovered: Mapping[str, Any]) -> Au
 
 
 def _auth_method(server: Mapping[str, Any]) -> str:
-    """Return how the client authenticates. Servers built with the MCP Python SDK need the ID in the body besides
-    Basic."""
+    """Return how the client authenticates. Servers built with the MCP Python SDK need the client ID in the body, even
+    if the client authenticates with Basic."""
     return BASIC_AND_ID if server["auth_method"] == "basic" else str(server["auth_method"])

@@ -1,7 +1,7 @@
 """Reads an MCP server's metadata: its authorization server (RFC 9728) and that server's endpoints (RFC 8414).
 
-The URLs come from a server, so each is checked before use: an absolute http or https URL without placeholders. Egress
-blocks hosts in private networks.
+Because a server supplies the URLs, each URL is checked before use. A valid URL is an absolute http or https URL without
+placeholders. Egress blocks hosts in private networks.
 """
 
 import json
@@ -21,7 +21,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 # A protected server responds to a ping with 401. On an unprotected server, a ping has no effect.
 PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
 PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-DEFAULT_METHODS: Final = ("client_secret_basic",)  # the default if the metadata names none (RFC 8414 §2)
+DEFAULT_METHODS: Final = ("client_secret_basic",)  # the default if the metadata names no method (RFC 8414 §2)
 JSON: Final = {"Accept": "application/json"}
 _PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 
@@ -30,7 +30,8 @@ _PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 class McpServer:
     """The endpoints and features for authorization at one MCP server. An absent feature is None.
 
-    `resource`: name of the server (RFC 8707). `auth_methods`: methods of the token endpoint, None without metadata.
+    `resource`: the server's name (RFC 8707). `auth_methods`: the methods of the token endpoint, None if the server has
+    no metadata. `reads_documents`: whether the URL of a metadata document is accepted as a client ID.
     """
 
     resource: str
@@ -92,8 +93,9 @@ def _read_challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
 
 
 def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
-    """Return the metadata of the protected resource at `url` (RFC 9728 §3), empty if there is none. Raises
-    TokenRefused if the metadata is that of another resource."""
+    """Return the metadata of the protected resource at `url` (RFC 9728 §3), or an empty object if there is no metadata.
+    `hint`: the URL of the metadata, None if the server named no URL. Raises TokenRefused if the metadata belongs to
+    another resource."""
     places = [hint] if hint else _well_known(url, "oauth-protected-resource")
     for place in places:
         found = yield from _get_json(place)
@@ -107,7 +109,8 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
 
 
 def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
-    """Return the authorization server's metadata (RFC 8414 §3), which must name the requested issuer (§3.3)."""
+    """Return the authorization server's metadata (RFC 8414 §3), or None if there is no metadata. The metadata must name
+    the requested issuer (§3.3)."""
     if _checked_url(issuer) is None:
         raise TokenRefused("invalid_request", "the metadata names an authorization server that is not a valid URL")
     places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
@@ -137,14 +140,15 @@ def _get_json(url: str) -> Dialogue[Mapping[str, Any] | None]:
 
 
 def _well_known(url: str, name: str) -> list[str]:
-    """Return the well-known URLs to try: first with the URL's path after the name (both RFCs), then without it."""
+    """Return the well-known URLs to try. The first URL has the path of `url` after the name (both RFCs), the second has
+    no path."""
     path = urlsplit(url).path.rstrip("/")
     root = f"{_origin(url)}/.well-known/{name}"
     return [root + path, root] if path else [root]
 
 
 def _covers(resource: str, url: str) -> bool:
-    """Return whether `url` lies at or below `resource`."""
+    """Return whether `url` is equal to `resource` or below it."""
     resource, url = resource.rstrip("/"), url.rstrip("/")
     return url == resource or url.startswith(f"{resource}/")
 
@@ -155,8 +159,8 @@ def _origin(url: str) -> str:
 
 
 def _checked_url(value: object) -> str | None:
-    """Return `value` if it is an http or https URL without placeholders, valid as a URL of a catalog entry; else
-    None."""
+    """Return `value` if it is an http or https URL without placeholders that would be valid in a catalog entry.
+    Otherwise return None."""
     if not isinstance(value, str) or len(value) >= 2048 or not is_web_url(value):
         return None
     try:

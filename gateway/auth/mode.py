@@ -1,7 +1,8 @@
 """The interface of an auth mode. No I/O: a mode returns the requests to send and reads the responses.
 
 A mode of another package derives from `AuthMode`, or from `GrantingMode` if the end user consents at the provider. The
-package registers it with the entry point ``gateway.auth_modes``. Methods that are not abstract have a working default.
+package registers the mode with the entry point ``gateway.auth_modes``. Methods that are not abstract have a working
+default.
 """
 
 from abc import ABC, abstractmethod
@@ -22,37 +23,40 @@ from gateway.timestamps import moment
 
 
 class Signer(Protocol):
-    """Signs the request as it is sent. Each attempt is signed again, because a nonce and a time are valid once."""
+    """Signs a request exactly as it is sent. Each attempt is signed again, because a nonce and a time are valid for
+    only one request."""
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Lower-case names of the header fields that the signer writes; it replaces existing values."""
+        """Lower-case names of the header fields that the signer writes. The signer replaces existing values."""
 
     @property
     def query_fields(self) -> tuple[str, ...]:
         """Names of the query parameters that the signer writes."""
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        """Return whether the signature covers the body, so that the whole body must be read before the head is sent."""
+        """Return whether the signature covers the body. If so, the gateway reads the whole body before it sends the
+        head."""
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
-        """Write the signature into `request`; nothing changes the request afterwards.
+        """Write the signature into `request`. Nothing changes the request afterwards.
 
-        `body`: the whole body if `wants_body`, empty if the request has none, None if the body streams.
+        `body`: the whole body if `wants_body` returns True, empty if the request has no body, None if the body is
+        streamed.
         """
 
 
 T = TypeVar("T")
 
-# A dialogue with the provider: a generator that yields requests, receives the responses and returns the result. It
-# raises TokenRefused after a final refusal, TokenUnavailable after a temporary failure and InvalidRequest if a setting
-# is missing or wrong. If no response arrives, the caller throws TokenUnavailable into the generator.
+# A dialogue with the provider: a generator that yields requests, receives the responses and returns the result. The
+# generator raises TokenRefused after a final refusal, TokenUnavailable after a temporary failure, and InvalidRequest if
+# a setting is missing or wrong. If no response arrives, the caller throws TokenUnavailable into the generator.
 Dialogue: TypeAlias = Generator[ProviderCall, Reply, T]
 
 
 @dataclass(frozen=True, slots=True)
 class RevocableToken:
-    """A token that can be revoked at its provider. `hint`: its ``token_type_hint`` (RFC 7009 §2.1)."""
+    """A token that can be revoked at its provider. `hint`: the token's ``token_type_hint`` (RFC 7009 §2.1)."""
 
     hint: str
     token: Secret
@@ -60,7 +64,8 @@ class RevocableToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenRevocation:
-    """The revocation endpoint, and the client that the tokens were issued to, authenticated as in token requests."""
+    """The revocation endpoint, and the client to which the tokens were issued. The client authenticates as in token
+    requests."""
 
     url: str
     client: OAuthClient | None = None
@@ -71,15 +76,17 @@ class TokenRevocation:
 class AuthMode(ABC):
     """A way to authenticate requests to a provider on behalf of an end user.
 
-    `credential` is the JSON object of docs/compatibility.md#credentials: encrypted in the store, plain in memory.
+    `credential` is the JSON object of docs/compatibility.md#credentials. The credential is encrypted in the store and
+    plain in memory.
     """
 
     name: ClassVar[str]
     """The value of `auth_mode` in the catalog."""
     stored_as: ClassVar[tuple[str, ...]] = ()
-    """Allowed values of the credential's `type`, if not only `name`; an import gets the first."""
+    """Allowed values of the credential's `type`. The tuple is empty if only `name` is allowed. An imported credential
+    gets the first value."""
     momentary: ClassVar[bool] = False
-    """Whether the value it adds to a request is valid for one request only."""
+    """Whether the value that the mode adds to a request is valid for only one request."""
 
     @classmethod
     def types(cls) -> tuple[str, ...]:
@@ -94,16 +101,17 @@ class AuthMode(ABC):
         """
 
     def settings(self, credential: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return connection settings that the credential contains. Explicitly given settings take precedence."""
+        """Return the connection settings that the credential contains. Settings that the caller gives explicitly take
+        precedence."""
         return {}
 
     def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Return the credential ready to use; request its token if it has none."""
+        """Return the credential, ready to use. If the credential has no token yet, request a token."""
         yield from ()
         return dict(credential)
 
     def expires_at(self, credential: Mapping[str, Any]) -> datetime | None:
-        """Return when the credential expires; None if unknown or never."""
+        """Return when the credential expires, or None if this time is unknown or the credential never expires."""
         return None
 
     def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
@@ -111,34 +119,37 @@ class AuthMode(ABC):
         return False
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Return the refreshed credential, which replaces `credential`. Called only if `refreshable`."""
+        """Return the refreshed credential, which replaces `credential`. The gateway calls this method only if
+        `refreshable` returns True."""
         raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
     @abstractmethod
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
-        """Return the values of the credential's placeholders in templates: ``accessToken``, ``apiKey``, ``username``
-        …"""
+        """Return the values for the placeholders of templates that use the credential: ``accessToken``, ``apiKey``,
+        ``username`` …"""
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
-        """Return header templates for the credential, used if the entry's `proxy.headers` have no place for it."""
+        """Return header templates for the credential. These templates are used if the entry's `proxy.headers` do not
+        contain the credential."""
         return {}
 
     def signer(self, credential: Mapping[str, Any], context: AuthContext) -> Signer | None:
-        """Return a signer if the credential must be computed for each request; None if fixed headers and query
-        suffice."""
+        """Return a signer if the credential must be computed for each request. Return None if fixed header fields and
+        query parameters are sufficient."""
         return None
 
     def identity(self, credential: Mapping[str, Any]) -> ClientIdentity | None:
-        """Return the client certificate for mutual TLS (RFC 8705), or None if the credential has none."""
+        """Return the client certificate for mutual TLS (RFC 8705), or None if the credential has no certificate."""
         certificate, key = credential.get("client_certificate"), credential.get("client_private_key")
         return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
     def revocable(self, credential: Mapping[str, Any]) -> Sequence[RevocableToken]:
-        """Return the tokens that stay valid after a deletion unless the provider revokes them, longest-lived first."""
+        """Return the tokens that the provider must revoke when the connection is deleted, because otherwise these
+        tokens would stay valid. The token with the longest lifetime comes first."""
         return ()
 
     def revocation(self, credential: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
-        """Return how to revoke tokens; None if the entry has no `revocation_url`.
+        """Return the endpoint and the client for revoking tokens, or None if the entry has no `revocation_url`.
 
         Raises InvalidRequest if a setting is missing or `revocation_url` may not receive the client's secret, and
         TokenRefused if the client's key cannot sign.
@@ -151,8 +162,8 @@ class AuthMode(ABC):
 
     @staticmethod
     def client_at(url: str, credential: Mapping[str, Any], context: AuthContext) -> OAuthClient | None:
-        """Return the client that revokes tokens at `url`; None if the call needs none. Raises InvalidRequest if `url`
-        may not receive the client's secret."""
+        """Return the client that revokes tokens at `url`, or None if the call needs no client. Raises InvalidRequest if
+        `url` may not receive the client's secret."""
         spec = context.provider.revocation
         if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(credential):
             return None
@@ -161,11 +172,11 @@ class AuthMode(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRequestInput:
-    """The input for starting an authorization. `params` come from the session and, if the session allows it, the
-    browser.
+    """The input for starting an authorization.
 
-    `scopes` None: the integration's scopes. `override`: the end user's own client (``client_id``, ``client_secret``),
-    and a ``refresh_token`` for providers that return none. `state` identifies the flow; the callback must return it.
+    `state` identifies the flow; the callback must return the same `state`. `scopes`: None for the integration's scopes.
+    `override`: the end user's own client (``client_id``, ``client_secret``), and a ``refresh_token`` for providers that
+    return no refresh token. `params`: further parameters, from the session and from the browser.
     """
 
     state: str
@@ -177,8 +188,8 @@ class AuthorizationRequestInput:
 
 @dataclass(frozen=True, slots=True)
 class ConsentRedirect:
-    """The URL of the consent page. `kept`: JSON that `finish_consent` receives; it is stored, never sent to the
-    browser."""
+    """The URL of the consent page. `kept`: JSON that `finish_consent` receives later. The gateway stores this JSON and
+    never sends it to the browser."""
 
     url: str
     kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -205,7 +216,7 @@ class GrantingMode(AuthMode):
     """A mode in which the end user consents on the provider's page and returns to the gateway's callback."""
 
     needs_client: ClassVar[bool] = True
-    """Whether the operator must have registered the integration with the provider: client ID, app key …"""
+    """Whether the operator must first register a client or an app with the provider."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -217,19 +228,20 @@ class GrantingMode(AuthMode):
     def start_consent(
         self, context: AuthContext, authorization: AuthorizationRequestInput
     ) -> Dialogue[ConsentRedirect]:
-        """Return the URL to redirect the browser to. Raises InvalidRequest if the integration or a setting does not
-        allow it."""
+        """Return the URL to redirect the browser to. Raises InvalidRequest if the integration or a setting is
+        incomplete or invalid."""
 
     @abstractmethod
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
-        """Return whether the callback's query holds the provider's response, success or error, which ends the flow."""
+        """Return whether the callback's query contains the provider's response. This response, a success or an error,
+        ends the flow."""
 
     @abstractmethod
     def finish_consent(
         self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Return the credential that the callback yields. `kept`: from `ConsentRedirect`. `query`: the callback's
-        query.
+        """Exchange the callback's `query` for the credential, and return the credential. `kept`: the data from
+        `ConsentRedirect`.
 
         Raises InvalidRequest, with a text for the end user, if the authorization failed.
         """
@@ -239,12 +251,12 @@ class GrantingMode(AuthMode):
 
 
 class TokenExchangeMode(AuthMode):
-    """A mode that stores a token with ``expires_at`` and the credential to request the next token: it can always
-    refresh."""
+    """A mode that stores a token with ``expires_at``, and the credential with which the next token is requested. Such a
+    mode can always refresh."""
 
     brought: ClassVar[str | None] = None
-    """Name of the credential's member that may hold an imported token. If it is given, the gateway requests no first
-    token. None: the gateway always requests the first token."""
+    """Name of the credential's member that can hold an imported token. If the member has a token, the gateway requests
+    no first token. None: the gateway always requests the first token."""
 
     def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return (
@@ -260,7 +272,7 @@ class TokenExchangeMode(AuthMode):
         return True
 
 
-# ── Former names, for modes of other packages: they were in use in release 0.2.
+# ── Former names, from release 0.2. Modes of other packages may still use these names.
 
 Wish = AuthorizationRequestInput
 SetOut = ConsentRedirect

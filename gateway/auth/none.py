@@ -11,7 +11,7 @@ from gateway.secret import Secret
 
 
 class Unauthenticated(AuthMode):
-    """Stored as ``{"type": "NONE"}``, returned as ``{}``."""
+    """The credential is stored as ``{"type": "NONE"}``, and the API returns it as ``{}``."""
 
     name = "NONE"
 

@@ -24,16 +24,16 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
 
-# ── Signs each request as OAuth 1 defines (RFC 5849 §3), with its own nonce and time, over the bytes really sent.
+# ── Signs each request as OAuth 1 defines (RFC 5849 §3): with its own nonce and time, over exactly the bytes sent.
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-MAX_PARAMETERS: Final = 10_000  # sorting them blocks the event loop
+MAX_PARAMETERS: Final = 10_000  # limited, because sorting the parameters blocks the event loop
 Params = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class OAuth1Keys:
-    """The keys of an OAuth 1.0 signature. For ``RSA-SHA1`` `client_secret` is the private key (RFC 5849 §3.4.3)."""
+    """The keys of an OAuth 1.0 signature. For ``RSA-SHA1``, `client_secret` is the private key (RFC 5849 §3.4.3)."""
 
     client_key: str
     client_secret: Secret = field(repr=False)
@@ -58,7 +58,8 @@ class OAuth1Signer:
         return ()
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        """Return True for a form, whose parameters are signed; other bodies are not (RFC 5849 §3.4.1.3.1)."""
+        """Return True for a form, because its parameters are signed. Other bodies are not signed (RFC 5849
+        §3.4.1.3.1)."""
         return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM_TYPE
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
@@ -108,14 +109,16 @@ def authorization(
 
 
 def oauth_signature(keys: OAuth1Keys, method: str, url: str, form: str, protocol: Mapping[str, str]) -> str:
-    """Return ``oauth_signature`` over the query of `url`, the parameters of `form` and the `protocol` parameters."""
+    """Return ``oauth_signature``, which covers the query of `url`, the parameters of `form` and the `protocol`
+    parameters."""
     return _signature(
         keys, base_string(method, url, [*_pairs(url.partition("?")[2]), *_pairs(form), *protocol.items()])
     )
 
 
 def base_string(method: str, url: str, params: Params) -> str:
-    """Return the text to sign (RFC 5849 §3.4.1). The query of `url` is ignored; `params` must contain it."""
+    """Return the text to sign (RFC 5849 §3.4.1). The query of `url` is ignored, so `params` must contain its
+    parameters."""
     from oauthlib.oauth1.rfc5849 import signature
 
     uri = signature.base_string_uri(url.partition("?")[0])
@@ -151,7 +154,8 @@ def _signature(keys: OAuth1Keys, text: str) -> str:
 
 
 def _sign_with_rsa(private_key: str, text: str) -> str:
-    """Sign with RSASSA-PKCS1-v1_5 and SHA-1 (RFC 5849 §3.4.3). oauthlib would need another JWT library for it."""
+    """Sign with RSASSA-PKCS1-v1_5 and SHA-1 (RFC 5849 §3.4.3). oauthlib is not used here, because oauthlib would need
+    another JWT library for this signature."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -175,7 +179,8 @@ REFUSAL_PARAMETERS: Final = ("denied", "oauth_problem", "error")
 
 
 class OAuth1(GrantingMode):
-    """Stored as ``{"type": "OAUTH1", "oauth_token", "oauth_token_secret", "raw"}``. The token does not expire."""
+    """The credential is stored as ``{"type": "OAUTH1", "oauth_token", "oauth_token_secret", "raw"}``. The token does
+    not expire."""
 
     name = "OAUTH1"
 
@@ -254,7 +259,8 @@ class OAuth1(GrantingMode):
 
 
 def oauth1_keys(context: AuthContext, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
-    """Return the integration's keys, and the token's keys if given, for requests to the destinations of `context`."""
+    """Return the integration's keys for requests to the destinations of `context`. `token` and `token_secret` are added
+    if they are given."""
     client = context.client()
     method = context.provider.signature_method or "HMAC-SHA1"
     secret = client.client_secret or Secret("")
@@ -264,8 +270,8 @@ def oauth1_keys(context: AuthContext, token: str | None = None, token_secret: Se
 
 
 def read_credentials(reply: Reply) -> dict[str, str]:
-    """Return the token, its secret and the other parameters of a response (RFC 5849 §2.1, §2.3). Raises TokenRefused,
-    TokenUnavailable."""
+    """Return the token, its secret and the other parameters of a response (RFC 5849 §2.1, §2.3). Raises TokenRefused
+    after a refusal, and TokenUnavailable after a temporary error."""
     if reply.status in TEMPORARY_STATUSES or not (200 <= reply.status < 300 or 400 <= reply.status < 500):
         raise TokenUnavailable(f"the token endpoint returned {reply.status}", retry_after(reply.headers))
     response = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))

@@ -37,7 +37,8 @@ _MEMBERS_OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires
 
 
 class OAuth2(GrantingMode):
-    """Stored as ``{"type": "OAUTH2", "access_token", "refresh_token"?, "expires_at"?, "config_override"?, "raw"}``."""
+    """The credential is stored as ``{"type": "OAUTH2", "access_token", "refresh_token"?, "expires_at"?,
+    "config_override"?, "raw"}``."""
 
     name = "OAUTH2"
 
@@ -65,8 +66,8 @@ class OAuth2(GrantingMode):
     def start_consent(
         self, context: AuthContext, authorization: AuthorizationRequestInput
     ) -> Dialogue[ConsentRedirect]:
-        """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is
-        requested. The token URL is fixed now, for the callback (RFC 9700 §4.4).
+        """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and with a nonce if an ID token is
+        requested. The token URL is stored now, so that the callback uses the same URL (RFC 9700 §4.4).
         """
         yield from ()
         provider = context.provider
@@ -83,7 +84,7 @@ class OAuth2(GrantingMode):
         scopes = authorization.scopes if authorization.scopes is not None else context.scopes
         if (
             authorize.requests_id_token(scopes, extra) and "nonce" not in authorization.params
-        ):  # a fixed nonce in the entry would prove nothing
+        ):  # replaces a fixed nonce of the entry, which would prove nothing
             extra["nonce"] = authorize.new_nonce()
         in_redirect_uri = bool(provider.state_in_redirect_uri)
         callback = context.redirect_uri
@@ -103,7 +104,8 @@ class OAuth2(GrantingMode):
         kept = {"address": consent_url, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
         if in_redirect_uri:
             kept["redirect_uri"] = callback
-        # If the token URL may not receive the integration's secret, the client is public: now and in every refresh.
+        # If the token URL may not receive the integration's secret, the client works without a secret, now and in every
+        # refresh.
         own = {} if authorization.override.get("client_id") else context.for_destinations(token_url).public_client()
         override = {**own, **authorization.override}
         return ConsentRedirect(url, {**kept, "override": override} if override else kept)
@@ -148,10 +150,11 @@ class OAuth2(GrantingMode):
     def _later_steps(
         self, context: AuthContext, client: OAuthClient, response: dict[str, Any], asked_at: datetime
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
-        """Return the response to the last of the entry's `additional_steps`, and the time of its request. Members of
-        earlier responses are merged in, except those about their own token. `response`: the response to the token
-        request. `client`: the client whose secrets are masked; `context` decides which step gets the integration's
-        secret.
+        """Run the entry's `additional_steps`. Return the response to the last step, and the time of its request. The
+        returned response also has the members of earlier responses, except members that describe an earlier token.
+
+        `context`: decides which step gets the integration's secret. `client`: the client whose secrets are masked.
+        `response` and `asked_at`: the response to the token request, and the time of that request.
         """
         provider = context.provider
         steps, responses, at = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
@@ -174,8 +177,8 @@ class OAuth2(GrantingMode):
         asked_at: datetime,
         before: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the credential from a token response. Without a new `refresh_token`, the one in `before` stays (RFC
-        6749 §6)."""
+        """Return the credential from a token response. If the response has no `refresh_token`, the refresh token in
+        `before` is kept (RFC 6749 §6)."""
         before = before or {}
         credential: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
         refresh = response.get("refresh_token") or before.get("refresh_token")
@@ -196,7 +199,8 @@ class OAuth2(GrantingMode):
         return bool(credential.get("refresh_token")) or refreshes_by_access_token(provider)
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Refresh the token (RFC 6749 §6). Some providers instead exchange a valid access token for a new one."""
+        """Refresh the token (RFC 6749 §6). Some providers instead exchange a valid access token for a new access
+        token."""
         provider = context.provider
         by_access_token = refreshes_by_access_token(provider)
         wait_s = seconds_until_refreshable(provider, credential)
@@ -247,7 +251,8 @@ def refreshes_by_access_token(provider: Provider) -> bool:
 
 
 def seconds_until_refreshable(provider: Provider, credential: Mapping[str, Any]) -> int:
-    """Return the seconds until the provider refreshes this token; 0 if it does so now or the token's age is unknown."""
+    """Return the number of seconds until the provider accepts a refresh of this token. Return 0 if the provider accepts
+    a refresh now, or if the token's age is unknown."""
     from_age_s = provider.refresh.from_age_s if provider.refresh else None
     ends, lives_s = (
         moment(credential.get("expires_at")),
@@ -261,7 +266,7 @@ def seconds_until_refreshable(provider: Provider, credential: Mapping[str, Any])
 
 
 def check_response(provider: Provider, consent_url: str, query: Mapping[str, str]) -> None:
-    """Raise InvalidRequest if the callback comes from another issuer, or reports an error (RFC 6749 §4.1.2.1)."""
+    """Raise InvalidRequest if the callback comes from another issuer or reports an error (RFC 6749 §4.1.2.1)."""
     if not issuer_accepted(provider, consent_url, query.get("iss")):
         raise InvalidRequest(
             "invalid_issuer",
@@ -283,8 +288,8 @@ def captured_settings(provider: Provider, response: Mapping[str, Any], query: Ma
 
 
 def valid_setting_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of `values` as texts. Left out are values that a setting may not have: objects, fractions, and
-    text that is empty, too long or not printable.
+    """Return `values` as texts, without the values that a setting cannot have: objects, fractions, and text that is
+    empty, too long or not printable.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool | int) else value

@@ -26,15 +26,15 @@ class BadKey(ValueError):
 
 
 def wrapped_pem(text: str) -> str:
-    """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2); forms and environment variables lose
-    line breaks."""
+    """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2), because forms and environment
+    variables lose line breaks."""
     unfolded = text.replace("\\r", "").replace("\\n", "\n")
     return _PEM.sub(_rewrap, unfolded).strip() + "\n"
 
 
 def _rewrap(found: re.Match[str]) -> str:
     label, content = found[1], found[2]
-    if ":" in content:  # an old encrypted key: its header lines must stay separate
+    if ":" in content:  # an encrypted key in an old format, whose header lines must stay separate
         return found[0]
     inside = "".join(content.split())
     lines = [inside[at : at + 64] for at in range(0, len(inside), 64)]
@@ -44,7 +44,8 @@ def _rewrap(found: re.Match[str]) -> str:
 def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey":
     """Return the signing key for `alg` (RFC 7518 §3.1): a private key in PEM or JWK, or an HMAC secret.
 
-    `encoding`: format of the HMAC secret: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey.
+    `encoding`: format of the HMAC secret: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey if `text` is
+    not such a key.
     """
     if alg[:2] not in _KINDS:
         raise BadKey(f"'{alg[:20]}' is not a supported signing algorithm")
@@ -104,9 +105,11 @@ TYPED_LIMIT: Final = 16_384
 
 
 def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, str]:
-    """Return a form's ``client_certificate`` and ``client_private_key`` in PEM, if given; a key may be given alone.
+    """Return the ``client_certificate`` and ``client_private_key`` of a form, in PEM, if they are given. A form may
+    contain only the key.
 
-    Records an error if they do not match, or if one is missing and the provider requires mutual TLS.
+    Records an error if certificate and key do not match. If the provider requires mutual TLS, a missing certificate or
+    key is also an error.
     """
     given = {name: fields.text(name, limit=TYPED_LIMIT, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
     certificate, key = given[CERTIFICATE], given[PRIVATE_KEY]

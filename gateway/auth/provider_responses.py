@@ -18,7 +18,7 @@ from gateway.oauth.token_responses import (
 )
 from gateway.records.provider_call import Reply
 
-# ── A provider's text, made safe to show: bounded, one line, printable.
+# ── Makes a provider's text safe to show: short, one line, printable.
 
 MAX_TEXT: Final = 500
 _TEXT_MEMBERS: Final = (
@@ -39,16 +39,17 @@ _CONTAINER_MEMBERS: Final = (
 
 
 def safe_text(words: str) -> str:
-    """Return `words` made safe to use in a sentence: bounded, one line, printable, without a full stop."""
+    """Return at most `MAX_TEXT` characters of `words`, as one printable line without a full stop at the end. The result
+    can be quoted in a sentence."""
     printable = "".join(char if char.isprintable() else " " for char in words[:MAX_TEXT])
     return " ".join(printable.split()).rstrip(" .")
 
 
 def refusal_text(reply: Reply) -> str:
-    """Return the error text of a refusal: the usual members of a JSON object, else the beginning of the text.
+    """Return the error text of a refusal: the usual members of a JSON object, else the beginning of the text. Return an
+    empty text for an HTML page or an empty body.
 
-    Empty for an HTML page or an empty body. The text may quote sent secrets: the caller must use
-    `provider_call.scrubbed`.
+    The error text can quote secrets of the request, so the caller must mask secrets with `provider_call.scrubbed`.
     """
     text = reply.body[:65536].decode("utf-8", "replace")
     try:
@@ -87,10 +88,12 @@ TEMPORARY_STATUSES: Final = frozenset({408, 425, 429})
 
 
 def accepted_response(reply: Reply) -> dict[str, Any]:
-    """Return the response to a successful login. Raises TokenRefused for a 4xx, TokenUnavailable for temporary errors
-    and any other status; redirects are not followed.
+    """Return the response to a successful login. Raises TokenRefused after a 4xx that is not temporary. Raises
+    TokenUnavailable after a temporary error or any other status, also after a redirect, because redirects are not
+    followed.
 
-    When passwords or keys are exchanged, a 4xx means that they or the tenant are wrong, whatever its text says.
+    When a password or key is exchanged, a 4xx means that the password, the key or the tenant is wrong, whatever the
+    text of the response says.
     """
     refuses = 400 <= reply.status < 500 and reply.status not in TEMPORARY_STATUSES
     if not refuses and not 200 <= reply.status < 300:
@@ -105,8 +108,8 @@ def accepted_response(reply: Reply) -> dict[str, Any]:
 
 
 def token_at(response: dict[str, Any], paths: Sequence[str]) -> str:
-    """Return the token at the first of `paths` that has one. Raises TokenRefused with the response's error text if none
-    has."""
+    """Return the token at the first of `paths` that has a token. If no path has a token, raise TokenRefused with the
+    error text of the response. Raise TokenUnavailable if the token is not valid in a header."""
     token = next((found for path in paths if isinstance(found := dig(response, path), str) and found), None)
     if token is None:
         words = refusal_text(Reply(200, {}, json.dumps(response).encode(), datetime.now(UTC)))
@@ -117,8 +120,8 @@ def token_at(response: dict[str, Any], paths: Sequence[str]) -> str:
 
 
 def jwt_ends_at(token: str) -> datetime | None:
-    """Return the ``exp`` of a token that is a JWT (RFC 7519 §4.1.4). Not verified: the provider issued it to the
-    gateway."""
+    """Return the ``exp`` of a token that is a JWT (RFC 7519 §4.1.4), or None. The signature is not verified, because
+    the provider itself sent the token to the gateway."""
     ends = positive_seconds(jwt_claims(token).get("exp"))
     return datetime.fromtimestamp(ends, UTC) if ends is not None and ends < 32_503_680_000 else None
 

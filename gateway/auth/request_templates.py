@@ -1,6 +1,6 @@
-"""Templates that use parts of the request itself. They are filled in for each attempt, after the rest of the request.
+"""Fills templates that use parts of the request itself, for each attempt, after the rest of the request is complete.
 
-`request_values` lists the names that they may use.
+`request_values` lists the names that such templates can use.
 """
 
 import json
@@ -27,8 +27,9 @@ def request_values(method: str, url: str, *, content_type: str = "", body: bytes
     """Return the values ``method``, ``host`` (with a port unless it is the default), ``path``, ``params`` (the query),
     ``endpoint`` (path and query), ``contentType``, ``urlCanonicalParams`` and ``bodyCanonicalParams``.
 
-    `url`: the final, percent-encoded URL; all values except the canonical parameters quote it unchanged. `body`: the
-    whole body, if known. Its canonical parameters are the members of a form or a JSON object; empty for any other body.
+    `url`: the final, percent-encoded URL. The canonical parameters are encoded again; all other values are unchanged
+    parts of the URL. `body`: the whole body, empty if it is not known. The canonical parameters of a body are the
+    members of a form or of a JSON object. Any other body has no canonical parameters.
     """
     parts = urlsplit(url)
     path = parts.path or "/"
@@ -45,7 +46,8 @@ def request_values(method: str, url: str, *, content_type: str = "", body: bytes
 
 
 def canonical_query(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return ``a=1&b=2``: sorted by name, then value; all but unreserved characters percent-encoded (RFC 3986 §2.3)."""
+    """Return the pairs as ``a=1&b=2``, sorted by name, then by value. All characters except unreserved characters are
+    percent-encoded (RFC 3986 §2.3)."""
     return "&".join(f"{name}={value}" for name, value in sorted((_encode(name), _encode(text)) for name, text in pairs))
 
 
@@ -76,10 +78,11 @@ METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplates:
-    """A signer that fills templates. `headers`, `query`: templates by name, header names lower-case. `known`: further
-    values.
+    """A signer that fills templates. `headers`, `query`: templates by name, with header names in lower case. `known`:
+    values that do not depend on the request.
 
-    Every template replaces the caller's value, even one without a credential, because another template may sign it.
+    Every template replaces the caller's value, even if the template contains no credential, because another template
+    can sign the value.
     """
 
     headers: Mapping[str, str]
@@ -116,7 +119,7 @@ class RequestTemplates:
 
 @dataclass(frozen=True, slots=True)
 class Signers:
-    """Several signers in sequence: each one signs the result of the previous ones."""
+    """Several signers in sequence. Each signer signs the result of the previous signers."""
 
     each: tuple[Signer, ...]
 
@@ -147,7 +150,7 @@ def _fill_in(name: str, template: str, values: Mapping[str, str], moment: Moment
         ) from fault
     except BadValue as fault:
         raise InvalidRequest("unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}.") from fault
-    except UnicodeEncodeError as fault:  # only Content-Type may have such bytes
+    except UnicodeEncodeError as fault:  # only Content-Type can have such bytes
         raise InvalidRequest(
             "unresolved_setting",
             f"The value for '{name}' cannot be computed: the request's Content-Type has bytes that are not UTF-8.",

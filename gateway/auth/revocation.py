@@ -1,4 +1,4 @@
-"""Revokes tokens at a provider: RFC 7009, or the call that its entry describes."""
+"""Revokes tokens at a provider, as RFC 7009 defines or with the call that the provider's entry describes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +23,11 @@ GONE_ERRORS: Final = frozenset({"invalid_token", "token_not_found", "token_revok
 class RevocationOutcome:
     """The result of revoking one token at its provider.
 
-    ``revoked``: the provider revoked it; ``already_invalid``: the provider no longer knew it; ``unsupported``: the
-    provider does not revoke this kind of token; ``not_offered``: the entry has no revocation call; ``failed``: the
-    provider refused; ``unavailable``: the provider was not reachable or returned a temporary error. `token`: the
-    token's type hint, or ``credential`` if no call could be made. `detail`: the provider's text, with secrets masked.
+    ``revoked``: the provider revoked the token. ``already_invalid``: the token was already invalid. ``unsupported``:
+    the provider does not revoke tokens of this type. ``not_offered``: the entry has no revocation call. ``failed``: the
+    provider refused to revoke the token. ``unavailable``: the provider was not reachable or returned a temporary error.
+    `token`: the token's type hint, or ``credential`` if no call could be made. `detail`: the provider's text, with
+    secrets masked.
     """
 
     token: str
@@ -35,12 +36,13 @@ class RevocationOutcome:
 
     @property
     def may_still_work(self) -> bool:
-        """Whether the token may still work."""
+        """Whether the provider possibly still accepts the token."""
         return self.outcome not in {"revoked", "already_invalid"}
 
 
 def revocable(context: AuthContext, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
-    """Return the tokens that the entry's call can revoke, or all `tokens` if the credential has none of that kind."""
+    """Return the tokens that the entry's revocation call accepts. If the credential has no such token, return all
+    `tokens`."""
     spec = context.provider.revocation or STANDARD_CALL
     return [token for token in tokens if spec.tokens in {None, "both", token.hint}] or list(tokens)
 
@@ -48,8 +50,9 @@ def revocable(context: AuthContext, tokens: Sequence[RevocableToken]) -> list[Re
 def revoke(
     context: AuthContext, spec: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
-    """Revoke `tokens` with one call each. `spec` None: the provider has no revocation call. A provider's refusal is an
-    outcome, not an error. Raises InvalidRequest if a value of the connection cannot be sent.
+    """Revoke `tokens` with one call each. `spec`: the revocation endpoint, None if the provider has no revocation call.
+    If the provider refuses, the refusal is returned as an outcome, not raised. Raises InvalidRequest if a value of the
+    connection cannot be sent.
     """
     outcomes = []
     for token in tokens:

@@ -1,6 +1,6 @@
-"""SIGNATURE: a token made from user name and password, used once.
+"""SIGNATURE: a token that is made from a user name and a password, and used once.
 
-Its format is the UsernameToken Profile 1.1 §3.1 of WS-Security ("WSSE").
+UsernameToken Profile 1.1 §3.1 of WS-Security ("WSSE") defines the token's format.
 """
 
 import base64
@@ -24,10 +24,11 @@ LIFETIME_S: Final = 300
 
 
 class SignatureMode(TokenExchangeMode):
-    """Stored as ``{"type": "SIGNATURE", "username", "password", <further fields of the entry>, "token",
-    "expires_at"}``.
+    """The credential is stored as ``{"type": "SIGNATURE", "username", "password", <further fields of the entry>,
+    "token", "expires_at"}``.
 
-    The API returns `token` with the connection. Each proxied request gets its own token, because a nonce is valid once.
+    The API returns the stored `token` with the connection. Each proxied request gets a new token, because a token's
+    nonce is valid for only one request.
     """
 
     name = "SIGNATURE"
@@ -66,7 +67,8 @@ class SignatureMode(TokenExchangeMode):
 
 
 def username_token(username: str, password: str, nonce: str, created: datetime) -> str:
-    """Return the header value. `nonce` is sent and hashed as plain text; the digest is hex, then base64."""
+    """Return the token, a header value. The `nonce` is sent and hashed as plain text. The digest is written in hex,
+    then encoded as base64."""
     at = created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # The profile requires SHA-1; the password is the secret part of the input.
     digest = hashlib.sha1(f"{nonce}{at}{password}".encode(), usedforsecurity=False).hexdigest()

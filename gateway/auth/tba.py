@@ -16,8 +16,8 @@ TOKEN_LIMIT: Final = 2048
 
 
 class TokenBased(AuthMode):
-    """Stored as ``{"type": "TBA", "token_id", "token_secret", <further fields of the entry>, "config_override"?}``. The
-    setting `accountId` is the realm.
+    """The credential is stored as ``{"type": "TBA", "token_id", "token_secret", <further fields of the entry>,
+    "config_override"?}``. The setting `accountId` is sent as the realm.
     """
 
     name = "TBA"

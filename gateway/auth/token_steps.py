@@ -1,4 +1,4 @@
-"""Builds the sequence of requests that together produce a token; later requests may use parts of earlier responses."""
+"""Builds the sequence of requests that together produce a token. Later requests can use parts of earlier responses."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,8 +22,9 @@ def step_call(
     identity: ClientIdentity | None = None,
     secrets: Iterable[Secret] = (),
 ) -> ProviderCall:
-    """Return the request of `step`. `template`: its URL. `values`: values for its templates besides the settings.
-    `secrets`: values to mask in the provider's response. Raises InvalidRequest if a setting is missing.
+    """Return the request of `step`. `template`: the template of the request's URL. `values`: values for the templates,
+    in addition to the settings. `secrets`: values to mask in the provider's response. Raises InvalidRequest if a
+    setting is missing.
     """
     url = context.fill_url(template, values)
     context = context.for_destinations(url)
@@ -42,5 +43,5 @@ def step_call(
 
 
 def step_values(responses: Mapping[str, Any]) -> dict[str, Secret]:
-    """Return the values for ``${stepN.path}``. `responses`: the response of each step by ``stepN``."""
+    """Return the values for ``${stepN.path}``. `responses`: the response of each step, under the name ``stepN``."""
     return {name: Secret(text) for name, text in flat_values(responses).items()}

@@ -1,6 +1,6 @@
 """TWO_STEP: the end user's typed credential is exchanged for a token, in one or more requests.
 
-The token request is step 1; `additional_steps` start at step 2. Each step may use earlier responses as
+The token request is step 1; `additional_steps` start at step 2. Each step can use earlier responses as
 ``${stepN.path}``, and the last response has the token. ``${jwt}`` is the assertion that the entry's `jwt` describes
 (RFC 7523).
 """
@@ -29,15 +29,17 @@ TOKEN_MEMBERS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 
 
 class TwoStep(TokenExchangeMode):
-    """Stored as ``{"type": "TWO_STEP", <fields of the entry>, "assertionOption"?, "token", "refresh_token"?,
-    "expires_at"?, "raw", "steps"?}``; `raw` is the response that had the token. `steps` has the responses if there are
-    several steps. After a refresh, it also has the response of a single step, updated by the response to the refresh.
+    """The credential is stored as ``{"type": "TWO_STEP", <fields of the entry>, "assertionOption"?, "token",
+    "refresh_token"?, "expires_at"?, "raw", "steps"?}``. `raw` is the response that had the token. `steps` has the
+    responses if there are several steps. After a refresh, `steps` is also stored if there is only one step. The
+    response to the refresh then updates the response of the last step.
     """
 
     name = "TWO_STEP"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """Return the credential to store. `token` is optional; without it, the gateway requests the first token."""
+        """Return the credential to store. The `token` is optional: without a `token`, the gateway requests the first
+        token."""
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
         credential |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
@@ -58,8 +60,8 @@ class TwoStep(TokenExchangeMode):
         return dict(credential) if credential.get("token") else (yield from self._log_in(credential, context))
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Refresh with the refresh token if the entry has a `refresh_url`; without either, or if refused, log in
-        again."""
+        """Refresh with the refresh token if the entry has a `refresh_url`. If the refresh token or the `refresh_url` is
+        missing, or if the provider refuses the refresh, log in again."""
         if context.provider.refresh_url and credential.get("refresh_token"):
             try:
                 return (yield from self._refresh_or_log_in(credential, context))
@@ -119,7 +121,7 @@ class TwoStep(TokenExchangeMode):
         response = accepted_response(reply)
         steps = dict(_responses(credential))
         last = f"step{len(steps)}"
-        steps[last] = _merge(steps[last], response)  # templates may use members that only the login returned
+        steps[last] = _merge(steps[last], response)  # templates can use members that only the login returned
         return {**credential, **self._read(provider, response, reply.asked_at), "steps": steps}
 
     @staticmethod
@@ -135,12 +137,13 @@ class TwoStep(TokenExchangeMode):
 
 
 def _responses(credential: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the responses by ``stepN``; a login of a single request stores only `raw`."""
+    """Return the responses by ``stepN``. A login with a single request stores its response only in `raw`."""
     return credential.get("steps") or {"step1": credential.get("raw") or {}}
 
 
 def _merge(before: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `before` with the members of `response`. An object that both have is updated in the same way."""
+    """Return `before` with the members of `response`. If `before` and `response` have an object with the same name, the
+    two objects are merged in the same way."""
     updated = {**before, **response}
     for name, value in response.items():
         if isinstance(value, Mapping) and isinstance(earlier := before.get(name), Mapping):

@@ -25,9 +25,11 @@ from gateway.store.pending_authorizations import session_used_up
 def connection_settings(
     session: ConnectSession, provider: Provider, integration_id: str, typed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
-    """Return the settings of a new connection, and the scopes that the back end fixed for it, if any.
+    """Return the settings of a new connection, and the scopes that the application fixed for it (None if it fixed
+    none).
 
-    Setting names are normalized to the entry's spelling, so that another spelling cannot override a fixed setting.
+    The end user's setting names are changed to the spelling of the catalog entry. Otherwise another spelling of a name
+    could override a setting that the application fixed.
     """
     own = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
     scopes = own.pop("oauth_scopes_override", None)
@@ -46,7 +48,8 @@ def check_offered(session: ConnectSession, integration_id: str) -> None:
 
 
 def check_connection_limit(session: ConnectSession) -> None:
-    """Raise Forbidden if the session has reached its maximum of connections, before the browser goes to a provider."""
+    """Raise Forbidden if the session has already made its maximum number of connections. Check this before the browser
+    is redirected to a provider."""
     if session.used_up:
         raise session_used_up(session.max_connections)
 
@@ -63,24 +66,24 @@ WINDOW_S: Final = 60.0
 
 
 class ConnectSessions:
-    """Creates and finds connect sessions. A token is `SESSION_PREFIX` and 64 hex digits, the format that the Nango SDKs
-    expect; only its digest is stored.
+    """Creates and finds connect sessions. A token is `SESSION_PREFIX` followed by 64 hex digits, as the Nango SDKs
+    expect. Only the token's digest is stored.
 
-    ``connect`` of gateway.yaml limits how many sessions a key may have open, over all nodes, and how many it may create
-    per minute, in each worker.
+    The section ``connect`` of gateway.yaml limits each key in two ways. `sessions_open` limits the sessions that are
+    open at the same time, on all nodes together. `sessions_per_minute` limits the new sessions in each worker.
     """
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
         self._current = current
-        self._created: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # by environment and key
+        self._created: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # counts by environment and key
 
     async def open(
         self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **fields: Any
     ) -> tuple[str, ConnectSession]:
-        """Create a session and return its token and the session. `fields`: the other fields of ConnectSession.
-        `by_provider`: a provider's response caused the session; such sessions may use only half of the key's limits.
-        Raises TooManyRequests.
+        """Create a session, and return its token and the session. `fields`: the other fields of ConnectSession.
+        `by_provider`: whether a provider's response caused the session. Such sessions may use only half of the key's
+        limits, so that a provider cannot use up the limits. Raises TooManyRequests if the key has reached a limit.
         """
         limits = self._current.generation.config.connect
         divisor = 2 if by_provider else 1
@@ -117,7 +120,8 @@ class ConnectSessions:
         self._created.add((environment, key_id))
 
     async def find(self, token: str) -> ConnectSession:
-        """Return the session of a token. Raises the same Unauthorized for an expired and an unknown token."""
+        """Return the session of a token. Raises Unauthorized, with the same error for an expired and for an unknown
+        token."""
         body = token.removeprefix(SESSION_PREFIX)
         if body == token or len(body) != TOKEN_CHARS or not set(body) <= set("0123456789abcdef"):
             raise Unauthorized(
@@ -133,8 +137,8 @@ class ConnectSessions:
         return session
 
     async def find_by_digest(self, session_digest: str) -> ConnectSession | None:
-        """Return the session with that digest until it expires, for a caller that is authorized without the session's
-        token."""
+        """Return the session with this digest, or None if the session is unknown or has expired. The caller must be
+        authorized in another way, because this method does not check the session's token."""
         return await self._store.sessions.get(session_digest, now=clock.now())
 
     async def end(self, session: ConnectSession) -> None:
@@ -155,10 +159,12 @@ def _limit_error(rule: str, problem: str, fix: str, limit: int, wait_s: int) -> 
 
 
 def connect_link(public_url: str, token: str) -> str:
-    """Return the link that the end user opens. A browser is redirected immediately to a URL without the token."""
+    """Return the link that the end user opens. The gateway redirects the browser immediately to a URL without the
+    token."""
     return f"{public_url}/connect?session_token={token}"
 
 
 def poll_url(public_url: str, session: ConnectSession) -> str:
-    """Return the URL where the customer's back end reads the session's result with its key. It contains no token."""
+    """Return the URL at which the application reads the session's result with its secret key. The URL does not contain
+    the session's token."""
     return f"{public_url}/connect/sessions/{session.digest}"

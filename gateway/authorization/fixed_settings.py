@@ -1,7 +1,7 @@
 """Checks the settings that an application fixes for future connections, when it creates the connect session.
 
-They are checked at that time because later only the end user would see the error. Settings that the end user will enter
-may be missing.
+The gateway checks these settings early, because an error at a later time would be shown only to the end user. Settings
+that the end user enters later are allowed to be missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ from gateway.egress.guard import Guard
 from gateway.errors import InvalidRequest, Issue
 
 SETTING_PREFIX: Final = "connectionConfig."
-PLACEHOLDER_VALUE: Final = "x"  # placeholder for a missing value; valid everywhere in a URL except as a port
+PLACEHOLDER_VALUE: Final = "x"  # used for a missing value; "x" is valid everywhere in a URL except as a port
 BROWSER_URL_FIELD: Final = "authorization_url"  # only browsers open this URL; the gateway sends no request to it
 
 
 def check_fixed_settings(context: AuthContext, guard: Guard, settings: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Check the settings `settings`, with names in any spelling. `context`: the integration's context, without
-    settings.
+    """Check `settings`. The case of letters in a setting's name does not matter. `context`: the integration's context,
+    without settings. `path`: the member of the request's body that contains the settings, for error messages.
 
-    Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's URLs, or names a host
-    to which the integration or the gateway allows no requests.
+    Raises InvalidRequest if a setting breaks the entry's rules, or is invalid in one of the entry's URLs. Also raises
+    InvalidRequest if a setting names a host to which the integration or the gateway allows no requests.
     """
     config = accepted_settings(context.provider, settings, path)
     context = AuthContext(context.provider, context.integration, config, public_url=context.public_url)

@@ -1,9 +1,9 @@
-"""The authorization of one end user at one provider: redirect to its page, callback to the gateway, once.
+"""Runs the authorization of one end user at one provider: the redirect to its page, then the callback to the gateway.
 
-`state` is 256 random bits, stored as a digest, valid for one use and ten minutes, and bound by a cookie to the browser
-that started the flow (RFC 9700 §4.7). The data for the callback (token URL, PKCE verifier, settings) is fixed in the
-stored flow, so that nobody can replace it in between (RFC 9700 §4.4). The auth mode builds the requests to the
-provider.
+`state` has 256 random bits, and only its digest is stored. `state` can be used only once, within ten minutes, and only
+by the browser that started the flow. A cookie identifies this browser (RFC 9700 §4.7). When the flow starts, the data
+for the callback is stored: token URL, PKCE verifier and settings. Therefore nobody can replace this data before the
+callback (RFC 9700 §4.4). The auth mode builds the requests to the provider.
 """
 
 import asyncio
@@ -64,14 +64,15 @@ from gateway.store import Store
 # ── The end of an authorization: the browser returns from the provider, the grant becomes a connection, and the outcome
 # is reported to everyone who waits for it.
 #
-# If the grant covers several sites and the integration needs one, the end user chooses first. Until then the grant is
-# stored encrypted in its own flow, which the same browser can use once within ten minutes.
+# If the grant covers several sites and the integration needs one site, the end user chooses a site first. Until the end
+# user has chosen, the grant is stored encrypted in a flow of its own. Only the same browser can use that flow, only
+# once and within ten minutes.
 
 STATE_PARAMETERS: Final = (
     "state",
     "payload",
     "customField",
-)  # OAuth's name, then other providers' names
+)  # the name that OAuth defines, then names that some providers without OAuth use
 NOT_REPEATABLE: Final = (*STATE_PARAMETERS, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
 NO_CODE_OR_ERROR: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
@@ -84,13 +85,14 @@ def _count_parameter(query: Mapping[str, str], name: str) -> int:
 
 
 def state_in(query: Mapping[str, str]) -> str:
-    """Return the `state` in a callback's query, which names the flow; empty if there is none."""
+    """Return the `state` in a callback's query, or an empty text if the query has none. The `state` identifies the
+    flow."""
     return next((query[name] for name in STATE_PARAMETERS if query.get(name)), "")
 
 
 def granting_mode(provider: Provider, integration_id: str) -> GrantingMode:
-    """Return the provider's auth mode. Raises InvalidRequest if the end user does not consent at the provider in this
-    mode."""
+    """Return the provider's auth mode. Raises InvalidRequest if this mode does not send the end user to the
+    provider."""
     mode = modes()[provider.auth_mode]
     if not isinstance(mode, GrantingMode):
         raise InvalidRequest(
@@ -107,7 +109,7 @@ CONFIRMATION_TIME: Final = timedelta(hours=1)
 @dataclass(frozen=True, slots=True)
 class AuthorizationStart:
     """The URL to redirect the browser to, and the cookie that identifies the same browser at the callback. `flow`: the
-    digest of `state`; it identifies the flow to code that must not know `state`."""
+    digest of `state`, for code that must identify the flow but must not know `state`."""
 
     url: str = field(repr=False)
     flow: str
@@ -149,14 +151,15 @@ class Flows:
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     def count_start(self, session: ConnectSession) -> None:
-        """Count a start of the session until it makes a connection. Raises TooManyRequests."""
+        """Count an authorization that the session starts. An authorization that makes a connection is no longer
+        counted. Raises TooManyRequests if the count is too high."""
         self._outcomes.attempts.add(session)
 
     async def store_options(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> str:
-        """Check `options` as `begin` does, without a request to the provider, and store it encrypted until the end user
-        confirms.
+        """Check `options` without a request to the provider, and store `options` encrypted until the end user confirms.
 
-        Returns a token for `read_options`, valid for an hour but not longer than the session. Raises as `begin` does.
+        Returns a token with which `read_options` finds the options. The token is valid for an hour, but not longer than
+        the session. Raises the same errors as `begin`.
         """
         self.count_start(session)
         try:
@@ -180,7 +183,8 @@ class Flows:
         return token
 
     async def read_options(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
-        """Return the options that `store_options` stored for this session and integration under `token`, else None."""
+        """Return the options that `store_options` stored for this session and integration under `token`. Return None if
+        there are no such options."""
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
@@ -188,8 +192,8 @@ class Flows:
         return kept if isinstance(kept, FlowOptions) else None
 
     async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return integration and provider URL of the authorization that this browser started and has not finished; None
-        if there is no such authorization."""
+        """Return the integration's ID and the provider's URL of the authorization that this browser started and has not
+        finished. Return None if there is no such authorization."""
         flow = await self._store.flows.get(flow_digest, now=clock.now())
         if flow is None:
             return None
@@ -203,16 +207,18 @@ class Flows:
         return flow_details(self._store.open(flow.details))
 
     def _pending_authorization(self, flow: Flow | None) -> PendingAuthorization | None:
-        """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed
-        it yet."""
+        """Return the flow's pending authorization. Return None if the flow is unknown, or if the end user has not
+        confirmed yet."""
         kept = self._open_details(flow) if flow is not None else None
         return kept if isinstance(kept, PendingAuthorization) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
-        """Start an authorization. A refusal is also reported to the window that waits for the outcome.
+        """Start an authorization. If the start is refused, also report this to the window that waits for the outcome.
 
-        Raises NotFound; Forbidden if the session does not offer this integration or has reached its maximum of
-        connections; InvalidRequest for invalid settings; TooManyRequests, which is not reported.
+        Raises NotFound for an unknown integration. Raises Forbidden if the session does not offer this integration, or
+        has reached its maximum number of connections. Raises InvalidRequest for invalid settings, and UpstreamFailed if
+        the provider returns no usable response. Raises TooManyRequests, which is not reported to the window, if the
+        session has started too many authorizations.
         """
         self.count_start(session)
         try:
@@ -229,7 +235,7 @@ class Flows:
         fault: GatewayError,
         request_id: str = "",
     ) -> None:
-        """Report to the waiting window that no authorization was started, and log it."""
+        """Report to the waiting window that no authorization was started, and log the reason."""
         logged = log_failure(
             fault,
             environment=session.environment,
@@ -341,29 +347,31 @@ class Flows:
             ) from fault
 
     def cookie_name(self, state: str) -> str:
-        """Return the flow's cookie name. Each flow has its own, so that two windows of a browser can authorize in
-        parallel."""
+        """Return the name of the flow's cookie. Each flow has its own cookie, so that two windows of one browser can
+        authorize in parallel."""
         return self.cookie_name_for(digest(state))
 
     def cookie_name_for(self, state_digest: str) -> str:
-        """Return the flow's cookie name from the digest of its state."""
+        """Return the name of the cookie of the flow with this digest of its `state`."""
         secure = self._current.generation.public_url.startswith("https://")
         return f"{'__Host-' if secure else ''}gw-flow-{int(state_digest[:12], 16)}"
 
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
     ) -> ConnectedResult | Choice:
-        """Return the new connection. Raises CallbackFailed with a text for the end user. The state of another browser's
-        flow is not used up, so that the other browser can still finish.
+        """Finish the authorization to which a callback belongs. Return the new connection, or the sites from which the
+        end user must choose. Raises CallbackFailed with a text for the end user. If another browser started the flow,
+        the flow is not used up, so that the other browser can still finish.
         """
         callback = CallbackRequest(request_id, query)
         returned = await self._consume_flow(query, cookies, callback)
         return await self._run_shielded(returned.flow, returned.pending, self._exchange(returned, query), callback)
 
     async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
-        """Return the result of the callback. Raises as `Grants.exchange` does."""
+        """Return the result of the callback. Raises the same errors as `Grants.exchange`."""
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
-            # The provider does not grant this app the scopes that its API demanded, so the next link omits them.
+            # The provider does not grant this app the scopes that its API requires. Forget these scopes, so that the
+            # next reconnect link does not request them again.
             flow = returned.flow
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
@@ -372,8 +380,8 @@ class Flows:
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
     ) -> ConnectedResult | Choice:
-        """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the
-        flow."""
+        """Return the connection for the chosen site. Raises CallbackFailed. If the site is unknown, the flow is not
+        used up, so that the end user can choose again."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
         pending = self._pending_authorization(flow)
         if flow is None or pending is None:
@@ -412,7 +420,8 @@ class Flows:
         work: Coroutine[Any, Any, ConnectedResult | Choice],
         callback: CallbackRequest,
     ) -> ConnectedResult | Choice:
-        # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
+        # The exchange runs in its own task. The state is used up, so a browser that disconnects now must not cancel the
+        # exchange.
         exchanging = asyncio.create_task(self._outcome_reporter.report_result(flow, pending, work, callback))
         self._exchanging.add(exchanging)
         exchanging.add_done_callback(partial(self._exchange_ended, flow.session_digest))
@@ -423,7 +432,7 @@ class Flows:
 
     def _exchange_ended(self, session_digest: str, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
         self._exchanging.discard(task)
-        if task.cancelled() or task.exception() is not None:  # retrieved, since the browser may have disconnected
+        if task.cancelled() or task.exception() is not None:  # reading the exception avoids a warning
             return
         if isinstance(task.result(), ConnectedResult):
             self._outcomes.attempts.succeed(session_digest)

@@ -1,4 +1,5 @@
-"""Turns a grant into a connection. A grant for several sites is stored encrypted until the end user has chosen one."""
+"""Turns a grant into a connection. A grant for several sites is stored encrypted until the end user has chosen a
+site."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -21,7 +22,8 @@ from gateway.store import Store
 
 
 class Grants:
-    """Turns grants into connections. `cookie_name`: returns the name of a flow's cookie from its state."""
+    """Turns grants into connections. `cookie_name`: a function that returns the name of a flow's cookie for the flow's
+    `state`."""
 
     def __init__(
         self,
@@ -40,14 +42,14 @@ class Grants:
     async def exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
         """Exchange the callback's query for a token, and store the connection.
 
-        Raises InvalidRequest if the provider refuses the exchange or returns no usable response, and as `connect`
-        does.
+        Raises InvalidRequest if the provider refuses the exchange or returns no usable response. Also raises the errors
+        of `connect`.
         """
         return await self.connect(returned, await self._exchange_code(returned, query))
 
     async def connect(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | Choice:
-        """Store and return the connection, or return the sites to choose from. Raises as `Creator.prepare` and
-        `SessionConnections.keep` do."""
+        """Store the connection and return it, or return the sites from which the end user must choose. Raises the same
+        errors as `Creator.prepare` and `SessionConnections.keep`."""
         flow, pending = returned.flow, returned.pending
         config = pending.config
         given = {name: config[name] for name in pending.given if name in config}
@@ -56,7 +58,7 @@ class Grants:
                 returned.context.integration,
                 granted.held,
                 connection_id=flow.connection_id,
-                config={**config, **granted.config, **given},  # new settings from the provider replace earlier ones
+                config={**config, **granted.config, **given},  # the provider's settings replace all but `given`
                 path=("params",),
                 tags=pending.tags or None,
                 end_user=pending.end_user,
@@ -115,8 +117,9 @@ class Grants:
 
 
 def _confirmable_settings(context: AuthContext) -> tuple[str, ...]:
-    """Return the settings from the callback that the account's endpoint can confirm: none if the token lacks a default
-    scope of the entry, since the endpoint may then refuse every account."""
+    """Return the names of the callback's settings that a request to the account's endpoint can confirm. Return no names
+    if the integration does not request all default scopes of the entry, because the endpoint might then refuse every
+    account."""
     provider = context.provider
     if not set(provider.default_scopes or ()) <= set(context.scopes):
         return ()

@@ -9,20 +9,22 @@ from gateway.errors import TooManyRequests
 from gateway.records.connecting import ConnectSession
 
 MAX_OPEN: Final = 100
-"""Maximum number of attempts, open or failed, that a session may make in `WINDOW_S`, in this process. Each takes up to
-8 KB of the database for up to an hour, and a failed authorization also an event to the application."""
+"""Maximum number of attempts without success that a session may make within `WINDOW_S` seconds, counted in this
+process. The number is limited because each attempt takes up to 8 KB of the database for up to an hour. A failed
+authorization also sends an event to the application."""
 WINDOW_S: Final = LIFETIME.total_seconds()
 
 
 class OpenAuthorizations:
-    """Counts the attempts of each connect session that have not succeeded, in this process: authorizations that were
-    started, or credentials that were typed in."""
+    """Counts each connect session's attempts that have not succeeded, in this process. An attempt is an authorization
+    that was started, or a credential that was typed in."""
 
     def __init__(self) -> None:
         self._open: WindowCounter[str] = WindowCounter(WINDOW_S)
 
     def add(self, session: ConnectSession) -> None:
-        """Count an attempt that `session` begins. Raises TooManyRequests if `MAX_OPEN` of them are open or failed."""
+        """Count an attempt that `session` begins. Raises TooManyRequests if `MAX_OPEN` attempts of the session are open
+        or failed."""
         self._open.restart_if_over()
         if self._open[session.digest] >= MAX_OPEN:
             wait_s = self._open.left_s
@@ -36,5 +38,5 @@ class OpenAuthorizations:
         self._open.add(session.digest)
 
     def succeed(self, session_digest: str) -> None:
-        """Stop counting one attempt of the session, since it made a connection."""
+        """Stop counting one attempt of the session, because the attempt made a connection."""
         self._open.subtract(session_digest)

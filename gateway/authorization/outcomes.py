@@ -1,7 +1,8 @@
 """Reports the outcome of an authorization: to the waiting window, to other nodes, to the application, to the log.
 
-The browser's WebSocket may be connected to another node or worker than the one that receives the callback. So the
-outcome is stored first; the change feed then makes every worker read it and wake its waiting windows (ADR 25).
+The browser's WebSocket can be connected to one worker, and another worker can receive the callback. Therefore the
+outcome is stored first. The change feed then makes every worker read the outcome and wake the windows that wait in this
+worker (ADR 25).
 """
 
 import asyncio
@@ -51,8 +52,8 @@ def log_failure(
 ) -> Mapping[str, str]:
     """Log the failure, and return the fields of the log line.
 
-    `query`: the callback's query, which may hold the provider's error (RFC 6749 §4.1.2.1). A provider's text is masked
-    and bounded.
+    `query`: the callback's query, None if there was no callback. The query can contain the provider's error (RFC 6749
+    §4.1.2.1). Secrets in a provider's text are masked, and long texts are shortened.
     """
     fields = {
         "environment": environment,
@@ -89,20 +90,21 @@ def _provider_error_fields(fault: Exception, query: Mapping[str, str]) -> dict[s
 
 
 def _masked_text(words: object) -> str | None:
-    """Return the text with secrets masked; it is shortened before it is searched for secrets."""
+    """Shorten the text, then mask the secrets in it. Return None if there is no text."""
     return masked_text(safe_text(words[:MAX_TEXT])) if isinstance(words, str) and words else None
 
 
 MAX_FAILURES: Final = 100
-"""Maximum number of failures of one connect session that are stored in `LIFETIME`, in this process. Callbacks from other
-browsers fail without a start that would be counted."""
+"""Maximum number of failures of one connect session that this process stores within `LIFETIME`. The limit for attempts
+does not limit failures, because a callback from another browser fails without an attempt that is counted."""
 RETRY_SOCKET_S: Final = 10
-CLOCK_TOLERANCE: Final = timedelta(seconds=60)  # clocks of nodes differ, and a commit may be delayed
+CLOCK_TOLERANCE: Final = timedelta(seconds=60)  # because the clocks of nodes differ, and a commit can be delayed
 
 
 @dataclass(eq=False, slots=True)
 class WaitingWindow:
-    """A waiter for the outcome of one window (`key`: its client's digest) or of a whole session."""
+    """A waiter for the outcome of one window, or for the outcomes of a whole session. `key`: the digest of the window's
+    `ws_client_id`, or of the session's token."""
 
     key: str
     outcome: "asyncio.Future[Outcome | None]" = field(
@@ -115,8 +117,8 @@ class WaitingWindow:
 
 
 class Outcomes:
-    """Publishes and awaits outcomes of authorizations. It does not query the store while no window waits in this
-    worker. `attempts` counts the attempts without a successful outcome."""
+    """Publishes outcomes of authorizations, and wakes the windows that wait for these outcomes. The store is not
+    queried while no window waits in this worker. `attempts`: counts the attempts that have not succeeded."""
 
     def __init__(self, store: Store, note: RecordOperation = lambda _: None) -> None:
         self._store = store
@@ -130,7 +132,8 @@ class Outcomes:
 
     @staticmethod
     def new_client() -> str:
-        """Return a new `ws_client_id`: a page uses it to receive the outcome of the window that was opened with it."""
+        """Return a new `ws_client_id`. A page passes this ID to the window that it opens, and receives the window's
+        outcome under this ID."""
         return str(uuid.uuid4())
 
     def is_full(self, limit: int) -> bool:
@@ -139,8 +142,8 @@ class Outcomes:
 
     @contextmanager
     def count_socket(self, client: str, limit: int) -> Iterator[None]:
-        """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if it has `limit`
-        open."""
+        """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if `client` already
+        has `limit` open WebSockets."""
         if self._sockets[client] >= limit:
             fix = f"Close others, or try again in {RETRY_SOCKET_S} s."
             raise TooManyRequests(
@@ -160,7 +163,7 @@ class Outcomes:
 
     @contextmanager
     def waiting(self, key: str) -> Iterator[WaitingWindow]:
-        """Wait for the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
+        """Yield a waiter for the next outcome. `key`: the digest of a `ws_client_id`, or of a session's token."""
         window = WaitingWindow(key)
         self._waiting.setdefault(key, set()).add(window)
         self._count += 1
@@ -178,10 +181,11 @@ class Outcomes:
                 self._looked_at = None
 
     async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
-        """Store the outcome and wake its waiters. If the store fails, other nodes miss the outcome; the connection is
-        kept. Above `MAX_FAILURES`, a session's failures only wake the waiters of this worker.
+        """Store the outcome, and wake its waiters. If the outcome cannot be stored, other workers miss the outcome, but
+        the connection stays. After `MAX_FAILURES` failures of a session, further failures are not stored, and wake only
+        the waiters of this worker.
 
-        `failure`: the log fields of a failed authorization.
+        `failure`: the log fields of a failed authorization, None after a success.
         """
         if outcome.is_failed_attempt:
             self._failures.restart_if_over()
@@ -196,9 +200,11 @@ class Outcomes:
         self._deliver(outcome)
 
     async def deliver_stored_outcomes(self, serving: bool = True) -> None:
-        """Deliver new outcomes from the store. Called after each change in the store, and regularly.
+        """Read new outcomes from the store, and wake their waiters. The change feed calls this method after each change
+        in the store, and at least once a second.
 
-        `serving` false: end all waiting.
+        `serving`: whether the worker still serves requests. If `serving` is false, all waiters are woken without an
+        outcome.
         """
         if not self._waiting:
             return
@@ -220,7 +226,7 @@ class Outcomes:
 
 
 def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
-    """Return the operation of this authorization for the call log."""
+    """Return the call log's record of this authorization."""
     detail: dict[str, Any] = {
         name: failure[name] for name in ("provider_error", "provider_description", "detail") if name in failure
     }
@@ -239,7 +245,7 @@ def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
 
 
 def client_digest(ws_client_id: str | None) -> str | None:
-    """Return the digest under which a window's outcome is stored; None if no window waits."""
+    """Return the digest under which a window's outcome is stored, or None if no window waits."""
     return digest(ws_client_id) if ws_client_id else None
 
 
@@ -247,8 +253,9 @@ def client_digest(ws_client_id: str | None) -> str | None:
 
 
 async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
-    """Write the event that reports a failed authorization. In a reconnect, an end user, tags or webhook URL missing in
-    `pending` come from the existing connection. Never raises: the end user must see `fault`, not an error of the store.
+    """Store the event that reports a failed authorization to the application. In a reconnect, values that `pending`
+    does not have (end user, tags, webhook URL) are taken from the existing connection. An error of the store is only
+    logged, because the end user must see `fault`, not an error of the store.
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
     try:
@@ -273,12 +280,13 @@ async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization
         log.warning("failed_creation_not_reported", connection_id=ref.connection_id, detail=error.message)
 
 
-# ── Sends the outcome of an authorization to all waiters before the browser gets it, because the browser may have
-# disconnected.
+# ── Sends the outcome of an authorization to all waiters before the browser gets the outcome, because the browser has
+# possibly disconnected.
 
 
 class OutcomeReporter:
-    """Reports how authorizations end: to waiting windows and the log, and failures also to the application."""
+    """Reports to waiting windows and to the log how authorizations end. Failures are also reported to the
+    application."""
 
     def __init__(self, store: Store, outcomes: Outcomes) -> None:
         self._store = store
@@ -291,7 +299,8 @@ class OutcomeReporter:
         work: Coroutine[Any, Any, ConnectedResult | Choice],
         callback: CallbackRequest,
     ) -> ConnectedResult | Choice:
-        """Await `work`, report its result or failure, then return the result for the browser. Raises as `work` does."""
+        """Await `work`, report the new connection or the failure, then return the result for the browser. Raises the
+        errors of `work`."""
         try:
             result = await work
         except Exception as fault:
@@ -309,8 +318,8 @@ class OutcomeReporter:
     async def failure(
         self, flow: Flow, pending: PendingAuthorization, fault: Exception, callback: CallbackRequest
     ) -> None:
-        """Report an authorization that failed; an exception that is not a GatewayError is reported without its
-        message."""
+        """Report an authorization that failed. If `fault` is not a GatewayError, its message is not reported, because
+        the message is not meant for end users."""
         logged = log_failure(
             fault,
             environment=flow.environment,

@@ -1,8 +1,8 @@
-"""Reconnect links: with one, an end user fixes the cause of a failed call. The error of the call contains it.
+"""Creates reconnect links. The error of a failed call contains such a link, with which an end user fixes the cause.
 
-Each pair of key and connection has its own link. A link is a connect session bound to one integration and one
-connection ID. It ends as soon as that connection exists and works. A new link is created only when the old one has
-ended or is about to expire, however often calls fail.
+Each pair of key and connection has its own link. A link is a connect session for one integration and one connection ID.
+The link ends as soon as that connection exists and works. However often calls fail, a new link is created only if the
+old link has ended or is about to expire.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from gateway.timestamps import iso
 from gateway.vault import VaultError
 
 MAX_LINKS: Final = 10_000
-MIN_LIFETIME_LEFT: Final = timedelta(minutes=10)  # minimum time that an end user has for a link
+MIN_LIFETIME_LEFT: Final = timedelta(minutes=10)  # a link that expires sooner is replaced
 NEXT_STEP_WITHOUT_KEY: Final = "Give connect_url to the end user, and send the call again once they have connected."
 NEXT_STEP: Final = "Give connect_url to the end user, request poll_url until it returns 200, then send the call again."
 
@@ -40,8 +40,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReconnectLink:
-    """A reconnect link. `until_granted`: set if the connection works but lacks scopes; the link ends when the end user
-    authorizes after this time."""
+    """A reconnect link. `until_granted`: if the connection works but lacks scopes, the time of its last authorization,
+    else None. Such a link ends as soon as the end user authorizes after this time."""
 
     url: str = field(repr=False)
     session: ConnectSession
@@ -49,10 +49,12 @@ class ReconnectLink:
 
 
 class ReconnectLinks:
-    """Keeps one link per key and connection. Two keys do not share a link, because the holder of a link can end it.
+    """Keeps one link for each key and connection. Two keys do not share a link, because anyone who has a link can end
+    it.
 
-    An environment may also give links to keys of gateway.yaml (`connect_links_in_errors`). If it requires a code
-    challenge, the application must create the link, because only the application has the verifier.
+    A minted key can get links. A key of gateway.yaml gets links only if its environment has `connect_links_in_errors`.
+    If an environment requires a code challenge, the application must create each link itself, because only the
+    application has the verifier.
     """
 
     def __init__(self, store: Store, sessions: ConnectSessions, current: Current) -> None:
@@ -66,14 +68,16 @@ class ReconnectLinks:
     async def with_remedy(
         self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
     ) -> GatewayError:
-        """Return `fault` with the next step. If an end user must authorize the connection, the next step is a link,
-        unless the key may not get one.
+        """Return `fault` with the next step added. If an end user must authorize the connection, the next step is to
+        open a link, unless the key may not get a link.
 
-        A key of gateway.yaml gets links only if its environment enables them, because applications log error bodies. A
-        minted key needs the scope for connecting. A key limited to tags gets no link for a missing connection, which
-        may exist with other tags. No link is created if the provider refuses the integration's own app, because no end
-        user can correct that. `key_id`: ID of the calling key, empty for a key of gateway.yaml. `pollable`: the caller
-        uses a key, which may also call the gateway's API, not a capability URL.
+        A key of gateway.yaml gets links only if its environment enables links, because applications log error bodies. A
+        minted key needs the scope for connecting. A key that is limited to tags gets no link for a missing connection,
+        because a connection with this ID can exist with other tags. No link is created if the provider refuses the
+        integration's own app, because no end user can correct this refusal.
+
+        `key_id`: the ID of the calling key, empty for a key of gateway.yaml. `pollable`: whether the caller used a key,
+        which can also read the connection through the API. False if the caller used a capability URL.
         """
         missing = fault.code == "unknown_connection"
         if not missing and fault.code != "reconnect_needed":
@@ -92,7 +96,7 @@ class ReconnectLinks:
             remedy = rule_and_fix("connection", fix, "the application's back end")
             return with_payload(fault, remedy, refusals.without_scope(fault.message))
         environment = self._current.generation.config.environments.get(ref.environment)
-        if environment is None:  # a reload has removed it
+        if environment is None:  # a reload has removed the environment
             return fault
         if environment.requires_binding:
             fix = refusals.sentence(refusals.with_challenge(step))
@@ -117,15 +121,16 @@ class ReconnectLinks:
         return with_payload(fault, remedy, refusals.with_link(fault.message, link.url))
 
     def _refuses_app(self, fault: GatewayError, ref: ConnectionRef) -> bool:
-        """Return whether the provider refused the integration's app at the last refresh. False for an integration
-        without an app: each of its connections registers its own client, again when the end user authorizes."""
+        """Return whether the provider refused the integration's app at the last refresh. Return False for an
+        integration without an app. Each connection of such an integration registers its own client, and registers a new
+        client when the end user authorizes again."""
         integration = self._current.generation.integrations.find(ref.environment, ref.integration_id)
         has_app = integration is not None and (integration.client_id or integration.app_id)
         return bool(has_app) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def scopes_link(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
-        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key may
-        not get a link."""
+        """Return a link for a connection that works but lacks scopes that the provider requires. Return None if the key
+        may not get a link."""
         ref = row.ref
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None or environment.requires_binding or not policy.allows(CONNECT):
@@ -141,8 +146,9 @@ class ReconnectLinks:
     async def _link(
         self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None = None
     ) -> ReconnectLink:
-        """Return the kept link if its session is alive and fits (`exists`: whether the connection exists); else create
-        a new link."""
+        """Return the existing link of this key and connection, or create a new link. `exists`: whether the connection
+        exists. A link is not reused if its session has ended, is about to expire, or was created when `exists` was
+        different."""
         kept = self._kept.get(ref, {}).get(key_id)
         if kept is not None and kept.session.expires_at - clock.now() >= MIN_LIFETIME_LEFT:
             if kept.session.reconnects == exists and await self._is_usable(kept.session):
@@ -162,24 +168,24 @@ class ReconnectLinks:
     async def _is_usable(self, session: ConnectSession) -> bool:
         try:
             return await self._sessions.find_by_digest(session.digest) is not None
-        except VaultError:  # encrypted with a lost key: the connect page could not read it either
+        except VaultError:  # the session is encrypted with a lost key, so the connect page cannot read it
             return False
 
     def poll_url(self, ref: ConnectionRef) -> str:
-        """Return the URL where the key reads the connection's state: 404 or 424 until the connection works, then
-        200."""
+        """Return the URL that the key can poll for the connection's state. The response is 404 or 424 until the
+        connection works, then 200."""
         named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
         return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
 
     def changed(self, ref: ConnectionRef) -> None:
-        """End the links of a connection that was written and now works."""
+        """End the links of this connection if it works now. Called after the connection was written."""
         if ref in self._kept:
             task = asyncio.create_task(self._end_if_working(ref))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """Forget all links: changes of their connections may have been missed, so the next request creates a new
+        """Forget all links, because changes of their connections were possibly missed. The next request creates a new
         link."""
         self._kept.clear()
 
@@ -192,7 +198,8 @@ class ReconnectLinks:
     async def _create(
         self, ref: ConnectionRef, key_id: str, *, exists: bool, until_granted: datetime | None
     ) -> ReconnectLink:
-        """Create a link. `exists`: whether the connection exists; then its deletion also ends the session."""
+        """Create a link. `exists`: whether the connection exists. If the connection exists, its deletion also ends the
+        link's session."""
         token, session = await self._sessions.open(
             ref.environment,
             key_id,

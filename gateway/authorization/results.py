@@ -20,7 +20,7 @@ LIFETIME: Final = timedelta(minutes=10)  # lifetime of a flow
 
 @dataclass(frozen=True, slots=True)
 class CallbackRequest:
-    """The callback request of the browser, for the log."""
+    """The ID and the query of a callback request, for the log."""
 
     request_id: str = ""
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -28,7 +28,8 @@ class CallbackRequest:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The end user must choose a site. `token` is part of the page's form; the cookie identifies the same browser."""
+    """The end user must choose a site. `token`: identifies the choice in the page's form. The cookie shows that the
+    same browser sends the form."""
 
     token: str
     sites: tuple[Site, ...]
@@ -50,13 +51,13 @@ class ConnectedResult:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the application has yet to complete the connection."""
+        """Whether the application must still complete the connection."""
         return isinstance(self.connection, PendingConnection)
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnedFlow:
-    """A flow that its own browser has returned to. The flow is now used up."""
+    """A flow after its browser has returned from the provider. The flow cannot be used again."""
 
     flow: Flow
     mode: GrantingMode
@@ -64,9 +65,9 @@ class ReturnedFlow:
     pending: PendingAuthorization = field(repr=False)
 
 
-# ── Failures of an authorization: for the page, with the integration, and for the browser's WebSocket.
+# ── Failures of an authorization, as shown on the page and sent to the browser's WebSocket.
 
-# The gateway's error codes ▸ the error types of the Nango SDKs (docs/compatibility.md#authorization).
+# Maps the gateway's error codes to the error types of the Nango SDKs (docs/compatibility.md#authorization).
 ERROR_TYPES: Final[Mapping[str, str]] = {
     "authorization_refused": "callback_err",
     "connect_session_used": "provider_config_err",
@@ -88,10 +89,10 @@ ERROR_TYPES: Final[Mapping[str, str]] = {
 
 
 class CallbackFailed(InvalidRequest):
-    """A failed authorization, with the data about it that is safe to show.
+    """A failed authorization, with the data about the flow that is safe to show.
 
-    `is_from_provider`: the browser that started the flow returned with its state, so the query comes from the provider.
-    `is_state_used`: the state is used up.
+    `is_from_provider`: whether the browser that started the flow returned with the flow's `state`. If so, the query
+    comes from the provider. `is_state_used`: whether the `state` is used up.
     """
 
     is_from_provider: bool = False
@@ -103,7 +104,7 @@ class CallbackFailed(InvalidRequest):
 
 
 def error_type(fault: GatewayError) -> str:
-    """Return the error type used in the browser's WebSocket and in the page's message."""
+    """Return the error type that is sent to the browser's WebSocket and used in the page's message."""
     if isinstance(fault, CallbackFailed) and fault.error_type is not None:
         return fault.error_type
     return ERROR_TYPES.get(fault.code, "unknown_err")
@@ -123,7 +124,7 @@ def failed_callback(
 
 
 def not_for_reconnect(session: ConnectSession, integration_id: str) -> InvalidRequest | None:
-    """Return an error if the session reconnects a connection of another integration, else None."""
+    """Return an error if the session reconnects a connection of another integration. Otherwise return None."""
     if session.integration_id is None or session.integration_id == integration_id:
         return None
     return InvalidRequest(

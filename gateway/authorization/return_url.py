@@ -1,8 +1,8 @@
-"""The redirect of the end user to the application's `return_url`, with `state` and a signed result of the session.
+"""Redirects the end user to the application's `return_url`, with `state` and a signed result of the session.
 
-The result is a JWT (RFC 7519) signed with HS256, with its own `typ` (RFC 8725 §3.11). Its key is derived from the
-environment's webhook signing key, so that a signature of an event is never valid for a result. Clients verify the
-result with `gateway.client.verify_return`.
+The result is a JWT (RFC 7519) that is signed with HS256. The result has its own `typ`, so that no other JWT is accepted
+as a result (RFC 8725 §3.11). The signing key is derived from the environment's webhook signing key, so that the
+signature of an event is never valid for a result. Clients verify the result with `gateway.client.verify_return`.
 """
 
 import hmac
@@ -27,7 +27,7 @@ KEY_PURPOSE: Final = b"connect-result"
 class ReturnResult:
     """The result of a session, as the application's page receives it.
 
-    ``pending``: the application must still complete the connection. `error`: a code of docs/http-api.md.
+    `outcome` is ``pending`` if the application must still complete the connection. `error`: a code of docs/http-api.md.
     """
 
     outcome: Literal["connected", "pending", "cancelled", "failed"]
@@ -37,8 +37,8 @@ class ReturnResult:
 
 
 def signed_return_url(session: ConnectSession, result: ReturnResult, *, public_url: str, signing_key: Secret) -> str:
-    """Return `session.return_url` with `state` and `result`; it must be set. `signing_key`: the environment's current
-    webhook signing key."""
+    """Return `session.return_url`, which must be set, with `state` and the signed `result` added to the query.
+    `signing_key`: the environment's current webhook signing key."""
     assert session.return_url is not None
     claims: dict[str, Any] = {
         "iss": public_url,
@@ -61,11 +61,13 @@ def signed_return_url(session: ConnectSession, result: ReturnResult, *, public_u
 
 
 def result_key(signing_key: Secret) -> Secret:
-    """Return the key for results: the hex HMAC-SHA256 of ``connect-result`` with the text of the signing key as key."""
+    """Return the key that signs results: the HMAC-SHA256 of ``connect-result`` in hex, made with the text of
+    `signing_key`."""
     return Secret(hmac.digest(signing_key.reveal().encode(), KEY_PURPOSE, "sha256").hex())
 
 
 def origin_of(return_url: str) -> str:
-    """Return the origin of `return_url` as a browser writes it: the `aud` of its results. Raises ValueError."""
+    """Return the origin of `return_url` as a browser writes it. Results have this origin in `aud`. Raises ValueError if
+    the URL is not https, unless its host is this machine."""
     parts = urlsplit(return_url)
     return page_origin(f"{parts.scheme}://{parts.netloc}")

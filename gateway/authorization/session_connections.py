@@ -1,8 +1,8 @@
-"""Stores the connections of connect sessions. With a code challenge, they are pending until they are completed.
+"""Stores the connections of connect sessions. With a code challenge, a connection is pending until it is completed.
 
-A pending connection is stored encrypted in its own table. It is in no list and cannot be used for calls; in a
-reconnect, the existing connection keeps working with its old credential. If the application does not complete a pending
-connection within `LIFETIME`, the gateway deletes it and revokes its grant at the provider.
+A pending connection is stored encrypted in its own table. No list contains a pending connection, and no call can use
+it. During a reconnect, the existing connection keeps working with its old credential. If the application does not
+complete a pending connection within `LIFETIME`, the gateway deletes it and revokes its grant at the provider.
 """
 
 import asyncio
@@ -48,8 +48,12 @@ class SessionConnections:
     async def keep(
         self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
     ) -> Connection | PendingConnection:
-        """Store the connection, or keep it pending, and return it. Raises Forbidden, and stores nothing, if the session
-        has reached its maximum of connections or belongs to another browser (`SessionTerms.browser_digest`)."""
+        """Store the connection and return it. If the session has a code challenge, store the connection as pending.
+        `reconnects`: whether the connection replaces an existing connection.
+
+        Raises Forbidden, and stores nothing, if the session has reached its maximum number of connections or belongs to
+        another browser (`SessionTerms.browser_digest`).
+        """
         if terms.code_challenge is None:
             connection, _ = await self._creator.store(row, terms)
             return connection
@@ -66,12 +70,13 @@ class SessionConnections:
         pending: Sequence[PendingConnection],
         code_verifier: Secret,
     ) -> list[ConnectionRef]:
-        """Store a session's `pending` connections, and return all completed ones. Idempotent: a second call with the
-        same verifier returns the same connections. `session` None: the session has ended in the meantime.
+        """Store a session's `pending` connections, and return the references of all completed connections. A second
+        call with the same verifier returns the same references. `session`: None if the session has ended in the
+        meantime.
 
-        Raises InvalidRequest for a session without a code challenge, and for a reconnect whose connection is gone or
-        belongs to another account; NotFound if the integration is gone; Forbidden for a wrong verifier; Conflict if
-        nothing is pending, or more than one connection.
+        Raises InvalidRequest if the session has no code challenge, or if the connection to reconnect is gone or belongs
+        to another account. Raises NotFound if the integration is gone, and Forbidden for a wrong verifier. Raises
+        Conflict if no connection is pending, or if several connections are pending.
         """
         wanted = next((one.code_challenge for one in pending), session.code_challenge if session else None)
         if wanted is None:
@@ -89,22 +94,23 @@ class SessionConnections:
                 "completed within 10 minutes. Let the end user connect, then complete it.",
             )
         waiting = [one.ref for one in pending if one.new is not None]
-        if len(waiting) > 1:  # another person with the link may have made one of them
+        if len(waiting) > 1:  # another person who has the link has possibly made one of these
             raise _several_pending_error(waiting)
         done = [one.ref for one in pending if one.new is None or await self._complete_one(one, one.new)]
-        if not done:  # since it was read, it has expired, or another node refused a verifier
+        if not done:  # the connection has expired meanwhile, or another node refused a verifier
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
         return done
 
     async def expire(self) -> None:
-        """Delete connections that were not completed in time, and revoke their grants."""
+        """Delete pending connections that were not completed in time, and revoke their grants."""
         while some := await self._store.pending.expire(clock.now()):
             for connection in some:
                 await self._report_dropped(connection, EXPIRED_MESSAGE, "pending_connection_expired")
 
     async def _complete_one(self, pending: PendingConnection, new: NewConnection) -> bool:
-        """Complete a pending connection; return False if it is no longer pending. Raises InvalidRequest if it can never
-        be completed, and drops it."""
+        """Complete a pending connection. Return True if the connection is completed, even by another call. Return False
+        if the connection is no longer stored. If the connection can never be completed, drop it and raise
+        InvalidRequest or NotFound."""
 
         def check(existing: Connection | None) -> None:
             if pending.reconnects and existing is None:
@@ -139,7 +145,7 @@ class SessionConnections:
         )
 
     async def _report_dropped(self, pending: PendingConnection, reason: str, event: str) -> None:
-        """Log that a pending connection was dropped, report it to callers that wait for the session, and revoke its
+        """Log that a pending connection was dropped, report this to callers that wait for the session, and revoke the
         grant."""
         log.warning(event, **log_fields(pending.ref))
         await self._outcomes.publish(
@@ -155,8 +161,9 @@ class SessionConnections:
         await self._end_grant(pending)
 
     async def _end_grant(self, pending: PendingConnection, except_for: PendingConnection | None = None) -> None:
-        """Revoke the grant at the provider, unless a connection, or the pending connection `except_for`, may use the
-        same grant: many providers have one grant per account and application, and revoke all its tokens together."""
+        """Revoke the grant at the provider. Keep the grant if a connection, or the pending connection `except_for`,
+        possibly uses the same grant. Many providers have only one grant for each account and application, and revoke
+        all its tokens together."""
         new, integration = pending.new, self._current.generation.integrations.find(*pending.ref[:2])
         if new is None or integration is None:
             return
@@ -193,7 +200,7 @@ async def expire_pending(session_connections: SessionConnections) -> None:
     while True:
         try:
             await session_connections.expire()
-        except Exception as fault:  # any failure: the next run may succeed
+        except Exception as fault:  # after any failure, because the next run can succeed
             known = isinstance(fault, GatewayError)
             log.warning(
                 "prune_failed", what="pending connections", detail=str(fault), exc_info=None if known else fault

@@ -9,8 +9,8 @@ from gateway.config.values import is_loopback
 def is_registered(config: Config, environment: str, origin: str) -> bool:
     """Return whether pages of `origin`, as a browser writes it, belong to the application of `environment`.
 
-    True if `origin` is in the environment's `connect_origins`, or if only this machine reaches the gateway and `origin`
-    is on this machine.
+    The pages belong to the application if `origin` is in the environment's `connect_origins`. If the gateway is
+    reachable only from this machine, pages of this machine also belong to the application.
     """
     known = config.environments.get(environment)
     if known is not None and origin in known.connect_origins:
@@ -21,6 +21,6 @@ def is_registered(config: Config, environment: str, origin: str) -> bool:
 
 
 def trusts_loopback(config: Config) -> bool:
-    """Return whether the gateway is reachable only from this machine. It then trusts this machine's pages, so that
-    trying it out needs no set-up."""
+    """Return whether the gateway is reachable only from this machine. Such a gateway trusts the pages of this machine,
+    so that a first test needs no configuration."""
     return is_loopback(urlsplit(config.server.public_url).hostname or "")

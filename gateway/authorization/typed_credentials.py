@@ -43,10 +43,13 @@ class TypedCredentialConnector:
         request_id: str = "",
         browser: str | None = None,
     ) -> Connection | PendingConnection:
-        """Return the new connection, pending if the session has a code challenge. `typed`: the credential's fields.
-        `params`: the settings. `browser`: the digest that identifies the confirming browser. Raises the errors of
-        creating a connection; the paths of their issues begin with the field's name or ``params``. A poll of the
-        session returns the connection or the error, except TooManyRequests after many failures of the session.
+        """Store the typed credential, and return the new connection. The connection is pending if the session has a
+        code challenge. `typed`: the credential's fields. `params`: the connection's settings. `browser`: the digest
+        that identifies the browser in which the end user confirmed; None if that browser has no cookie.
+
+        Raises the errors of `Creator.prepare`; the path of each issue begins with the field's name or with ``params``.
+        Callers that poll the session also get the connection or the error. After too many failures of the session,
+        TooManyRequests is raised, which these callers do not get.
         """
         self._outcomes.attempts.add(session)
         outcome = Outcome(
@@ -113,11 +116,12 @@ class TypedCredentialConnector:
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:
-    """Return the external ID for assuming a role. It is always the same for one end user, who cannot choose it:
-    otherwise anyone who names another customer's role could use that role through the gateway (the confused deputy).
+    """Return the external ID with which the gateway assumes an AWS role. The ID is always the same for one end user,
+    and the end user cannot choose it. Otherwise anyone who names another customer's role could use that role through
+    the gateway (the confused deputy problem).
 
-    A session without end user and tags, for example of a reconnect link, has the external ID of its connection; without
-    a connection, of the session.
+    If the session has no end user, the ID is derived from its tags. Without tags, for example in a reconnect link, the
+    ID is derived from the connection, or from the session if there is no connection.
     """
     if session.end_user is not None:
         person = session.end_user.id
@@ -131,7 +135,7 @@ def external_id(session: ConnectSession, integration: Integration) -> str:
 
 
 def _fault_for_form(fault: GatewayError, provider: Provider, config: Mapping[str, Any]) -> GatewayError:
-    """Return the error with the codes and paths that this endpoint uses."""
+    """Return the error with the codes and paths that the endpoints for typed credentials use."""
     if isinstance(fault, InvalidRequest) and fault.errors:
         issues = [
             Issue(issue.code, issue.message, issue.path[1:] if issue.path[:1] == ("credentials",) else issue.path)

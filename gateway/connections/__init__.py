@@ -1,15 +1,15 @@
 """Connections in memory and their life: cached, created, verified, diagnosed, deleted.
 
-A proxied call reads only `cache`. Every change of a connection is written to the store and returns to the cache through
+A proxied call reads only `cache`. Every change of a connection is written to the store and reaches the cache through
 the change feed. Read in this order:
 
-    opened                 a connection ready for use: records, provider, templates filled for many calls
-    cache, cache_entries   the cache of opened connections, with single flight; its entries and when each is due
+    opened                 a connection ready for use: records, provider, templates filled once for many calls
+    cache, cache_entries   the cache of opened connections, with single flight; its entries and when each entry is due
     change_feed            follows the store's change log, so that changes of other processes reach the cache
     settings               a connection's settings, checked when given and again when used
-    create, completing     from a credential to a stored connection; the entry's script completes its settings
+    create, completing     stores a connection for a credential; runs the entry's script, which completes the settings
     verify                 tests a new credential and reads which account it belongs to
-    rejected_credentials   handles an API that rejects a credential: an early refresh, then a report
+    rejected_credentials   handles an API that rejects a credential: first refreshes the credential, later reports it
     refused_scopes         handles an API that returns 403 for missing scopes
     delete                 deletes a connection in the store first, then revokes its tokens at the provider
     api_integrations       integrations created, changed and deleted through the API
@@ -19,5 +19,5 @@ the change feed. Read in this order:
     diagnosis              explains a connection's state: time line, causes, the action that helps
 
 Always true: a call reads only the cache, and runs no SQL statement while the entry is fresh. A deleted connection is
-refused immediately in this process, and within `live.trust_s` in others.
+refused immediately in this process, and within `live.trust_s` in other processes.
 """

@@ -1,9 +1,9 @@
-"""Integrations created, changed and deleted through the API. Changes take effect here immediately, elsewhere by the
-feed.
+"""Creates, changes and deletes integrations for the API.
 
-Deleting an integration first deletes its connections: without the integration's client, their credentials could neither
-be used nor revoked. Until the last connection is deleted, the integration's row stays in the store but is hidden. An
-interrupted deletion is resumed.
+A change takes effect immediately in this process, and through the change feed in other processes. Deleting an
+integration first deletes its connections, because without the integration's client the gateway could neither use nor
+revoke their credentials. Until the last connection is deleted, the integration's row stays in the store but is hidden.
+An interrupted deletion is resumed.
 """
 
 import asyncio
@@ -49,16 +49,16 @@ class ApiIntegrations:
         self._deletions: dict[str, asyncio.Task[IntegrationDeletion]] = {}
 
     async def add(self, new: Integration) -> Integration | None:
-        """Add an integration and return it as stored; None if its key is taken, even by an integration that is being
-        deleted."""
+        """Add an integration and return it as stored. Return None if its key is already used, even by an integration
+        that is being deleted."""
         stored = await self._store.integrations.add(new, now=clock.now())
         if stored is not None:
             self._live.apply_integration(stored.environment, stored.integration_id, stored)
         return stored
 
     async def change(self, before: Integration, after: Integration) -> Integration | None:
-        """Replace `before` by `after` and return it as stored; None if `before` is outdated, or the new key is not
-        allowed."""
+        """Replace `before` by `after` and return the stored integration. Return None if `before` is outdated, or if the
+        new key is not allowed."""
         stored = await self._store.integrations.change(before, after, now=clock.now())
         if stored is not None:
             if before.integration_id != stored.integration_id:
@@ -67,8 +67,8 @@ class ApiIntegrations:
         return stored
 
     async def delete(self, environment: str, integration_id: str) -> IntegrationDeletion | None:
-        """Delete an integration, its connections first; None if it does not exist. Continues if the caller is
-        cancelled."""
+        """Delete an integration after all its connections. Return None if the integration does not exist. The deletion
+        continues if the caller is cancelled."""
         found = self._current.generation.integrations.find(environment, integration_id)
         if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
             self._live.apply_integration(environment, integration_id, None)
@@ -78,12 +78,12 @@ class ApiIntegrations:
         return None
 
     async def resume_deletions(self) -> None:
-        """Finish interrupted deletions, of this process or another."""
+        """Finish interrupted deletions that this process or another process began."""
         for integration in await self._store.integrations.ending():
             await asyncio.shield(self._deletion_task(integration))
 
     async def close(self, within_s: float = 15) -> None:
-        """Wait for deletions in progress, at most `within_s` seconds; the next start resumes unfinished ones."""
+        """Wait at most `within_s` seconds for deletions in progress. The next start resumes unfinished deletions."""
         if self._deletions:
             await asyncio.wait(set(self._deletions.values()), timeout=within_s)
 

@@ -1,8 +1,9 @@
-"""The cache of opened connections. The hot path reads nothing else. Reads of the store use single flight.
+"""The cache of opened connections. Proxied calls read only this cache. Reads of the store use single flight.
 
-An entry is an encrypted row of the store; its credential stays decrypted for at most a minute. A task follows the
-store's change log, so that deletions and refreshes by other processes take effect here immediately, at the latest
-within `trust_s`. While the store cannot be read, entries stay usable until `ttl_s` after its last read.
+An entry is an encrypted row of the store. An entry's credential stays decrypted for at most a minute. A task follows
+the store's change log, so that deletions and refreshes by other processes also take effect in this process. Such
+changes usually take effect at once, and at the latest within `trust_s` seconds. If the store cannot be read, entries
+stay usable until `ttl_s` seconds after the last read of the store.
 """
 
 import asyncio
@@ -36,11 +37,12 @@ from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refres
 from gateway.store import ChangesMissed, Store
 from gateway.vault import VaultError
 
-# ── Which integrations are unchanged by a new configuration: only their connections stay opened.
+# ── Finds the integrations that a new configuration does not change. Only connections of such integrations stay open.
 
 
 def is_unchanged(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
-    """Return whether the integration and its catalog entry are unchanged; None if the integration no longer exists."""
+    """Return whether the integration and its catalog entry are unchanged, or None if the integration no longer
+    exists."""
     integration = after.integrations.find(environment, integration_id)
     if integration is None:
         return None
@@ -59,7 +61,8 @@ class SingleFlightRows:
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
     async def row(self, ref: ConnectionRef) -> Connection:
-        """Return the row from the store, with one read for all concurrent callers. Raises NotFound."""
+        """Return the row from the store, with one read for all concurrent callers. Raises NotFound if the connection
+        does not exist."""
         task = self._loading.get(ref)
         if task is None:
             task = asyncio.create_task(self.reload_row(ref))
@@ -68,7 +71,7 @@ class SingleFlightRows:
         return await asyncio.shield(task)
 
     async def reload_row(self, ref: ConnectionRef) -> Connection:
-        """Return the row from the store with a new read. Raises NotFound."""
+        """Return the row from the store with a new read. Raises NotFound if the connection does not exist."""
         row = await self._store.connections.get(ref)
         if row is None:
             raise NotFound(
@@ -90,7 +93,7 @@ log = structlog.get_logger(__name__)
 
 
 OPEN_FOR_S: Final = 60.0
-TRAVEL_TIME_S: Final = 0.1  # remaining lifetime that a token needs to reach the provider while valid
+TRAVEL_TIME_S: Final = 0.1  # a token with less remaining lifetime could expire before it reaches the provider
 SCHEDULE_AHEAD_S: Final = (
     3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
 )
@@ -99,10 +102,11 @@ MOST_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
 
 
 class ConnectionCache:
-    """The cache from a connection's reference to the opened connection; `feed` keeps it up to date.
+    """Maps a connection's reference to the opened connection. `feed` keeps the cache up to date.
 
-    `provider_at`: maps an origin to the provider whose credentials were recently sent there, for metrics. `followers`,
-    `on_change`: see ChangeFeed.
+    `provider_at`: maps the origins of opened connections to the names of their providers, for metrics. `followers`:
+    other caches that get the same changes. `on_change`: called after changes in the store, except after refreshes by
+    this process.
     """
 
     def __init__(
@@ -139,7 +143,7 @@ class ConnectionCache:
         return self._current.generation.config.live
 
     def _apply_generation(self, before: Generation, after: Generation) -> None:
-        """Close connections whose integration or catalog entry changed; their next use opens them again."""
+        """Close connections if their integration or catalog entry changed. The next use opens each of them again."""
         unchanged = cache(partial(is_unchanged, before, after))
         for ref, entry in self._entries.items():
             same = unchanged(*ref[:2])
@@ -151,8 +155,8 @@ class ConnectionCache:
             self._entries.schedule_entry(entry, after.config.live.ttl_s)  # `ttl_s` may have changed
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
-        """Return the connection if it is fresh, else None: a dict look-up without I/O or await. `now`: monotonic
-        seconds."""
+        """Return the connection if its entry is fresh, else None. This is a dictionary lookup, without I/O and without
+        await. `now`: monotonic seconds, None to read the clock."""
         entry = self._entries.get(ref)
         if entry is None:
             return None
@@ -166,7 +170,7 @@ class ConnectionCache:
     def reopen(self, ref: ConnectionRef) -> Opened | None:
         """Open the connection again, without await, if its row is in memory and its token needs no refresh.
 
-        Returns None otherwise; the caller then uses `opened`.
+        Otherwise return None; the caller must then use `opened`.
         """
         entry = self._entries.get(ref)
         if entry is None or (entry.opened is not None and entry.opened.for_one_request):
@@ -182,7 +186,8 @@ class ConnectionCache:
         return None if found.for_one_request else found
 
     async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
-        """Return the connection, loaded and refreshed if needed. Raises NotFound, ReconnectNeeded, Unavailable."""
+        """Return the connection, loaded and refreshed if needed. Raises NotFound if the connection does not exist,
+        ReconnectNeeded if the end user must authorize again, and Unavailable if the token cannot be refreshed now."""
         ref = ConnectionRef(environment, integration_id, connection_id)
         found = self.peek(ref)
         if found is not None:
@@ -195,27 +200,28 @@ class ConnectionCache:
         good_s = OPEN_FOR_S
         if _expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
-                raise backoff.refusal(connection, connection.failure, now)  # no need to read the store
+                raise backoff.refusal(connection, connection.failure, now)  # raised without a read of the store
             connection = await self._refreshed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, good_s = await self._refreshed_if_urgent(connection, provider, now), RECHECK_S
         return self._open_and_cache(connection, good_s, began)
 
     async def _refreshed(self, connection: Connection) -> Connection:
-        """Refresh the connection; refresh again if the new token has already expired, as short-lived tokens may."""
+        """Refresh the connection. If the new token is so short-lived that it has already expired, refresh once more."""
         connection = await self._refresher.refreshed(connection)
         return await self._refresher.refreshed(connection) if _expired(connection, clock.now()) else connection
 
     def may_try(self, connection: Connection, now: datetime) -> bool:
-        """Return whether a new refresh may be tried for this connection."""
+        """Return whether a new refresh may be tried for this connection. After a failure, the gateway waits before the
+        next refresh."""
         if connection.failure is None:
             return True
         since = self._current.generation.integrations.client_since(*connection.ref[:2])
         return backoff.may_try(connection, now, since)
 
     async def _refreshed_if_urgent(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
-        """Return a connection whose token is valid but due for refresh. It is refreshed in the background; the request
-        waits for the refresh only if the token is about to expire."""
+        """Refresh a connection with a valid token that is due for a refresh, and return the connection to use. The
+        refresh runs in the background. The request waits for the refresh only if the token is about to expire."""
         if not self.may_try(connection, now):
             return connection
         last, ends = last_from(connection, provider), connection.expires_at
@@ -237,10 +243,11 @@ class ConnectionCache:
             return connection
 
     async def fresh_row(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
-        """Return the row from the store, refreshed if it is in its refresh window, has expired, or with `force`.
+        """Return the row from the store. The token is refreshed first if it is in its refresh window, if it has
+        expired, or if `force` is true.
 
         If the refresh fails and the token is still valid, the error is returned with the row. The error is raised if
-        the token has expired, and with `force` if the refusal is final.
+        the token has expired. With `force`, the error is also raised if the refusal is final.
         """
         connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
@@ -256,20 +263,21 @@ class ConnectionCache:
         except (ReconnectNeeded, Unavailable, InvalidRequest) as fault:
             if _expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
                 raise
-            # Read again: the row read before has neither the failure nor a token that another node got in the meantime.
+            # The row is read again, because the earlier row has neither the failure nor a token that another node got
+            # meanwhile.
             row = await self._loads.reload_row(ref)
             return row, fault if row.version == connection.version else None
         self.replace(connection)
         return connection, None
 
     async def close(self) -> None:
-        """Stop waiting for refreshes (the refresher owns the refreshes themselves), then wait for rejections that are
-        being stored."""
+        """Stop waiting for refreshes, which continue in the refresher. Then wait until rejections are stored."""
         await self.early_refreshes.close()
         await self.rejections.close()
 
     async def known_row(self, ref: ConnectionRef) -> Connection:
-        """Return the row from memory, or from the store if it is not in memory. Raises NotFound."""
+        """Return the row from memory, or from the store if it is not in memory. Raises NotFound if the connection does
+        not exist."""
         entry = self._entries.get(ref)
         return entry.connection if entry else await self._loads.row(ref)
 
@@ -300,7 +308,7 @@ class ConnectionCache:
             entry.opened.fast_route.clear()
 
     def _open_and_cache(self, connection: Connection, good_s: float, began: float) -> Opened:
-        provider = self.provider_of(connection)  # read again: the configuration may have changed during a refresh
+        provider = self.provider_of(connection)  # read again, because the configuration can change during a refresh
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._current.generation.integrations.get(*connection.ref[:2])
@@ -312,9 +320,9 @@ class ConnectionCache:
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
         if self._forgotten_at.get(connection.ref, 0.0) >= began:
-            return opened  # deleted while it was loaded: usable for this request, but not cached
+            return opened  # deleted during the load: used for this request, but not cached
         if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            # The change may be newer than the row read here, so the next run of the feed reads the row again.
+            # The change is possibly newer than this row, so the next run of the feed reads the row again.
             self.feed.unread.setdefault(connection.ref, now)
         good_until = (
             0.0
@@ -326,15 +334,15 @@ class ConnectionCache:
         return opened
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
-        """Return when to refresh the connection. Each token is scheduled once, so an earlier result is returned
-        again."""
+        """Return when to refresh the connection, in monotonic seconds, or None if no refresh is to be scheduled. Each
+        token is scheduled only once, so the time of an earlier schedule is returned again."""
         if self._refresher.under_way(connection.ref):
             return None
         entry = self._entries.get(connection.ref)
         if entry is not None and entry.connection.version == connection.version and entry.refresh_at is not None:
             return entry.refresh_at
-        # Look ahead at least as long as an unused entry stays in memory: this time is computed again only at its next
-        # use.
+        # Look ahead at least as long as an unused entry stays in memory, because this time is computed again only at
+        # the entry's next use.
         within_s = max(SCHEDULE_AHEAD_S, self._limits.ttl_s + OPEN_FOR_S)
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
@@ -356,23 +364,24 @@ class ConnectionCache:
         return sum(entry.opened is not None for entry in self._entries.values())
 
     def replace(self, connection: Connection) -> None:
-        """Replace the cached row by a row that was just written; the credential is opened at its next use."""
+        """Replace the cached row by a row that was just written. The next use opens the credential."""
         entry = self._entries.get(connection.ref)
         if entry is not None and entry.connection.version <= connection.version:
             if entry.connection.version < connection.version:
-                entry.refresh_at = None  # the time for the old token; the first use of the new token sets a new one
+                entry.refresh_at = None  # this time was for the old token; the new token's first use sets a new time
             entry.connection, entry.opened, entry.good_until = connection, None, 0.0
             self._entries.update_size(entry)
 
     def forget(self, ref: ConnectionRef) -> None:
-        """Drop a deleted connection. The deletion takes effect here immediately, in other processes within
-        `trust_s`."""
+        """Drop a deleted connection. The deletion takes effect immediately in this process, and within `trust_s`
+        seconds in other processes."""
         self._entries.drop(ref)
         self._forgotten_at[ref] = clock.monotonic()
 
     def apply_integration(self, environment: str, integration_id: str, integration: Integration | None) -> None:
-        """Apply a change of an integration made through the API; `integration` is None if it was deleted. Its
-        connections in memory are opened again at their next use, or dropped."""
+        """Apply a change of an integration made through the API. `integration`: the changed integration, None if it was
+        deleted. The integration's connections in memory are opened again at their next use. If the integration no
+        longer exists, the connections are dropped."""
         if not self._managed.put(environment, integration_id, integration):
             return
         has_integration = self._current.generation.integrations.has(environment, integration_id)
@@ -385,8 +394,8 @@ class ConnectionCache:
                 self.forget(ref)
 
     async def write_back(self) -> None:
-        """Write rows that are newer here back to the database, the latest refresh first. Includes rows that were
-        evicted while the database was unreadable."""
+        """Write rows back to the database if they are newer in memory, beginning with the latest refresh. This includes
+        rows that were evicted while the database was unreadable."""
         rows = self._newest()
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
@@ -429,9 +438,9 @@ class ConnectionCache:
         self._cleared_at = clock.monotonic()
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """Read the versions of all connections that may have changed in one query, then each changed row.
+        """With one query, read the versions of all connections that have possibly changed. Then read each changed row.
 
-        Rows that could not be read are read again at each run of the feed, until `sweep` drops them.
+        A row that cannot be read is read again at each run of the feed, until `sweep` drops the row.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
@@ -470,13 +479,13 @@ class ConnectionCache:
         elif row.uid == known_row.uid and row.version < known_row.version:
             raise ChangesMissed  # the database has lost commits
         elif row.uid == now.connection.uid and row.version < now.connection.version:
-            return  # this process refreshed it during the read
+            return  # this process refreshed the connection during the read
         elif row.mark != now.connection.mark:
             self._put(CacheEntry(row, used_at=entry.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        """Read the integration; read it again if this process changed it during the read. Otherwise a deleted
-        integration could reappear."""
+        """Read the integration. If this process changes the integration during the read, read again, because otherwise
+        a deleted integration could reappear."""
         while True:
             changes = self._managed.changes
             try:
@@ -498,7 +507,7 @@ class ConnectionCache:
             del self.feed.unread[ref]
             if (unread := self._entries.get(ref)) is not None:
                 self._set_row_aside(unread)
-            self.forget(ref)  # the row has changed and cannot be read: stop serving the old one
+            self.forget(ref)  # the row has changed and cannot be read, so the old row must not be used
         for entry in self._entries.due(now):
             self._maintain_entry(entry, now)
         if now - self._cleaned_at >= CLEANUP_EVERY_S:
@@ -508,23 +517,23 @@ class ConnectionCache:
                     del times[ref]
 
     def _maintain_entry(self, entry: CacheEntry, now: float) -> None:
-        # The same formula as in `next_due`: an entry that is kept must not be due again now.
+        # This formula equals the one in `next_due`. Otherwise an entry that is kept could be due again immediately.
         if now >= entry.used_at + self._limits.ttl_s:
             self._set_row_aside(entry)
             self._entries.drop(entry.connection.ref)
             return
         if now >= entry.good_until:
-            entry.opened = None  # drop the decrypted credential: it stays in memory for a minute at most
+            entry.opened = None  # drop the decrypted credential, which stays in memory for a minute at most
         if entry.refresh_at is not None and now >= entry.refresh_at:
             entry.refresh_at = (
-                None  # it is refreshed below, before a call has to wait, or scheduled again at its next use
+                None  # the refresh starts below, before a call has to wait, or is scheduled at the next use
             )
             if self.may_try(entry.connection, clock.now()):
                 self._refresh_in_background(entry.connection)
         self._entries.schedule_entry(entry, self._limits.ttl_s)
 
     def _set_row_aside(self, entry: CacheEntry) -> None:
-        """Keep the row of a dropped entry for `write_back` if it may be newer than the database's row."""
+        """Keep the row of a dropped entry for `write_back` if the row is possibly newer than the database's row."""
         if self.feed.uncertain:
             self._rows_set_aside[entry.connection.ref] = entry.connection
 

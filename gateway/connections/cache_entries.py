@@ -1,4 +1,4 @@
-"""The connections in memory, with a heap of the times when each is due: entries that are not due cost no CPU time."""
+"""The connections in memory, with a heap of the times when they are due. Entries that are not due cost no CPU time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ ENTRY_BYTES: Final = 1000  # size of an entry without credential and settings, i
 
 @dataclass(slots=True)
 class CacheEntry:
-    """An entry of the cache. `good_until` (monotonic seconds): until then `opened` may be used without further checks.
+    """An entry of the cache. `good_until` (monotonic seconds): the time until which `opened` may be used without
+    further checks.
 
-    `refresh_at` (monotonic seconds): when the token is refreshed in the background, even without a request. `due_at`
-    (monotonic seconds) and `size` (bytes, without `opened`) are set by `CacheEntries`.
+    `refresh_at` (monotonic seconds): when the token is refreshed in the background, even without a request; None if no
+    refresh is scheduled. `CacheEntries` sets `due_at` (monotonic seconds) and `size` (bytes, without `opened`).
     """
 
     connection: Connection
@@ -30,7 +31,8 @@ class CacheEntry:
     size: int = 0
 
     def next_due(self, ttl_s: float) -> float:
-        """Return when the entry must be closed, refreshed or (unused for `ttl_s`) evicted, whichever is first."""
+        """Return when the entry must next be closed, refreshed or evicted, whichever comes first. An entry is evicted
+        after `ttl_s` seconds without use."""
         due = self.used_at + ttl_s
         if self.opened is not None and self.good_until < due:
             due = self.good_until
@@ -40,16 +42,16 @@ class CacheEntry:
 
 
 class CacheEntries:
-    """The entries of the connection cache. If the cache is full, the entry that was put longest ago is evicted.
-    `bytes_held`: approximate size of all entries, without their opened connections."""
+    """The entries of the connection cache. If the cache is full, the entry that was stored longest ago is evicted.
+    `bytes_held`: the approximate size of all entries, without their opened connections."""
 
     def __init__(self) -> None:
         self.bytes_held = 0
         self._entries: dict[ConnectionRef, CacheEntry] = {}
         self._due: list[
             tuple[float, ConnectionRef]
-        ] = []  # a heap; an item is valid only if it equals its entry's `due_at`
-        self.get = self._entries.get  # bound directly for speed: the hot path calls it once per request
+        ] = []  # a heap; an item is valid only if its time equals the `due_at` of its entry
+        self.get = self._entries.get  # bound directly for speed, because each request calls `get`
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -97,7 +99,7 @@ class CacheEntries:
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[CacheEntry]:
-        """Yield the entries that are due at `now`, each once. The caller passes entries that stay to
+        """Yield each entry that is due at `now`. If an entry stays in the cache, the caller must pass it to
         `schedule_entry`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)

@@ -1,4 +1,4 @@
-"""Follows the store's change log, so that writes and deletions by other processes take effect here immediately."""
+"""Follows the store's change log, so that writes and deletions by other processes also take effect in this process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
@@ -23,18 +23,19 @@ class Follower(Protocol):
     """Another cache that the same change log keeps up to date."""
 
     def changed(self, ref: ConnectionRef) -> None:
-        """Handle a change of this reference. A reference without an integration is a key's (`store.minted_keys`)."""
+        """Handle a change of the connection `ref`. If `ref` has no integration, it refers to a key
+        (`store.minted_keys`)."""
 
     def missed(self) -> None:
-        """Handle missed changes: every entry may be stale."""
+        """Handle missed changes, after which every entry is possibly outdated."""
 
 
 class FedCache(Protocol):
     """The cache that a feed keeps up to date."""
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """Read the changed rows of these connections. The mapping has each connection's current mark, None if
-        unknown."""
+        """Read the changed rows of these connections. `refs` maps each connection to the mark of its row if this
+        process itself refreshed the connection, else to None."""
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
         """Read a changed integration again."""
@@ -43,18 +44,19 @@ class FedCache(Protocol):
         """Drop entries that are too old."""
 
     async def write_back(self) -> None:
-        """Write back rows that are newer here than in the database, which may have failed over to a standby without
-        them."""
+        """Write rows back to the database if they are newer in memory. The database has possibly failed over to a
+        standby without these rows."""
 
     def forget_all(self) -> None:
-        """Drop all entries, because changes may have been missed."""
+        """Drop all entries, because changes were possibly missed."""
 
 
 class ChangeFeed:
-    """Keeps `cache` up to date. `followers` also get every change. `on_change` is called when anything has changed.
+    """Keeps `cache` up to date. `followers`: other caches that also get every change. `on_change`: called after
+    changes, except after refreshes by this process.
 
     All times are monotonic seconds. `changed_at`: when a connection last changed. `unread`: connections that changed
-    but whose row could not be read since then, with the time of the change. `synced_at`: when the store was last read.
+    but could not be read since their change, with the time of the change. `synced_at`: when the store was last read.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class ChangeFeed:
 
     @property
     def uncertain(self) -> bool:
-        """Whether rows in memory may be newer than the database, because it cannot be read or has lost commits."""
+        """Whether rows in memory are possibly newer than the database, because the database cannot be read or has lost
+        commits."""
         return self._store_unreadable or self._changes_missed
 
     @property
@@ -99,9 +102,9 @@ class ChangeFeed:
     async def follow(
         self, position: LogPosition | None, after_each_run: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Follow the store's change log from `position` on while the gateway runs.
+        """Follow the store's change log from `position` on, until the gateway stops.
 
-        `after_each_run`: called after each run of the feed: after each change, and at least once a second.
+        `after_each_run`: called after each run of the feed, which is after each change and at least once a second.
         """
         version: Hashable = None
         lost_at = 0.0
@@ -121,7 +124,7 @@ class ChangeFeed:
                     self._store_unreadable = False
             except (
                 ChangesMissed
-            ):  # the next run writes rows that are newer here to the database, then drops all entries
+            ):  # the next run writes rows that are newer in memory to the database, then drops all entries
                 self._store.failover.begin()
                 position, version = None, None
                 self._changes_missed = self._integrations_missed = True
@@ -136,9 +139,9 @@ class ChangeFeed:
                 self._cache.sweep()
 
     async def _apply_changes(self, position: LogPosition | None, version: Hashable) -> tuple[LogPosition, Hashable]:
-        """Apply the changes since `position`. Returns the end of the log, and the store's version.
+        """Apply the changes since `position`. Return the end of the log, and the store's version.
 
-        `position` None: changes may have been missed, so all entries read before now are dropped.
+        `position`: None if changes were possibly missed. Then all entries that were read before now are dropped.
         """
         async with asyncio.timeout(MAX_RUN_S):
             if position is None:
@@ -147,30 +150,30 @@ class ChangeFeed:
             if self._integrations_missed:
                 changes = self._managed.changes
                 integrations = await self._store.integrations.all()
-                if changes == self._managed.changes:  # if it changed during the read, the next run replaces it
+                if changes == self._managed.changes:  # else the next run reads all integrations again
                     self._managed.learn(integrations)
                     self._integrations_missed = False
             seen = await self._store.changes.version()
             newest, changed = position, dict[ConnectionRef, Mark | None]()
             if seen != version or position.missing:
                 newest, changed = await self._store.changes.since(position)
-                if None in changed.values():  # the gateway's own refreshes need no notification
+                if None in changed.values():  # refreshes by this process need no notification
                     self._on_change()
             for ref in changed:
                 for follower in self._followers:
                     follower.changed(ref)
-            changed = {ref: mark for ref, mark in changed.items() if ref.integration_id}  # others are keys
+            changed = {ref: mark for ref, mark in changed.items() if ref.integration_id}  # others are of keys
             self.changed_at.update(dict.fromkeys(changed, clock.monotonic()))
             refs = {**dict.fromkeys(self.unread), **changed}
             for ref in refs:
-                if not ref.connection_id:  # not a connection, but its integration
+                if not ref.connection_id:  # the reference of an integration, not of a connection
                     await self._cache.refresh_integration(ref)
             await self._cache.refresh_entries({ref: mark for ref, mark in refs.items() if ref.connection_id})
             self.synced_at = clock.monotonic()
             return newest, seen
 
     def announce_missed(self) -> None:
-        """Notify the followers that their entries may be stale."""
+        """Notify the followers that their entries are possibly outdated."""
         for follower in self._followers:
             follower.missed()
 

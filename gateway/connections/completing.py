@@ -1,4 +1,7 @@
-"""Runs the entry's script, which completes a new credential's settings or refuses it, before anything is stored."""
+"""Runs the entry's script on a new credential, before the connection is stored.
+
+The script completes the settings, or refuses the connection.
+"""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +30,7 @@ from gateway.scripts import POST_CONNECTION
 from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteChoiceNeeded
 from gateway.text import sentence
 
-# ── The interface for an entry's script while the connection does not exist yet.
+# ── The interface that an entry's script uses before the connection exists.
 
 LIMIT_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
@@ -62,8 +65,8 @@ class NewCredential:
         self.account = Account(id, safe_text(label) if label else None)
 
     async def account_response(self) -> Any:
-        """Return the document that contains the entry's `account`; it is requested once. Raises ProviderUnreadable, and
-        InvalidRequest if the base URL cannot be built."""
+        """Return the response that contains the entry's `account`. The response is requested only once. Raises
+        ProviderUnreadable if there is no usable response, and InvalidRequest if the base URL cannot be built."""
         form = self.provider.account
         if form is None or form.endpoint is None:
             return self._held.get("raw")
@@ -93,9 +96,10 @@ class NewCredential:
     async def _request_json(
         self, method: str, url: str, where: str, fields: Mapping[str, str], body: bytes | None
     ) -> Any:
-        """Send a request and return its JSON response. Raises ProviderUnreadable.
+        """Send a request and return its JSON response. Raises ProviderUnreadable if there is no usable response.
 
-        `body`: JSON. `where`: the URL's path for error messages, without a base path, which may hold a secret setting.
+        `body`: JSON, None for no body. `where`: the URL's path for error messages. This path omits the base path, which
+        can contain a secret setting.
         """
         parsed_url = parse_url(url)
         target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
@@ -135,8 +139,8 @@ class NewCredential:
 
 
 class SiteNotChosen(InvalidRequest):
-    """Several sites match, and the integration lets the end user choose: pages show the choice, other calls are
-    refused."""
+    """Several sites match, and the integration lets the end user choose. Pages show the sites to choose from; other
+    callers get this error."""
 
     sites: tuple[Site, ...] = ()
 
@@ -149,8 +153,11 @@ async def complete_credential(
     held: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> NewCredential:
-    """Return the credential with the settings from the entry's script and from the account response. Raises
-    InvalidRequest, SiteNotChosen, UpstreamFailed."""
+    """Return the credential with the settings from the entry's script and from the account response.
+
+    Raises InvalidRequest if the script or the provider refuses the credential, SiteNotChosen if the end user must
+    choose a site, and UpstreamFailed if the provider cannot be reached.
+    """
     script = POST_CONNECTION.get(provider.post_connection_script or "")
     context = NewCredential(provider, integration, mode, held, settings, egress)
     if script is not None:
@@ -187,7 +194,7 @@ def _site_choice_error(choice: SiteChoiceNeeded) -> SiteNotChosen:
 
 
 def _unreadable_error(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
-    """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be
+    """Return InvalidRequest if the provider refuses the credential, and UpstreamFailed if the provider cannot be
     reached."""
     message = f"Could not read from {provider.display_name} {what}: {sentence(fault.message)}"
     if fault.refused:

@@ -79,7 +79,7 @@ log = structlog.get_logger(__name__)
 
 
 class ConnectionInput(TypedDict, total=False):
-    """Optional arguments of `Creator.prepare`, besides the integration and its credential."""
+    """Optional arguments of `Creator.prepare`, in addition to the integration and its credential."""
 
     connection_id: str | None
     config: Mapping[str, Any] | None
@@ -114,14 +114,15 @@ class Creator:
     async def create(
         self, integration: Integration, held: Mapping[str, Any], **options: Unpack[ConnectionInput]
     ) -> tuple[Connection, bool]:
-        """Store a connection; return it and whether it is new. Arguments and errors are those of `prepare`. After an
-        error nothing is stored, and an older connection is unchanged.
+        """Store a connection, and return the connection and whether it is new. The arguments and errors are those of
+        `prepare`. After an error, nothing is stored, and an existing connection is unchanged.
         """
         return await self.store(await self.prepare(integration, held, **options))
 
     async def store(self, row: NewConnection, terms: SessionTerms | None = None) -> tuple[Connection, bool]:
-        """Store `row`; return the connection and whether it is new. `terms`: terms of the connect session. Raises
-        Forbidden, and stores nothing, if the session has reached its maximum of connections."""
+        """Store `row`, and return the connection and whether it is new. `terms`: the terms of the connect session, None
+        without a session. Raises Forbidden, and stores nothing, if the session has reached its maximum number of
+        connections."""
         connection, created = await self._store.connections.put(row, now=clock.now(), terms=terms)
         self.record_stored(connection, row, created=created)
         return connection, created
@@ -150,13 +151,16 @@ class Creator:
         pinned: bool = False,
         by_browser: Collection[str] = (),
     ) -> NewConnection:
-        """Return the connection to store: checked, with complete settings and known account. `tested`: run the entry's
-        verification; a new grant does not need it. `reconnects`: the connection must exist and, if both accounts are
-        known, belong to the same account. `pinned`: an existing connection must keep its URLs. `by_browser`: settings
-        that came with the end user's browser; the account's endpoint, if it contains one, must not refuse it.
+        """Return the connection to store, with complete settings and its account, after all checks.
+
+        `tested`: whether to send the entry's verification request. A new grant does not need this test; a reconnect is
+        always tested. `reconnects`: the connection must exist and, if both accounts are known, belong to the same
+        account. `pinned`: an existing connection must keep its URLs. `by_browser`: names of settings that the end
+        user's browser sent. If the URL of the account contains such a setting, the provider must not refuse this URL.
 
         Raises InvalidRequest if the settings, site, account or credential are wrong; SiteNotChosen if one of several
-        sites must be chosen; UpstreamFailed if the provider could not be reached."""
+        sites must be chosen; UpstreamFailed if the provider could not be reached.
+        """
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
@@ -188,7 +192,7 @@ class Creator:
         )
 
     async def obtain_credential(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> dict[str, Any]:
-        """Return the credential with its first token, if the mode exchanges the given credential for a token."""
+        """Return the credential. If the mode exchanges the given credential for a token, request the first token."""
         name = context.provider.display_name
         try:
             return await self._dialogues.hold(mode.complete(held, context))
@@ -202,15 +206,15 @@ class Creator:
             ) from fault
 
     async def complete_credential(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> NewCredential:
-        """Return the credential with the settings that the entry's script finds. Raises as `create` does."""
+        """Return the credential with the settings that the entry's script finds. Raises the same errors as `create`."""
         egress = self._current.generation.egress
         return await complete_credential(egress, context.provider, context.integration, mode, held, context.config)
 
     async def check(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext, *, verified: bool) -> None:
-        """Check now, not at the first proxied call, that requests can carry the credential and, if `verified`, that the
-        provider accepts it.
+        """Check that requests can carry the credential and, if `verified`, that the provider accepts the credential.
+        This check finds errors now that otherwise only the first proxied call would show.
 
-        Raises as `create` does.
+        Raises the same errors as `create`.
         """
         base = base_url(context.provider, context.config, mode, held)
         placement(mode, held, context.for_destinations(base.origin))
@@ -218,14 +222,15 @@ class Creator:
             await Verifier(self._current.generation.egress).verify(mode, held, context)
 
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
-        """Return an existing connection's settings: a new credential without settings stays on the same site."""
+        """Return an existing connection's settings, or no settings without a connection. With these settings, a new
+        credential without settings stays on the same site."""
         if row is None:
             return {}
         return {**row.config, **self._store.open_or_nothing(row.secret_config)}
 
 
 def _urls(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
-    """Return every URL of the entry, filled with these settings; None for a URL with a missing setting."""
+    """Return every URL of the entry, filled with these settings. A URL with a missing setting is returned as None."""
     found: list[str | None] = []
     for key in (*URL_FIELDS, "proxy.base_url"):
         template = context.template(key)
@@ -244,7 +249,8 @@ def check_unchanged(before: Mapping[str, Any], new: Mapping[str, Any], path: Seq
 
 
 def changed_url_error(path: Sequence[str]) -> InvalidRequest:
-    """Return the error for settings that would change a connection's URLs, by a key or link without that right."""
+    """Return the error for settings that would change a connection's URLs although the key or link may not change
+    them."""
     setting = f"setting '{path[-1]}'" if len(path) > 1 else "settings"
     message = (
         f"This request may not change the {setting} or the site of this connection. Leave it unchanged, "
@@ -268,16 +274,17 @@ SITE = ("subdomain", "cloudId")
 async def settings_for_reconnect(
     store: Store, session: ConnectSession, provider: Provider, integration_id: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings for a reconnect: those of the existing connection, which stays on its site, overridden by
-    `config`.
+    """Return the settings for a reconnect: the settings of the existing connection, overridden by `config`. If `config`
+    names another site, settings of the old site are dropped.
 
-    Raises InvalidRequest if the connection is gone, or if the session pins its settings and `config` changes one.
+    Raises InvalidRequest if the connection is gone, or if the session pins its settings and `config` changes one of
+    them.
     """
     ref = ConnectionRef(session.environment, integration_id, session.connection_id or "")
     row = await store.connections.get(ref)
     if row is None:
         raise missing_connection_error(ref)
-    # A session that may change no setting must not bypass this check because stored settings are damaged.
+    # For a session that may not change settings, damaged settings are an error, so that the check below is complete.
     open_settings = store.open if session.pinned else store.open_or_nothing
     before = {**row.config, **open_settings(row.secret_config)}
     if session.pinned:

@@ -1,7 +1,8 @@
-"""Deletes a connection in the store, then revokes its tokens at the provider; also revokes never completed connections.
+"""Deletes a connection in the store, then revokes its tokens at the provider.
 
-A refresh in progress could fetch a token that would never be revoked. Therefore the deletion takes the refresh lease
-before it reads the credential for the last time. After the deletion, no refresh is possible.
+Also revokes the tokens of connections that were never completed. A refresh in progress could fetch a token that would
+never be revoked. Therefore the deletion takes the refresh lease before it reads the credential for the last time. After
+the deletion, no refresh is possible.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import AuthDialogueRunner, mode_for
 from gateway.store import Store
 
-# ── Revokes a credential's tokens at its provider, for deleted connections and for those never completed.
+# ── Revokes a credential's tokens at its provider, for deleted connections and for connections never completed.
 
 RETRY_S: Final = 1.0
 
@@ -35,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class Revoker:
-    """Revokes tokens; tries once more after `RETRY_S` if the provider is unavailable."""
+    """Revokes tokens. If the provider is unavailable, tries once more after `RETRY_S` seconds."""
 
     def __init__(self, current: Current, dialogues: AuthDialogueRunner) -> None:
         self._current = current
@@ -105,7 +106,8 @@ class ConnectionDeletion:
 
     @property
     def at_provider(self) -> bool:
-        """Whether the connection was also revoked at the provider: it had a token, and no token may still work."""
+        """Whether the connection was also revoked at the provider: the connection had a token, and no token can still
+        work."""
         return bool(self.revocation) and not any(one.may_still_work for one in self.revocation)
 
 
@@ -122,8 +124,9 @@ class Deleter:
     async def delete(
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
     ) -> ConnectionDeletion | None:
-        """Delete the connection and return the result; None if it does not exist. `at_provider` false: do not revoke
-        its tokens. `integration`: the connection's integration, if it is no longer in the registry.
+        """Delete the connection and return the result, or None if the connection does not exist. `at_provider`: whether
+        to revoke its tokens at the provider. `integration`: the connection's integration, needed if the integration is
+        no longer in the registry.
 
         The deletion continues if the caller is cancelled.
         """
@@ -166,7 +169,8 @@ class Deleter:
         return done
 
     async def _take_refresh_lease(self, ref: ConnectionRef) -> None:
-        """Take the refresh lease, so that no refresh runs or can start on any node. Gives up after `LEASE_WAIT_S`."""
+        """Take the refresh lease, so that no refresh runs or can start on any node. Give up after `LEASE_WAIT_S`
+        seconds."""
         owner, until = f"delete-{uuid.uuid4().hex}", clock.monotonic() + LEASE_WAIT_S
         while not await self._store.refreshes.lease_refresh(ref, owner=owner, ttl=LEASE):
             if clock.monotonic() >= until or await self._store.connections.get(ref) is None:

@@ -33,7 +33,7 @@ MAX_NAMED_SCOPES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class TimelineMoment:
-    """An entry of the time line. `ahead`: whether it is in the future."""
+    """An entry of the time line. `ahead`: whether the moment is in the future."""
 
     at: datetime
     what: str
@@ -43,7 +43,7 @@ class TimelineMoment:
 
 @dataclass(frozen=True, slots=True)
 class LikelyCause:
-    """A likely cause. `name`: identifier for programs. `why`: a sentence."""
+    """A likely cause. `name`: identifier for programs. `why`: a sentence that explains the cause."""
 
     name: str
     why: str
@@ -51,9 +51,9 @@ class LikelyCause:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedAction:
-    """The recommended action. `how`: a sentence.
+    """The recommended action. `how`: a sentence that says what to do.
 
-    `name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings``, ``import`` or ``restore``.
+    `name`: one of ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings``, ``import`` or ``restore``.
     """
 
     name: str
@@ -62,7 +62,7 @@ class SuggestedAction:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDiagnosis:
-    """The diagnosis of one connection. `causes`: likeliest first; empty if nothing is wrong."""
+    """The diagnosis of one connection. `causes`: the most likely cause first; empty if nothing is wrong."""
 
     moments: Sequence[TimelineMoment]
     causes: Sequence[LikelyCause]
@@ -84,14 +84,15 @@ def diagnose_connection(
 ) -> ConnectionDiagnosis:
     """Return the diagnosis of one connection.
 
-    `changes`: its state changes, oldest first. `readable`: whether its stored data can be decrypted. `ends_with_token`:
-    it has no refresh token. `failovers`: times of database failovers, oldest first. `scopes`: None if its credential
-    cannot be decrypted. `client_since`: when this process loaded the integration's client; None if it serves no calls.
+    `changes`: the connection's state changes, oldest first. `readable`: whether its stored data can be decrypted.
+    `ends_with_token`: whether the connection has no refresh token and so ends with its access token. `failovers`: times
+    of database failovers, oldest first. `scopes`: the granted and needed scopes, None if the credential cannot be
+    decrypted. `client_since`: when this process loaded the integration's client, None if this process serves no calls.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
     if ends_with_token:
-        row = replace(row, life=Lifespan())  # the lifespan of a refresh token
+        row = replace(row, life=Lifespan())  # a lifespan is shown only for a refresh token
     if ends_with_token and row.failure is None and ends is not None and provider is not None:
         causes = [*damaged, _no_refresh_token_cause(ends, provider, integration)]
     else:

@@ -1,5 +1,7 @@
-"""Finds connections that lack scopes. Decrypts each connection, because its granted scopes are encrypted with the
-credential."""
+"""Finds connections that lack scopes.
+
+Decrypts each connection, because its granted scopes are encrypted with the credential.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,16 +19,16 @@ ROWS_BEFORE_PAUSE: Final = 25  # rows decrypted before the event loop may run ot
 
 @dataclass(frozen=True, slots=True)
 class LackingPage:
-    """A page of results. `cursor`: start of the next page, None at the end. A page may have a cursor but few or no
-    rows."""
+    """A page of results. `cursor`: start of the next page, None at the end. A page with few rows, or without rows, can
+    have a cursor, because one request reads a limited number of rows."""
 
     rows: list[Connection]
     cursor: str | None
 
 
 async def find_lacking(store: Store, generation: Generation, environment: str, wanted: ListFilter) -> LackingPage:
-    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `MAX_ROWS_READ` rows are
-    read."""
+    """Find the connections that lack scopes among the connections that match `wanted`. At most `wanted.limit`
+    connections are returned, and at most `MAX_ROWS_READ` rows are read."""
     rows: list[Connection] = []
     rows_read, query = 0, replace(wanted, limit=ROWS_PER_QUERY)
     while True:

@@ -39,9 +39,9 @@ class Placement:
     """The parts of every request of this connection that the gateway sets.
 
     `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are
-    used if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query and are
-    percent-encoded. `signer`, if any, signs each request after everything else is set. `body`: members that are added
-    to the caller's JSON object or form.
+    used if the caller sent no such field. `query_slots` and `query_defaults` are the same for query parameters, and are
+    percent-encoded. `signer`: signs each request after all other parts are set, None if requests are not signed.
+    `body`: members that are added to the caller's JSON object or form, None for none.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -59,7 +59,7 @@ class Placement:
 
     @property
     def signs_request(self) -> bool:
-        """Whether a signer computes the credential for each request, besides slots and defaults."""
+        """Whether a signer computes the credential for each request, in addition to slots and defaults."""
         return self.signer is not None
 
 
@@ -68,9 +68,10 @@ class Opened:
     """A connection ready for use. `base`: the entry's `proxy.base_url`, filled with this connection's settings.
 
     `allowed_origins`: origins that may receive the credential, in the format of `ParsedUrl.origin` and
-    `UpstreamRequest.origin`. The host's first label may be ``*``, so compare with `http.origin.covers`.
-    `identity`: client certificate for mutual TLS. `for_one_request`: this object may be used for one request only,
-    because the entry's templates contain ``${now}`` or ``${random}``, or the mode's credential is valid once.
+    `UpstreamRequest.origin`. The first label of a host can be ``*``, so compare origins with `http.origin.covers`.
+    `identity`: the client certificate for mutual TLS, None for none. `for_one_request`: whether this object may be used
+    for only one request. This is the case if the entry's templates contain ``${now}`` or ``${random}``, or if the
+    mode's credential is valid only once.
     """
 
     connection: Connection
@@ -82,23 +83,24 @@ class Opened:
     identity: ClientIdentity | None = field(default=None, repr=False)
     for_one_request: bool = False
     secret_base: str | None = field(default=None, repr=False)
-    """The template of `base` if it contains a credential or a secret setting; it is shown instead of the URL."""
+    """The template of `base` if it contains a credential or a secret setting, else None. The template is shown instead
+    of the URL."""
     url_secrets: tuple[str, ...] = field(default=(), repr=False)
     """Decoded parts of the credential that the URL of each request contains."""
     fast_route: list[Any] = field(default_factory=list, repr=False, compare=False)
-    """The fast path's route to the provider with this credential: at most one item; it is dropped with this object."""
+    """The fast path's route to the provider with this credential. The list has at most one item."""
 
     @property
     def shown_base_path(self) -> str:
-        """The path of `base`; a credential or secret setting in it is masked."""
+        """The path of `base`. A credential or a secret setting in the path is masked."""
         if self.secret_base is None:
             return self.base.path
         below_host = self.secret_base.partition("://")[2].partition("/")[2]
         return "/" + _PLACEHOLDER.sub(MASK, below_host) if below_host else ""
 
     def path_for_rules(self, path: str) -> str:
-        """Return the path of a request as a key's rules see it: with `shown_base_path`, so that a key's holder cannot
-        guess the credential by rules."""
+        """Return the path of a request with which a key's rules are compared. A credential in the base path is masked.
+        Otherwise the holder of a key could use rules to guess the credential."""
         if self.secret_base is None or not path.startswith(self.base.path):
             return path
         return self.shown_base_path + path[len(self.base.path) :]
@@ -127,7 +129,7 @@ def open_connection(
     context = AuthContext(provider, integration, config, connection.metadata)
     base = base_url(provider, config, mode, held)
     origins = frozenset(_origins(base, integration, provider, config))
-    # The operator chose the integration's own origins. All others may come from a setting and are checked.
+    # The operator chose the integration's own origins. All other origins can come from a setting, so they are checked.
     context = context.for_destinations(*(origins - {*integration.allowed_origins}))
     placed = placement(mode, held, context)
     secret_base = _secret_base(provider, config)
@@ -147,8 +149,8 @@ def open_connection(
 
 
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> ParsedUrl:
-    """Return the base URL of requests; settings are checked again at every use. Some entries put the credential in its
-    path."""
+    """Return the base URL of requests. Settings in the URL are checked at every use, not only when they are stored.
+    Some entries put the credential into the path of the base URL."""
     return _parsed_url(
         provider, fill_url(provider, _base_template(provider, config), config, plain_values(mode.values(held)))
     )
@@ -189,10 +191,11 @@ def _parsed_url(provider: Provider, url: str) -> ParsedUrl:
 
 
 def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> Placement:
-    """Return the entry's headers and query, rendered. Templates that name the credential become slots, others defaults.
+    """Fill the templates of the entry's headers and query, and return the result. Templates that contain the credential
+    become slots. All other templates become defaults.
 
-    A signer fills templates that name parts of the request. If there are any, the signer also fills the templates with
-    a time or a random value, so that all templates of a request use the same values.
+    A signer fills templates that use parts of the request. The signer then also fills templates with a time or a random
+    value, so that all templates of a request use the same values.
     """
     provider = context.provider
     values = plain_values(context.values(mode.values(held)))
@@ -221,7 +224,7 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> 
 def _separate_per_request_templates(
     headers: Mapping[str, str], query: Mapping[str, str], values: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str], RequestTemplates | None]:
-    """Separate the templates that are filled once from those that are filled again for each request."""
+    """Separate the templates that are filled only once from the templates that are filled again for each request."""
     if not any(map(needs_request, (*headers.values(), *query.values()))):
         return headers, query, None
 
@@ -240,8 +243,8 @@ def _separate_per_request_templates(
 def _body_members(
     templates: Mapping[str, Any], is_slot: Callable[[str], bool], values: Mapping[str, str], moment: Moment
 ) -> BodyMembers:
-    """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains
-    one."""
+    """Return the body's slots and defaults. A text that contains the credential is a slot. A list with such a text is
+    also a slot."""
 
     def select(value: Any, *, slots: bool) -> Any:
         if isinstance(value, Mapping):

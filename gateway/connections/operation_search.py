@@ -1,4 +1,4 @@
-"""Finds the connections of a call log search by end user, by tag or by a key's limits."""
+"""Finds the connections that match a call log search by end user, by tag or by a key's limits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,8 +21,8 @@ async def matching_connections(
     tags: Mapping[str, str] | None = None,
     within: Sequence[KeyLimits] = (),
 ) -> frozenset[tuple[str, str]] | None:
-    """Return (integration, connection) of each matching connection that exists now; None if more than `MAX_CONNECTIONS`
-    match."""
+    """Return (integration, connection) of each matching connection that exists now, or None if more than
+    `MAX_CONNECTIONS` connections match. `within`: the limits of the caller's key."""
     rows = await store.connections.list(
         wanted.environment,
         ListFilter(

@@ -31,9 +31,9 @@ class ScopeRefusals:
         self._replace = replace
 
     async def record(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
-        """Record that the API requires `scopes`; return the scopes that the connection now lacks.
+        """Record that the API requires `scopes`, and return the scopes that the connection now lacks.
 
-        `path`: path of the call, below the base URL.
+        `path`: the path of the call, below the base URL.
         """
         row = opened.connection
         recorded = row.refused_scopes
@@ -60,10 +60,10 @@ class ScopeRefusals:
 def scopes_to_request(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """Return the scopes to request in a reconnect after a refused call: those that were missing, those that the
-    integration needs, and those already granted.
+    """Return the scopes to request in a reconnect after a refused call. These are the scopes that the API required, the
+    scopes that the integration needs, and the scopes that are already granted.
 
-    None: request only the integration's scopes.
+    Return None if the reconnect needs only the integration's scopes.
     """
     if row is None or row.refused_scopes is None:
         return None

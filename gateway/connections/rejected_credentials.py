@@ -1,11 +1,12 @@
 """Handles a credential that a provider's API rejects: an early refresh, and after enough rejections a report.
 
-This module counts consecutive rejections of a connection without a newer credential. `backoff.api_verdict` decides what
-the count means; the store is written when the verdict changes. A 2xx response ends the count.
+This module counts the consecutive rejections of a connection's newest credential. `backoff.api_verdict` decides what
+the count means. The verdict is stored when it changes. A 2xx response ends the count.
 
-Each process counts the responses that it receives, in memory; all processes share the stored verdict. While a
-connection is counted, its calls take the middleware chain, which checks each response. So the fast path does no work
-for connections that function."""
+Each process counts the responses that it receives, in memory. All processes share the stored verdict. While a
+connection is counted, its calls take the middleware chain, which checks each response. Therefore the fast path needs no
+checks for connections that work.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -33,11 +34,11 @@ from gateway.text import counted
 
 # ── When a provider returns 401, the credential is refreshed early, once for all calls that got the 401.
 #
-# A 401 causes one refresh, even if the token is new. If the provider also refuses the new token, callers get the 401
-# until `refresh_interval` has passed.
+# A 401 causes one refresh, even if the token is new. If the provider also refuses the new token, callers get the 401,
+# and no other refresh starts until `refresh_interval` has passed.
 
 REFRESH_INTERVAL: Final = timedelta(seconds=60)  # time between two refreshes caused by a 401
-MIN_REFRESH_INTERVAL: Final = timedelta(seconds=1)  # minimum of that time, for tokens that live a few seconds
+MIN_REFRESH_INTERVAL: Final = timedelta(seconds=1)  # minimum of the interval, for tokens that live a few seconds
 MAX_REMEMBERED: Final = 10_000  # maximum number of connections whose last early refresh is remembered
 
 log = structlog.get_logger(__name__)
@@ -47,7 +48,8 @@ class ConnectionRows(Protocol):
     """The cache of connections (`connections.cache`)."""
 
     async def known_row(self, ref: ConnectionRef) -> Connection:
-        """Return the row from memory or, if it is not there, from the store. Raises NotFound."""
+        """Return the row from memory or, if it is not there, from the store. Raises NotFound if the connection does not
+        exist."""
 
     def replace(self, connection: Connection) -> None:
         """Replace the cached row by a row that was just written."""
@@ -78,15 +80,16 @@ class EarlyRefreshes:
     async def newer_than(self, sent: Opened) -> Opened | None:
         """Return the connection with a newer credential than `sent`, for which the provider has just returned a 401.
 
-        The credential is refreshed now, unless this or another node has already done so. Returns None if no newer
-        credential is available: the mode has no refresh, a 401 has just caused one, or the token endpoint refuses or is
-        unavailable.
+        The credential is refreshed now, unless this node or another node has already refreshed it. Returns None if no
+        newer credential is available: the mode has no refresh, a 401 has just caused a refresh, or the token endpoint
+        refuses or is unavailable.
         """
         newer = await asyncio.shield(self.start(sent))
         return newer if newer is not None and newer.connection.version > sent.connection.version else None
 
     def start(self, sent: Opened) -> "asyncio.Task[Opened | None]":
-        """Return the task of the refresh: one for all calls with this credential. It continues if the calls end."""
+        """Return the task of the refresh. All calls with the same credential share one task. The task continues if the
+        calls end."""
         key = sent.connection.ref, sent.connection.version
         task = self._tasks.get(key)
         if task is None:
@@ -98,10 +101,10 @@ class EarlyRefreshes:
         """Wait until no refresh is in progress."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-            await asyncio.sleep(0)  # let their callbacks run
+            await asyncio.sleep(0)  # let the callbacks of the tasks run
 
     async def close(self) -> None:
-        """Stop waiting for refreshes; the refresher owns the refreshes themselves."""
+        """Stop waiting for refreshes. The refreshes themselves continue in the refresher."""
         for task in list(self._tasks.values()):
             task.cancel()
         await self.idle()
@@ -120,7 +123,8 @@ class EarlyRefreshes:
             return None
 
     async def _refresh_early(self, row: Connection) -> Connection | None:
-        """Return `row` refreshed early, by this node or another; None if a refresh is impossible or not allowed now."""
+        """Return `row` after an early refresh by this node or another node. Return None if a refresh is impossible or
+        not allowed now."""
         now = clock.monotonic()
         last = self._refreshed_at.get(row.ref)
         if last is not None and now - last < refresh_interval(row).total_seconds():
@@ -138,20 +142,21 @@ class EarlyRefreshes:
 
 
 def refresh_interval(row: Connection) -> timedelta:
-    """Return the time between two refreshes caused by a 401: a minute, or the token's lifetime if shorter."""
+    """Return the time between two refreshes caused by a 401: a minute, or the token's lifetime if that is shorter, but
+    at least a second."""
     if row.expires_at is None:
         return REFRESH_INTERVAL
     return min(REFRESH_INTERVAL, max(MIN_REFRESH_INTERVAL, lifetime(row, row.expires_at)))
 
 
-MAX_COUNTED: Final = 10_000  # maximum number of counted connections; beyond it the oldest one is dropped
+MAX_COUNTED: Final = 10_000  # maximum number of counted connections; above it, the oldest count is dropped
 NOTHING_TO_REJECT: Final = "NONE"  # the auth mode without a credential
 
 
 @dataclass(slots=True)
 class ResponseRun:
-    """Consecutive responses with one status. `path`: path of the first call. `paths`: number of different paths, where
-    2 means two or more."""
+    """Consecutive responses with the same status. `path`: path of the first call. `paths`: number of different paths,
+    where 2 means two or more."""
 
     since: datetime
     path: str
@@ -161,10 +166,10 @@ class ResponseRun:
 
 @dataclass(slots=True)
 class Suspicion:
-    """The count of one connection. `seen`: the row with the rejected credential. `final`: whether the
-    stored verdict is final; None if no verdict is stored.
+    """The count of one connection. `seen`: the row with the rejected credential. `final`: whether the stored verdict is
+    final, None if no verdict is stored.
 
-    `writing`: the task that stores a verdict.
+    `writing`: the task that stores a verdict, None if no verdict is being stored.
     """
 
     seen: Connection
@@ -175,7 +180,7 @@ class Suspicion:
 
 class Rejections:
     """Counts rejected credentials and stores verdicts. `replace`: puts a written row into the cache. `leave_fast_path`:
-    sends the next call of a connection through the chain."""
+    sends the next call of a connection through the middleware chain."""
 
     def __init__(
         self,
@@ -191,7 +196,8 @@ class Rejections:
         self.suspected: dict[ConnectionRef, Suspicion] = {}
 
     def apply_stored_verdict(self, row: Connection) -> None:
-        """Apply the stored verdict when a connection is opened: another node may have stored or withdrawn one."""
+        """Apply the stored verdict when a connection is opened, because another node can store or withdraw a
+        verdict."""
         suspicion = self.suspected.get(row.ref)
         stored = row.failure if row.failure is not None and row.failure.code == REJECTED else None
         if stored is not None:
@@ -237,7 +243,7 @@ class Rejections:
             self._start_write(suspicion, self._store_verdict(suspicion, verdict))
 
     def record_acceptance(self, ref: ConnectionRef) -> None:
-        """End the count of a connection with a call that returned 2xx; withdraw its stored verdict."""
+        """End the count of a connection after a call that returned 2xx. If a verdict is stored, withdraw it."""
         suspicion = self.suspected[ref]
         if suspicion.final is None and suspicion.writing is None:
             del self.suspected[ref]
@@ -274,7 +280,7 @@ class Rejections:
 
     async def _store_verdict(self, suspicion: Suspicion, verdict: RefreshFailure) -> None:
         row = await self._store.rejections.record(suspicion.seen, verdict)
-        if row is None:  # another node stored it first, or the credential has changed
+        if row is None:  # another node stored the verdict first, or the credential has changed
             return
         suspicion.final = verdict.final
         self._report("credential_rejected", row, verdict.message)

@@ -1,6 +1,7 @@
-"""Compares granted with needed scopes: the scopes that the provider reported, and those that the integration requires.
+"""Compares the scopes that the provider granted with the scopes that the integration needs.
 
-Computed on each read and not stored, so that a scope added to an integration marks its connections immediately.
+The result is computed on each read and not stored. Therefore a scope that is added to an integration is immediately
+missing in its connections.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,15 +15,16 @@ from gateway.records.integration import Integration
 
 OFTEN_UNNAMED: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
 """Scopes that many providers grant without naming them in the response."""
-ANY: Final = "any"  # a value of `scope_challenge`
+ANY: Final = "any"  # the value of `scope_challenge` for APIs that require any one of several scopes
 ALL_REGISTERED: Final = "/.default"  # Microsoft: all scopes that the app is registered with
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
-    """The scopes of a connection. `granted`: None if the provider did not report them, which means all requested scopes
-    (RFC 6749 §5.1). `needed`: scopes that the integration requires. `refused`: further scopes that the API required
-    with a 403. `any_of`: scopes of which the API needs any one; the integration requires none of them.
+    """The scopes of a connection. `granted`: None if the provider did not report scopes, which means that all requested
+    scopes are granted (RFC 6749 §5.1). `needed`: scopes that the integration requires. `refused`: further scopes that
+    the API required with a 403. `any_of`: scopes that are alternatives: the API needs one of them, and the integration
+    requires none of them.
     """
 
     granted: tuple[str, ...] | None
@@ -32,14 +34,16 @@ class ScopeDrift:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The needed and refused scopes that were not granted. An end user grants them by authorizing again."""
+        """The needed and refused scopes that were not granted. An end user grants missing scopes by authorizing
+        again."""
         lacking = () if self.granted is None else self._not_granted(self.needed)
         return tuple(dict.fromkeys((*lacking, *self.refused)))
 
     def union(self, known: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the scopes to request so that none is lost: all needed ones, and the granted ones that are in `known`.
+        """Return the scopes to request so that the connection loses no scope: all needed scopes, and the granted scopes
+        that are in `known`.
 
-        `known` is necessary because providers also grant scopes that may not be requested, such as scopes of every
+        `known` is necessary because providers also grant scopes that an app may not request, such as scopes of every
         token.
         """
         wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
@@ -59,10 +63,10 @@ def scope_drift(
     needed: Iterable[str] | None = None,
     refused: RefusedScopes | None = None,
 ) -> ScopeDrift:
-    """Return the scope drift of a connection with this opened credential.
+    """Return the scope drift of a connection with this decrypted credential.
 
-    `needed`: replaces the integration's scopes, for example with the scopes of a set of operations. `refused`: see
-    Connection.
+    `needed`: scopes that replace the integration's scopes, for example the scopes of a set of operations; None for the
+    integration's scopes. `refused`: scopes that the API required with a 403, None if there was no such 403.
     """
     if needed is None:
         own = integration.scopes if integration is not None else None
@@ -82,8 +86,8 @@ def scope_drift(
 
 
 def _granted_scopes(response: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the scopes in a token response (RFC 6749 §5.1): one text or, from some providers, a list. None if
-    absent."""
+    """Return the scopes in a token response (RFC 6749 §5.1): one text or, from some providers, a list. Return None if
+    the response has no scopes."""
     named = response.get("scope", response.get("scopes"))
     if isinstance(named, str):
         return scope_list(named) or None
@@ -93,8 +97,8 @@ def _granted_scopes(response: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def is_covered(scope: str, available: set[str]) -> bool:
-    """Return whether `available` includes `scope`; both in lower case. Some providers use a short name in requests and
-    a URL in responses."""
+    """Return whether `available` includes `scope`. All scopes must be in lower case. Some providers use a short name in
+    requests and a URL in responses."""
     if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in available:
         return True
     return any(other.endswith(f"/{scope}") or scope.endswith(f"/{other}") for other in available)

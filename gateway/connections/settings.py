@@ -1,4 +1,7 @@
-"""The settings of a connection: checked against the entry's forms when they are given, and again when they are used."""
+"""The settings of a connection.
+
+The gateway checks settings by the entry's rules when they are given, and again when they are used.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,10 +17,11 @@ MOST_SETTINGS: Final = 250
 
 
 def accepted_settings(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Return `given` with names in the entry's spelling, without empty texts. Raises InvalidRequest with every error.
+    """Return `given` with names in the entry's spelling, and without empty texts. Raises InvalidRequest with every
+    error.
 
-    Unknown settings are kept, because scripts and proxied paths may use them. A name that is similar to a known one is
-    refused, because a mistyped `subdomain` would silently connect another site.
+    Unknown settings are kept, because scripts and proxied paths can use them. An unknown name that is similar to a
+    known name is refused, because a mistyped `subdomain` would silently connect another site.
     """
     if len(given) > MOST_SETTINGS:
         message = f"A connection has at most {MOST_SETTINGS} settings, and {len(given)} were given."
@@ -45,7 +49,7 @@ def _similar_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def check_required_settings(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Raise InvalidRequest that names every required setting that is missing."""
+    """Raise InvalidRequest, which names every required setting that is missing."""
     missing = [
         Issue("invalid_type", f"The setting '{name}' ({setting.title}) is missing.", (*path, name))
         for name, setting in provider.connection_config.items()
@@ -56,10 +60,11 @@ def check_required_settings(provider: Provider, config: Mapping[str, Any], path:
 
 
 def without_protected_settings(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` without the settings that an end user may not choose: those that the gateway sets (`automated` in
-    the entry, except the site's ID) and those that only the provider returns.
+    """Return `config` without the settings that an end user may not choose. The gateway itself sets some of them
+    (`automated` in the entry, except the site's ID), and only the provider returns the others.
 
-    With them, an end user could name another customer's account, for example to Stripe when the access is revoked.
+    Otherwise an end user could name another customer's account. For example, Stripe would then revoke the access of
+    that account.
     """
     automated = {name for name, setting in provider.connection_config.items() if setting.automated} - {"cloudId"}
     returned = known_settings(provider) - {*provider.connection_config, *(provider.connection_configuration or ())}
@@ -67,7 +72,7 @@ def without_protected_settings(provider: Provider, config: Mapping[str, Any]) ->
 
 
 def split_secret_settings(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the plain settings, which may be stored and shown as they are, and the entry's secret settings."""
+    """Return the plain settings, which may be stored and shown unencrypted, and the entry's secret settings."""
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
     plain = {name: value for name, value in config.items() if name not in secret}
     return plain, {name: str(value) for name, value in config.items() if name in secret}

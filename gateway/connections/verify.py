@@ -1,7 +1,7 @@
-"""Tests a new credential at its provider, and reads which account it belongs to.
+"""Tests a new credential at its provider, and reads which account the credential belongs to.
 
-The test request is sent like a proxied call, through the same egress and with the same placement of the credential, but
-the caller supplies no part of it.
+The test request is sent like a proxied call: through the same egress, with the credential at the same place. But no
+part of the request comes from the caller.
 """
 
 import json
@@ -33,10 +33,10 @@ from gateway.scripts.script_context import ProviderUnreadable
 from gateway.secret import Secret
 from gateway.text import sentence
 
-# ── The account that authorized: from the provider's response if the entry says where, else from an ID token, else from
-# a setting that names an account.
+# ── Reads the account that authorized: from the provider's response if the entry says where, else from an ID token,
+# else from a setting that names an account.
 
-LABEL_CLAIMS: Final = ("email", "preferred_username", "name")  # claims of an ID token, best known first
+LABEL_CLAIMS: Final = ("email", "preferred_username", "name")  # claims of an ID token, preferred first
 MAX_TEXT_LENGTH: Final = 255
 
 
@@ -58,8 +58,8 @@ UNCONFIRMED_STATUSES: Final = frozenset({401, 403, 404})
 async def account_of(source: AccountSource, held: Mapping[str, Any], by_browser: Collection[str] = ()) -> Account:
     """Return the account as far as it is known. An unreadable response or a missing scope is not an error.
 
-    `by_browser`: settings from the callback's query. Raises InvalidRequest if one of them is in the URL of the account,
-    and the provider does not open this URL: the end user may have named another customer's account.
+    `by_browser`: settings from the callback's query. Raises InvalidRequest if the URL of the account contains one of
+    these settings and the provider refuses this URL. The end user has then possibly named another customer's account.
     """
     form, raw, found = source.provider.account, held.get("raw"), Account()
     if form is not None:
@@ -85,7 +85,7 @@ async def account_of(source: AccountSource, held: Mapping[str, Any], by_browser:
 
 
 def _settings_in_account_url(provider: Provider, settings: Collection[str]) -> list[str]:
-    """Return those of `settings` that the URL of the account contains."""
+    """Return the names in `settings` that occur in the URL of the account."""
     endpoint = provider.account.endpoint if provider.account is not None else None
     if endpoint is None:
         return []
@@ -140,12 +140,13 @@ class Verifier:
         self._egress = egress
 
     async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> None:
-        """Check the credential: it passes if one of the entry's endpoints returns the expected 2xx, or the entry names
-        none.
+        """Check the credential. The credential is accepted if one of the entry's endpoints returns the expected 2xx, or
+        if the entry names no endpoint.
 
-        An OAuth grant is refused only for a 401 or an unexpected 2xx, and only if it cannot be refreshed: its scopes
-        may not cover the endpoint, and an imported token may have expired. Raises InvalidRequest
-        ``connection_test_failed``, and UpstreamFailed if the provider could not be reached.
+        An OAuth grant is refused only if it cannot be refreshed, and only after a 401 or an unexpected 2xx. Other
+        responses prove nothing, because the grant's scopes do not always cover the endpoint, and an imported token has
+        possibly expired. Raises InvalidRequest ``connection_test_failed`` if the credential is refused, and
+        UpstreamFailed if the provider could not be reached.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
@@ -192,7 +193,7 @@ def is_success(reply: Reply) -> bool:
 
 
 def _rejects_credential(reply: Reply) -> bool:
-    """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, since only unexpected 2xx replies are
+    """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, because only unexpected 2xx replies are
     kept."""
     return reply.status in {401, 403} or is_success(reply)
 
@@ -211,7 +212,7 @@ def is_expected(spec: Verification, body: bytes) -> bool:
 def _matches(found: Any, wanted: object) -> bool:
     if wanted in {ANY_VALUE, NO_VALUE}:
         return (found is None) == (wanted == NO_VALUE)
-    if isinstance(found, bool) or isinstance(wanted, bool):  # in Python, True == 1
+    if isinstance(found, bool) or isinstance(wanted, bool):  # True == 1 in Python, so == would accept 1 for True
         return found is wanted
     return bool(found == wanted)
 
@@ -219,7 +220,8 @@ def _matches(found: Any, wanted: object) -> bool:
 def verification_request(
     spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
 ) -> tuple[UpstreamRequest, bytes | None]:
-    """Return the request with the credential, signed if the mode signs requests, and its body."""
+    """Return the request with the credential, and the request's body. The request is signed if the mode signs
+    requests."""
     credential = mode.values(held)
     base = base_url(context.provider, context.config, mode, held)
     root = spec.base_url_override or base.origin + base.path
@@ -239,7 +241,7 @@ def verification_request(
 
 
 def verification_error(context: AuthContext, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
-    """Return the error for the caller, with the provider's text, secrets masked."""
+    """Return the error for the caller, with the provider's text. Secrets in this text are masked."""
     provider_text = scrubbed(refusal_text(reply), tuple(secrets))
     name = context.provider.display_name
     quoted = f": {provider_text}" if provider_text else ""
@@ -273,7 +275,8 @@ def _headers(
 def _body(
     spec: Verification, context: AuthContext, credential: Mapping[str, Secret]
 ) -> tuple[bytes | None, str | None]:
-    """Return the body and its content type: text unchanged, an object as JSON, or as a form if `headers` say so."""
+    """Return the body and its content type. A text is sent unchanged. An object is sent as JSON, or as a form if
+    `headers` say so."""
     named = next((value for name, value in spec.headers.items() if name.lower() == "content-type"), None)
     if spec.data is None:
         return (None if spec.method in {"GET", "HEAD", "DELETE"} else b""), named

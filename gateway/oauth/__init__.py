@@ -5,8 +5,8 @@
     token_responses  interprets token responses (RFC 6749 §5): tokens, a refusal, an outage
     error_codes      finds the meaning of a refusal, in any response format
 
-The auth modes (`gateway/auth/`) call these functions. This package knows nothing of connections.
+The auth modes (`gateway/auth/`) call these functions. This package does not depend on connections.
 
-Always true: no I/O. Only `error_codes` decides from a response's body that a grant is gone. `refresh/backoff.py` counts
-repeated refusals of unknown meaning.
+Always true: no function does I/O. Only `error_codes` decides from a response's body that a grant is gone. If the
+meaning of a refusal is unknown, `refresh/backoff.py` counts how often the refusal repeats.
 """

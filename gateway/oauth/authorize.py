@@ -26,8 +26,8 @@ def challenge(verifier: str) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
 
 
-# ── The nonce of OpenID Connect: ties an ID token to the authorization that requested it (OpenID Connect Core
-# §3.1.2.1). Of the ID token, this code reads only the nonce.
+# ── The nonce of OpenID Connect binds an ID token to the authorization that requested the token (OpenID Connect Core
+# §3.1.2.1). This code reads only the nonce of an ID token.
 
 SCOPE: Final = "openid"
 
@@ -48,8 +48,8 @@ def new_nonce() -> str:
 def nonce_acceptable(sent: str, response: Mapping[str, Any]) -> bool:
     """Return whether the ``id_token`` of a token response has the nonce that was sent.
 
-    Returns True also if the response has no ID token or no readable nonce: some providers (LinkedIn) leave the nonce
-    out, and PKCE and `state` still protect the flow.
+    Also returns True if the response has no ID token or no readable nonce, because some providers (LinkedIn) leave the
+    nonce out. PKCE and `state` still protect such a flow.
     """
     found = jwt_claims(response.get("id_token")).get("nonce")
     return found is None or compare_digest(str(found).encode("utf-8", "surrogatepass"), sent.encode())
@@ -85,8 +85,8 @@ def authorization_url(
     """Return `consent_url` (the entry's `authorization_url` with settings filled in) with the request in its query.
 
     Protocol parameters are written last, so that neither the entry nor a caller can replace them. `params`: extra
-    parameters of the entry and the caller. An existing query of `consent_url` is kept. `state` None: `redirect_uri`
-    carries the state in its query.
+    parameters of the entry and the caller. An existing query of `consent_url` is kept. `state`: None if the query of
+    `redirect_uri` contains the state. `code_challenge`: None without PKCE.
     """
     query = dict(params)
     query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri}
@@ -104,7 +104,7 @@ def authorization_url(
     return with_params(consent_url, query, plus)
 
 
-PLUS: Final = "+"  # written unencoded in a URL's query, where it means a space
+PLUS: Final = "+"  # written without encoding in a URL's query, where "+" means a space
 
 
 def joined_scopes(provider: OAuthEntry, scopes: Sequence[str]) -> str:
@@ -114,15 +114,16 @@ def joined_scopes(provider: OAuthEntry, scopes: Sequence[str]) -> str:
 
 
 def with_params(url: str, query: Mapping[str, str], plus: str | None = None) -> str:
-    """Return `url` with `query` appended to its query. Spaces become ``%20``, and ``+`` in the parameter `plus`."""
+    """Return `url` with `query` appended to its query. Spaces are written as ``%20``, or as ``+`` in the parameter with
+    the name `plus`."""
     url, hash_, fragment = url.partition("#")
     pairs = (urlencode({name: text}, quote_via=quote_plus if name == plus else quote) for name, text in query.items())
     return f"{url}{'&' if '?' in url else '?'}{'&'.join(pairs)}{hash_}{fragment}"
 
 
 def without_protocol_params(authorization_params: Mapping[str, str], renames: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters that a browser may add: all except protocol parameters, which include the scopes, under
-    their own names and the provider's. `renames`: the entry's `authorization_param_renames`.
+    """Return the parameters that a browser may add. Protocol parameters, which include the scopes, are removed: under
+    their own names, and under the provider's names. `renames`: the entry's `authorization_param_renames`.
     """
     reserved = PROTOCOL | {renamed_to.lower() for name, renamed_to in renames.items() if name in PROTOCOL}
     return {name: value for name, value in authorization_params.items() if name.lower() not in reserved}
@@ -134,7 +135,7 @@ def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def issuer_accepted(provider: OAuthEntry, consent_url: str, iss: str | None) -> bool:
-    """Return whether the `iss` of an authorization response is this provider's (RFC 9207 §2.4).
+    """Return whether the `iss` of an authorization response belongs to this provider (RFC 9207 §2.4).
 
     If the entry has an `issuer`, `iss` must equal it. Otherwise `iss`, if sent, must have the origin of `consent_url`.
     """
@@ -144,7 +145,8 @@ def issuer_accepted(provider: OAuthEntry, consent_url: str, iss: str | None) -> 
 
 
 def origin(url: str) -> tuple[str, str, int | None] | None:
-    """Return scheme, host and port, with default ports filled in; None if `url` is not an absolute http(s) URL."""
+    """Return scheme, host and port, with default ports filled in. Return None if `url` is not an absolute http or https
+    URL."""
     try:
         parts = urlsplit(url)
         port = parts.port

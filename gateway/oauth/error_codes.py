@@ -1,9 +1,9 @@
 """Classifies the refusal in a token endpoint's response, in any format; JSON is read leniently.
 
-RFC 6749 §5.2 defines one format, ``{"error": "invalid_grant"}``. Many servers use their own: an object or a list below
-`error` or `errors`, a `status`, a `message`, a form, a line of text. If any of these says that the grant is gone, the
-refusal is final immediately. Every other refusal has an unknown meaning and counts only if it repeats
-(`refresh.backoff`).
+RFC 6749 §5.2 defines one format, ``{"error": "invalid_grant"}``. Many servers use a format of their own: an object or a
+list below `error` or `errors`, a `status`, a `message`, a form, a line of text. If one of these texts says that the
+grant is gone, the refusal is final immediately. Every other refusal has an unknown meaning, and becomes final only if
+it repeats (`refresh.backoff`).
 """
 
 import json
@@ -15,17 +15,17 @@ from urllib.parse import parse_qsl
 
 from gateway.http.json_depth import prune, prune_text
 
-# ── Reads the JSON of a token response. Invalid values next to the tokens must not make it unreadable: the tokens exist
-# nowhere else.
+# ── Reads the JSON of a token response. Invalid values next to the tokens must not make the response unreadable,
+# because the tokens exist nowhere else.
 
-DEEPEST: Final = 32  # levels of arrays and objects that are kept; deeper values become null
-LONGEST_INTEGER: Final = 100  # digits
+DEEPEST: Final = 32  # maximum levels of arrays and objects; deeper values become null
+LONGEST_INTEGER: Final = 100  # maximum digits; longer integers become null
 
 
 def parse(body: bytes) -> Any:
-    """Return the value in `body`. Raises ValueError if it is not JSON.
+    """Return the value in `body`. Raises ValueError if `body` is not JSON.
 
-    Numbers too large for a float, NaN, infinities and values nested too deep become null. Invalid UTF-8 is replaced.
+    Numbers too large for a float, NaN, infinities and too deeply nested values become null. Invalid UTF-8 is replaced.
     """
     text = body.decode(json.detect_encoding(body), "replace")
     try:
@@ -72,7 +72,7 @@ GRANT_GONE: Final = frozenset(
         "account_selection_required",
     }
 )
-"""The end user's grant is gone."""
+"""Codes which mean that the end user's grant is gone."""
 FINAL_CODES: Final = GRANT_GONE | {
     "invalid_request",
     "invalid_client",
@@ -83,10 +83,10 @@ FINAL_CODES: Final = GRANT_GONE | {
     "invalid_code",
     "code_already_used",
 }
-"""All codes that are final as an ``error``. Codes outside `GRANT_GONE` blame the client, which the operator can
-correct."""
+"""All codes that make a refusal final if they are the value of ``error``. Codes that are not in `GRANT_GONE` report an
+error of the client, which the operator can correct."""
 CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
-"""The provider refuses the app itself, not the grant."""
+"""Codes which mean that the provider refuses the app itself, not the grant."""
 PASSING_CODES: Final = frozenset(
     {
         "temporarily_unavailable",
@@ -106,24 +106,24 @@ PASSING_CODES: Final = frozenset(
         "try_again_later",
     }
 )
-"""Codes of an outage or a rate limit, with any status."""
+"""Codes which mean an outage or a rate limit, whatever the status of the response."""
 
-# Members that may hold a code or a sentence, in lower case without separators.
+# Members that can contain a code or a sentence. The names are in lower case, without separators.
 _PLACES: Final = (
     *("error", "errors", "code", "errorcode", "errortype", "type", "status", "reason", "errordescription", "message"),
     *("errormessage", "msg", "errmsg", "detail", "title"),
 )
 _INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
-_OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words may be about the request
+_OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words possibly means the request
 _LONGEST_TEXT: Final = 300  # maximum length of a text that is searched
-_LONGEST_LIST: Final = 5  # members of a list that are read
+_LONGEST_LIST: Final = 5  # maximum number of list items that are read
 _SEARCHED_LEVELS: Final = 3
 _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal in a response. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, may be
+    """A refusal in a response. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, possibly
     empty."""
 
     code: str | None
@@ -131,14 +131,14 @@ class Refusal:
 
 
 def refusal_in(body: bytes) -> Refusal | None:
-    """Return the refusal in the body of a response without a token; None if the body says that the refusal is
+    """Return the refusal in the body of a response without a token. Return None if the body says that the refusal is
     temporary."""
     texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
         return None
     words = ": ".join(texts)[:_LONGEST_TEXT]
-    # The sentence "Token expired" may mean any token; only `token_expired` is a code.
+    # The sentence "Token expired" can mean any token; only `token_expired` is a code.
     named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
     gone = next((code for code in named if code in GRANT_GONE), None)
     if gone is None and any(map(_says_gone, codes.values())):
@@ -147,8 +147,8 @@ def refusal_in(body: bytes) -> Refusal | None:
 
 
 def _parsed(body: bytes) -> Any:
-    """Return the body as JSON, else a form, else one line of text; None for an HTML page, an empty or a too long
-    body."""
+    """Return the body as JSON, else as a form, else as one line of text. Return None for an HTML page, an empty body or
+    a body that is too long."""
     try:
         return parse(body)
     except ValueError:
@@ -173,8 +173,8 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 
 def _normal(text: str) -> str:
-    """Return `text` as a code: ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``, ``invalidGrant`` ▸
-    ``invalid_grant``."""
+    """Return `text` in the form of a code, for example ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``,
+    ``invalidGrant`` ▸ ``invalid_grant``."""
     parts: list[str] = []
     before = ""
     for char in text:

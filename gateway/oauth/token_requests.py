@@ -60,14 +60,14 @@ class OAuthEntry(Protocol):
 
 # ── How the integration's client authenticates at the token endpoint (RFC 6749 §2.3.1): one method per request.
 
-BASIC_AND_ID: Final = "basic_and_id"  # RFC 6749 §3.2.1 also allows the ID as a parameter; it proves nothing
+BASIC_AND_ID: Final = "basic_and_id"  # RFC 6749 §3.2.1 also allows the ID as a parameter
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """An OAuth client: the integration's, the end user's own, or one that a server registered. A public client has no
-    secret.
+    """An OAuth client: the integration's client, the end user's own client, or a client that a server registered. A
+    public client has no secret.
 
     `assertion`: the signed assertion used instead of a secret (RFC 7523 §2.2), made for one request.
     """
@@ -100,8 +100,9 @@ def authenticate(
     elif method in {"basic", BASIC_AND_ID}:
         if method == BASIC_AND_ID:
             params["client_id"] = client.client_id
-        # Both halves are form-encoded before they are joined, so that a colon in the ID cannot split them (RFC 6749
-        # §2.3.1). A space is %20, not +: form decoders read both, but some servers decode only percent signs (Authlib).
+        # ID and secret are form-encoded before they are joined, so that a colon in the ID cannot split the two wrongly
+        # (RFC 6749 §2.3.1). A space is written as %20, not as +. Form decoders read both, but some servers (Authlib)
+        # decode only percent signs.
         pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret.reveal(), safe='')}"
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
     else:
@@ -146,8 +147,8 @@ def refresh_request(
 ) -> ProviderCall:
     """Return the request that refreshes an access token (RFC 6749 §6).
 
-    `params`: the entry's `refresh_params`, else its `token_params`, filled in. `other_grant`: the exchanged token is
-    not a refresh token, and `params` name the grant type.
+    `params`: the entry's `refresh_params`, else its `token_params`, filled in. `other_grant`: whether the exchanged
+    token is not a refresh token; `params` then name the grant type.
     """
     grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     renames = provider.refresh_param_renames or provider.token_param_renames
@@ -191,14 +192,15 @@ def token_request(
     renames: Mapping[str, str] | None = None,
     method: str | None = None,
 ) -> ProviderCall:
-    """Return a request of `params` and the client's authentication, in the entry's encoding and parameter names.
+    """Return a request with `params` and the client's authentication, in the entry's encoding and with the entry's
+    parameter names.
 
     `extra`: the entry's own header fields.
     """
     headers = {"Accept": "application/json", **extra}
     asked = dict(params)
     if not any(name.lower() == "authorization" for name in extra):
-        # One authentication per request: an entry that writes the field itself replaces the client's.
+        # A request has only one authentication: if the entry writes ``Authorization`` itself, the client adds nothing.
         authenticate(client, provider.token_request_auth_method, headers, asked)
     asked = renamed(asked, provider.token_param_renames if renames is None else renames)
     known = (*secrets, *client.secrets())
@@ -223,7 +225,7 @@ def encoded(
     *,
     secrets: tuple[str, ...] = (),
 ) -> ProviderCall:
-    """Return a call with `params` as ``form`` (the default), ``json`` or ``query``.
+    """Return a call with `params`. `body_format` is ``form``, ``json`` or ``query``; None means ``form``.
 
     GET has no body, so its parameters go into the query, whatever `body_format` says. Only JSON supports nested values.
     """
@@ -238,7 +240,7 @@ def encoded(
 
 
 def _typed(headers: Mapping[str, str], kind: str) -> dict[str, str]:
-    """Return `headers` with the content type `kind`, unless they already set one."""
+    """Return `headers` with the content type `kind`, unless `headers` already have a content type."""
     if any(name.lower() == "content-type" for name in headers):
         return dict(headers)
     return {**headers, "Content-Type": kind}

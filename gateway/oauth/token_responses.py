@@ -21,7 +21,8 @@ REFUSING: Final = frozenset({400, 401, 403})  # statuses that mean a refusal, wi
 
 
 class TokenRefused(Exception):
-    """The endpoint refused, finally. `code`: its error code. `description`: its text (RFC 6749 §5.2)."""
+    """The token endpoint refused the request, and the refusal is final. `code`: the error code. `description`: the
+    endpoint's text, possibly empty (RFC 6749 §5.2)."""
 
     def __init__(self, code: str, description: str) -> None:
         super().__init__(f"{code}: {description}" if description else code)
@@ -32,9 +33,10 @@ class TokenRefused(Exception):
 class TokenUnavailable(Exception):
     """The endpoint returned no usable response: an outage, a rate limit, or a response that is not a token response.
 
-    `maybe_done`: the provider may have executed the request, and only its response was lost. `maybe_journalled`: this
-    machine's refresh journal may contain that response, now or later. `refused_with`: the status of a refusal without a
-    reason; such a refusal becomes final if it repeats (`refresh.backoff`).
+    `retry_after_s`: seconds until the next try, None if unknown. `maybe_done`: whether the provider has possibly
+    executed the request, so that only its response was lost. `maybe_journalled`: whether this machine's refresh journal
+    possibly contains that response, now or later. `refused_with`: the status of a refusal without a reason, else None.
+    Such a refusal becomes final if it repeats (`refresh.backoff`).
     """
 
     def __init__(
@@ -55,8 +57,8 @@ class TokenUnavailable(Exception):
 
 
 def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """Return the token response, its `access_token` checked and at the top level. Raises TokenRefused,
-    TokenUnavailable.
+    """Return the token response with a checked `access_token` at the top level. Raises TokenRefused after a final
+    refusal, and TokenUnavailable if there is no usable response.
 
     Some providers report errors with status 200 (GitHub, Slack), so the body is checked before the status. A server
     error or a rate limit is never final, whatever its body says.
@@ -82,7 +84,8 @@ def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str],
 def _refusal(
     status: int, headers: Mapping[str, str], body: bytes, response: Mapping[str, Any] | None
 ) -> TokenRefused | TokenUnavailable | None:
-    """Return the error to raise for a response without a token; None for a 2xx response that reports no error."""
+    """Return the error to raise for a response without a token. Return None for a 2xx response that reports no
+    error."""
     error = (response or {}).get("error")
     if isinstance(error, str) and error in FINAL_CODES:
         description = (response or {}).get("error_description")
@@ -133,7 +136,7 @@ def _token_in(provider: OAuthEntry, response: dict[str, Any]) -> tuple[Any, dict
 
 
 def _holds_token(provider: OAuthEntry, response: dict[str, Any]) -> bool:
-    """Return whether the response has a usable token; an ``error`` next to it is then ignored."""
+    """Return whether the response has a usable token. If so, an ``error`` next to the token is ignored."""
     token, _ = _token_in(provider, response)
     return isinstance(token, str) and bool(token) and fits_header(token)
 
@@ -148,11 +151,12 @@ def fits_header(token: str) -> bool:
 
 def expires_at(provider: OAuthEntry, response: Mapping[str, Any], asked_at: datetime) -> datetime | None:
     """Return when the access token expires: ``expires_in`` seconds after `asked_at`, else at ``expires_at``, else
-    `token_ttl` seconds after `asked_at`; None if nothing says when. `asked_at`: when the token request was sent.
+    `token_ttl` seconds after `asked_at`. Return None if the expiry is unknown. `asked_at`: when the token request was
+    sent.
 
-    The entry's `token_response` may name another member, which may be a timestamp. Ignored are a lifetime that is not a
-    positive number, and an expiry that is not after `asked_at` or not valid in UTC. A lifetime is capped at ten years
-    and never extended.
+    The entry's `token_response` can name another member, also one with a timestamp. A lifetime that is not a positive
+    number is ignored, and so is an expiry that is not after `asked_at` or not valid in UTC. A lifetime is limited to
+    ten years and never extended.
     """
     places = provider.token_response
     stated = dig(response, places.expiry_path) if places and places.expiry_path else response.get("expires_in")
@@ -173,7 +177,7 @@ def expires_at(provider: OAuthEntry, response: Mapping[str, Any], asked_at: date
 
 
 def positive_seconds(value: object) -> float | None:
-    """Return a number of seconds above zero, given as number or text; None for any other value."""
+    """Return a number of seconds above zero that is given as a number or as text. Return None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -188,8 +192,8 @@ _ITEM: Final = re.compile(r"\[([A-Za-z0-9_-]{1,64})=([A-Za-z0-9_-]{1,64})\]")
 
 
 def dig(value: object, path: str) -> Any:
-    """Return the member at a dotted path, or None. A key that itself contains the dots takes precedence. A number is an
-    index in a list; ``[name=value]`` selects the first item of a list with that member.
+    """Return the member at a dotted path, or None. If a key itself contains the dots, this key takes precedence. A
+    number is an index in a list. ``[name=value]`` selects the first item of a list with that member.
     """
     if isinstance(value, dict) and path in value:
         return value[path]
@@ -213,10 +217,10 @@ def _has(item: object, name: str, wanted: str) -> bool:
 
 
 def jwt_claims(token: object) -> Mapping[str, Any]:
-    """Return the claims of a signed JWT (RFC 7519 §3); empty for an encrypted JWT and for anything else.
+    """Return the claims of a signed JWT (RFC 7519 §3). Return no claims for an encrypted JWT, or if `token` is no JWT.
 
-    The signature is not verified: the token comes directly from the token endpoint, and TLS authenticates it (OpenID
-    Connect Core 1.0 §3.1.3.7, item 6). Do not use this function for a token from another source.
+    The signature is not verified, because the token comes directly from the token endpoint, which TLS authenticates
+    (OpenID Connect Core 1.0 §3.1.3.7, item 6). Do not use this function for a token from another source.
     """
     parts = token.split(".") if isinstance(token, str) else []
     if len(parts) != 3:
@@ -233,17 +237,18 @@ def _epoch(value: object) -> datetime | None:
         try:
             when = datetime.fromisoformat(value)
             return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-        except (ValueError, OverflowError):  # OverflowError: before year 1 or after 9999 in UTC
+        except (ValueError, OverflowError):  # OverflowError: the year in UTC is below 1 or above 9999
             return None
     number = positive_seconds(value)
     if number is None:
         return None
-    seconds = number / 1000 if number > 1e11 else number  # milliseconds, as some providers send
+    seconds = number / 1000 if number > 1e11 else number  # some providers send milliseconds
     return datetime.fromtimestamp(min(seconds, 32_503_680_000), UTC)
 
 
 def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in `body`, or its form if the content type says so; None if it is neither."""
+    """Return the JSON object in `body`. If the content type is that of a form, `body` can also be a form. Return None
+    if `body` is neither an object nor a form."""
     try:
         value = error_codes.parse(body)
     except ValueError:
@@ -260,8 +265,8 @@ def _kind(headers: Mapping[str, str]) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """Return ``Retry-After`` in seconds from now; it may be sent as seconds or a date (RFC 9110 §10.2.3). None if
-    absent."""
+    """Return the value of ``Retry-After`` in seconds from now, or None if the field is absent or invalid. The field
+    contains seconds or a date (RFC 9110 §10.2.3)."""
     text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
     if text.isascii() and text.isdigit() and len(text) < 7:
         return int(text)

@@ -8,7 +8,7 @@
 An entry names its script in `post_connection_script` or `webhook_routing_script`. To add a script, write a function
 here and add it to the tables below.
 
-Always true: a script reads settings and calls the provider only through its context; if a script refuses, the
+Always true: a script reads settings and calls the provider only through its context. If a script refuses, the
 connection is not stored, and the caller gets the script's reason.
 """
 

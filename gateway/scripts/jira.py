@@ -1,8 +1,9 @@
-"""Jira: chooses the site that a token is used for, and finds the connections that a webhook is for.
+"""Jira: chooses the site for which a token is used, and finds the connections to which a webhook belongs.
 
-One OAuth grant may give access to several sites (docs/http-api.md#jiras-sites). The script runs before the connection
-is stored, after an authorization and for an import. It fetches all sites that the token can access. A `subdomain` or
-`cloudId` selects one site; without them, the end user chooses if the integration says so, else the first site is used.
+One OAuth grant can give access to several sites (docs/http-api.md#jiras-sites). The script runs before the connection
+is stored, after an authorization and for an import. The script fetches all sites that the token can access. The
+settings `subdomain` and `cloudId` select one site. If neither setting is given, the integration decides: either the end
+user chooses a site, or the script uses the first site.
 """
 
 import codecs
@@ -33,8 +34,8 @@ CLOUD_ID: Final = "${connectionConfig.cloudId}"
 async def jira_post_connection(context: ScriptContext) -> None:
     """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` if the provider returns it.
 
-    Raises Refused if the token can access no site, or not the requested one; SiteOpen if the end user must choose;
-    ProviderUnreadable if the sites cannot be read.
+    Raises Refused if the token cannot access any site or the requested site; SiteChoiceNeeded if the end user must
+    choose; ProviderUnreadable if the sites cannot be read.
     """
     sites = _sites(await context.get_json(SITES))
     if not sites:
@@ -59,11 +60,11 @@ async def jira_post_connection(context: ScriptContext) -> None:
 def matching_sites(
     sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the sites that match the settings `cloudId` and `subdomain`; all if neither is set. Raises Refused with
-    the sites.
+    """Return the sites that match the settings `cloudId` and `subdomain`, or all sites if neither is set. If no site
+    matches, raise Refused with the list of sites.
 
-    `suffix`: the text that the entry shows after `subdomain`, such as ``.atlassian.net``. It is not used with a
-    `cloudId`, which identifies one site already.
+    `suffix`: the text that a form shows after the field `subdomain`, such as ``.atlassian.net``. The suffix is not used
+    if there is a `cloudId`, because a `cloudId` already identifies one site.
     """
     cloud_id, subdomain = _setting_text(config, "cloudId"), _setting_text(config, "subdomain")
     matching = [
@@ -84,7 +85,8 @@ def matching_sites(
 
 
 def _first_site(matching: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
-    """Return the first site of `matching`. Raises Refused if `subdomain` is set and these sites have several hosts."""
+    """Return the first site of `matching`. Raises Refused if `subdomain` is set and these sites have different
+    hosts."""
     hosts = sorted({_host(site) for site in matching})
     if subdomain and len(hosts) > 1:
         raise Refused(f"Several sites match the Subdomain '{subdomain}'. Enter the whole host: {', '.join(hosts)}.")
@@ -99,9 +101,10 @@ def _as_site(site: Mapping[str, Any]) -> Site:
 
 
 def _is_named(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
-    """Return whether `wanted` is the site's label or host.
+    """Return whether `wanted` is the site's host, or its label (the first part of the host).
 
-    Compares whole names: ``acme`` does not match ``xacme`` or, with a `suffix`, the label ``acme`` on another domain.
+    Whole names are compared: ``acme`` does not match ``xacme``. With a `suffix`, ``acme`` does not match the label
+    ``acme`` on another domain.
     """
     wanted = wanted.casefold().rstrip(".")
     if "." not in wanted and suffix:
@@ -131,7 +134,8 @@ def _setting_text(config: Mapping[str, Any], name: str) -> str:
 
 
 def _sites(response: Any) -> list[Mapping[str, Any]]:
-    """Return the usable sites of the response: those with an id and a URL with a host. Raises ProviderUnreadable."""
+    """Return the usable sites of the response: those with an id and a URL with a host. Raises ProviderUnreadable if the
+    response is not a list."""
     if not isinstance(response, list):
         raise ProviderUnreadable(f"{SITES} did not return a list of sites")
     return [
@@ -146,7 +150,7 @@ def _sites(response: Any) -> list[Mapping[str, Any]]:
 
 
 def _account_path(context: ScriptContext, site: Mapping[str, Any]) -> str:
-    """Return the path that returns the account of the token at `site`."""
+    """Return the path at which the provider returns the token's account at `site`."""
     scopes = site.get("scopes")
     if isinstance(scopes, list) and any(isinstance(scope, str) and "confluence" in scope for scope in scopes):
         path = CONFLUENCE_MYSELF
@@ -155,7 +159,7 @@ def _account_path(context: ScriptContext, site: Mapping[str, Any]) -> str:
     return path.replace(CLOUD_ID, quote(site["id"], safe=""))
 
 
-# ── Routing of a Jira webhook: to the connections of the site in its URLs.
+# ── Routes a Jira webhook to the connections of the site that the webhook's URLs name.
 
 DEFAULT_SIGNATURE: Final = WebhookSignature(
     scheme="hmac-sha256", header="x-hub-signature", encoding="hex", prefix="sha256=", signed_payload="raw body"
@@ -167,9 +171,10 @@ SUBJECTS: Final = (
 
 
 def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Return the routing of a Jira webhook. With `secrets`, the signature must be valid. Raises SignatureRefused.
+    """Return the routing of a Jira webhook. If there are `secrets`, the signature must be valid. Raises
+    SignatureRefused if the signature is missing or wrong.
 
-    Jira signs only webhooks that were registered with a secret.
+    Without `secrets`, no signature is checked, because Jira signs only webhooks that were registered with a secret.
     """
     seen = verify_signature(message, how or DEFAULT_SIGNATURE, secrets) if secrets else None
     origin = _origin(message.body)
@@ -177,7 +182,7 @@ def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None,
 
 
 def _origin(body: bytes) -> str | None:
-    """Return the origin of the first subject that has a URL; None if no subject has one."""
+    """Return the origin of the first subject in `SUBJECTS` that has a URL, or None if no subject has a URL."""
     subjects = _subjects(body)
     for name in SUBJECTS:
         url = subjects.get(name)
@@ -191,9 +196,9 @@ def _origin(body: bytes) -> str | None:
 
 
 def _subjects(body: bytes) -> dict[str, str]:
-    """Return the URL (member ``self``) of each subject.
+    """Return the URL (member ``self``) of each subject, such as ``issue``.
 
-    Nothing else is parsed into objects: the body may have 5 MiB.
+    Other parts of the body are not parsed into objects, because the body can have 5 MiB.
     """
     text = body.decode("latin-1")
     found: dict[str, str] = {}
@@ -213,5 +218,5 @@ def _subjects(body: bytes) -> dict[str, str]:
 
 
 def _members(text: str, pos: int) -> Iterator[JsonMember]:
-    """Yield the members of the object at `pos`; nothing if no object begins there."""
+    """Yield the members of the object at `pos`. Yield nothing if no object begins there."""
     return members_at(text, pos) if text[pos : pos + 1] == "{" else iter(())

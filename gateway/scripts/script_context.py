@@ -16,7 +16,7 @@ from gateway.secret import Secret
 class Refused(Exception):
     """The script refuses this connection.
 
-    `message`: for the end user, why and what to do. `payload`: details for programs.
+    `message`: tells the end user why, and what to do. `payload`: details for programs.
     """
 
     def __init__(self, message: str, payload: Mapping[str, Any] | None = None) -> None:
@@ -36,7 +36,7 @@ class SiteChoiceNeeded(Exception):
 class ProviderUnreadable(Exception):
     """The provider could not be reached, or its response cannot be used. `message` says what happened.
 
-    `status`: the status of its response, if that is not 200.
+    `status`: the status of the response if it is not 200, else None.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -51,7 +51,8 @@ class ProviderUnreadable(Exception):
 
 
 class ScriptContext(Protocol):
-    """What a script gets. It runs when the credential exists, and before anything is stored."""
+    """What a script can read and call. The script runs after the credential is issued, and before anything is
+    stored."""
 
     @property
     def provider(self) -> Provider: ...
@@ -62,25 +63,25 @@ class ScriptContext(Protocol):
 
     @property
     def ask(self) -> bool:
-        """Whether the end user must choose if several sites match; the script then raises SiteOpen."""
+        """Whether the end user must choose if several sites match. The script then raises SiteChoiceNeeded."""
 
     async def get_json(self, path: str) -> Any:
-        """GET `path` below the entry's `proxy.base_url` with the new credential; return the parsed JSON.
+        """GET `path` below the entry's `proxy.base_url` with the new credential, and return the parsed JSON.
 
-        Raises ProviderUnreadable, also if the status is not 200.
+        Raises ProviderUnreadable if there is no response, if the status is not 200, or if the body is not JSON.
         """
 
     def set_config(self, **settings: str) -> None:
         """Add settings that are stored with the connection."""
 
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
-        """Set the account that authorized: `id` is the provider's id of the account, `label` a name for people."""
+        """Set the account that authorized. `id`: the provider's ID of the account. `label`: a name for people."""
 
 
 PostConnection = Callable[[ScriptContext], Awaitable[None]]
 
 
-# ── Input and output of a routing script: the received webhook, and the connections it is for.
+# ── Input and output of a routing script: the received webhook, and the connections to which the webhook belongs.
 
 CANNOT_CHECK: Final = (
     "the integration has no secret to check webhooks with: set its webhook_secret, or allow_unsigned_webhooks: true"
@@ -90,8 +91,8 @@ CANNOT_CHECK: Final = (
 class SignatureRefused(Exception):
     """The webhook does not prove that it comes from the provider.
 
-    `missing`: the webhook has no signature. `no_secret`: the integration has no secret to verify it with. `why`: the
-    reason for the log.
+    `missing`: whether the webhook has no signature. `no_secret`: whether the integration has no secret with which to
+    verify the signature. `why`: the reason for the log.
     """
 
     def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
@@ -102,10 +103,11 @@ class SignatureRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IncomingWebhook:
-    """A provider's request. `url`: the webhook URL, without the query. `headers`: with lower-case names. `body`: as
-    received.
+    """A provider's request to the webhook URL. `url`: this URL, without the query. `headers`: header fields with
+    lower-case names. `body`: the body, exactly as received.
 
-    `public_keys`: the provider's keys that may have signed it, if the entry says where they are published.
+    `public_keys`: the provider's keys that have possibly signed the webhook, if the entry says where keys are
+    published.
     """
 
     method: str
@@ -120,9 +122,9 @@ class IncomingWebhook:
 class Routing:
     """The result of a routing script.
 
-    `origins`: the sites whose connections the webhook concerns; empty: it concerns no connection in particular. `seen`:
-    a unique name of the webhook, for replay detection; None: replays are not detected. `reply`: a JSON response for the
-    provider; the webhook is then not forwarded.
+    `origins`: the sites whose connections the webhook concerns; empty if the webhook concerns no connection in
+    particular. `seen`: a unique name of the webhook, for replay detection; None: replays are not detected. `reply`: a
+    JSON response for the provider, None for the usual response. A webhook with a `reply` is not forwarded.
     """
 
     origins: Sequence[str] = ()
@@ -130,6 +132,7 @@ class Routing:
     reply: Mapping[str, Any] | None = None
 
 
-# Raises SignatureRefused. The third argument: the integration's secrets. There are several during a rotation, and none
-# if the integration allows unsigned webhooks or forwards no webhooks (`events.receive`).
+# A function that routes a webhook and raises SignatureRefused. Its third argument is the list of the integration's
+# secrets: several during a rotation, none if the integration allows unsigned webhooks or forwards no webhooks
+# (`events.receive`).
 WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

@@ -1,6 +1,7 @@
 """Verifies webhooks signed with a JSON Web Token (RFC 7519), and reads public keys.
 
-The entry sets the algorithm, never the token. A key in the token, or at a URL in the token, is ignored.
+The entry decides the algorithm, because a token must not choose how it is verified. A key in the token, or at a URL in
+the token, is ignored.
 """
 
 import base64
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 JWT: Final = "jwt"
 MIN_RSA_BITS: Final = 2048
-LEEWAY_S: Final = 60  # by how much the provider's clock may differ
+LEEWAY_S: Final = 60  # maximum difference of the provider's clock
 TOLERANCE_S: Final = 300  # maximum age of a token without exp, unless the entry sets `tolerance_s`
 MAX_TOKEN_CHARS: Final = 8192
 MAX_KEYS: Final = 16
@@ -32,7 +33,8 @@ _KEY_ID: Final = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
 
 
 def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
-    """Return the token, without ``Bearer``. Raises SignatureRefused."""
+    """Return the token in the header field that the entry names, without ``Bearer``. Raises SignatureRefused if there
+    is no valid token."""
     given = message.headers.get((how.header or "").lower(), "").strip()
     if not given:
         raise SignatureRefused(f"the field {how.header} is missing", missing=True)
@@ -43,7 +45,8 @@ def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
 
 
 def key_id_of(token: str, how: WebhookSignature) -> str:
-    """Return the key id that the token claims; nothing is verified yet. Raises SignatureRefused."""
+    """Return the key ID that the token names. Nothing is verified yet. Raises SignatureRefused if the token names no
+    valid key ID."""
     header = _header(token)
     _check_algorithm(header, how)
     kid = header.get("kid")
@@ -53,9 +56,9 @@ def key_id_of(token: str, how: WebhookSignature) -> str:
 
 
 def verify_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
-    """Verify the token; return a unique name of the webhook. Raises SignatureRefused.
+    """Verify the token, and return a unique name of the webhook. Raises SignatureRefused if the token is not valid.
 
-    The keys are `message.public_keys` if the entry says where they are published, else the integration's `secrets`.
+    The keys are `message.public_keys` if the entry says where keys are published, else the integration's `secrets`.
     """
     token = token_of(message, how)
     header = _header(token)
@@ -156,7 +159,8 @@ def _same(given: str, wanted: str) -> bool:
 
 
 def public_key_in(text: str) -> "PublicKeyTypes | None":
-    """Return the public key in `text`; None if it is not a key, or an RSA key that is too short or too long."""
+    """Return the public key in `text`. Return None if `text` is not a key, or if an RSA key is too short or too
+    long."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -180,8 +184,8 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
 
 
 def rsa_sha256(key: str, signature: bytes, signed: bytes) -> bool:
-    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed`; `key`: see
-    `public_key_in`."""
+    """Return whether `signature` is a valid RSASSA-PKCS1-v1_5 (RFC 8017 §8.2) of `signed`. `key`: a public key in one
+    of the formats that `public_key_in` reads."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey

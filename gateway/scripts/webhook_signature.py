@@ -1,7 +1,7 @@
 """Verifies a webhook's signature as its provider's entry describes, on the received bytes.
 
-Comparisons take constant time, and a webhook with a timestamp must be recent. An unknown signature scheme is never
-accepted.
+Comparisons take constant time, so that their duration reveals no secret. A webhook with a timestamp must be recent. An
+unknown signature scheme is never accepted.
 """
 
 import base64
@@ -89,9 +89,9 @@ def is_checkable(how: WebhookSignature) -> bool:
 
 
 def verify_signature(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
-    """Verify the signature; return a unique name of the webhook, or None if replays cannot be detected.
+    """Verify the signature. Return a unique name of the webhook, or None if replays cannot be detected.
 
-    Raises SignatureRefused.
+    Raises SignatureRefused if the signature is missing or wrong.
     """
     if how.scheme == JWT:
         return verify_token(message, how, secrets)
@@ -167,7 +167,7 @@ class _SignedPayload:
         self.time: str | None = None
 
     def signatures(self) -> Iterator[str]:
-        """Yield the signatures of the webhook; if there are several, one must be valid."""
+        """Yield the signatures of the webhook. If there are several signatures, only one of them must be valid."""
         if self._has_elements:
             yield from (text for name, text in self._elements if name not in TIME_NAMES)
         elif prefix := self._how.prefix:
@@ -219,7 +219,8 @@ class _SignedPayload:
         return self._header(self._how.timestamp_header or self._sibling("timestamp"))
 
     def _sibling(self, what: str) -> str:
-        """Return the name of the related header field: ``x-signature`` ▸ ``x-timestamp``."""
+        """Return the name of the header field that belongs to the signature's field, for example ``x-timestamp`` for
+        ``x-signature``."""
         return (self._how.header or "").replace("signature", what)
 
     def _header(self, name: str) -> str:
@@ -267,9 +268,9 @@ def _public_key_check(how: WebhookSignature) -> Callable[[Secret, bytes, Sequenc
 
 
 def _verify_standard(message: IncomingWebhook, how: WebhookSignature, given: str, secrets: Sequence[Secret]) -> str:
-    """Verify Standard Webhooks, or Svix, from which they derive; return a unique name of the webhook.
+    """Verify a webhook in the format of Standard Webhooks or Svix, and return a unique name of the webhook.
 
-    The signed text is ``id.timestamp.body``. The header may have several signatures.
+    The signed text is ``id.timestamp.body``. The header can contain several signatures.
     """
     family = STANDARD_FAMILIES[how.scheme]
     message_id, at = (message.headers.get(f"{family}-{what}", "") for what in ("id", "timestamp"))
@@ -305,7 +306,7 @@ def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
 
 
 def _secret_bytes(text: str) -> bytes:
-    """Return the bytes of a secret in base64; the text itself if it is not base64."""
+    """Return the bytes of a secret in base64. If `text` is not base64, return the bytes of `text` itself."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -313,7 +314,7 @@ def _secret_bytes(text: str) -> bytes:
 
 
 def _header_bytes(text: str) -> bytes:
-    """Return the bytes of a header value as received; bytes that are not UTF-8 were decoded to lone surrogates."""
+    """Return the bytes of a header value as received. Bytes that are not UTF-8 were decoded to lone surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -324,21 +325,23 @@ def _unique_name(signed: bytes) -> str:
 def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """Return the secrets that verify a webhook: the app's client secret if the entry says so, else `own`."""
+    """Return the secrets that verify a webhook: the app's client secret if the entry says so, else the secrets
+    `own`."""
     if how is not None and how.key in CLIENT_SECRET_KEYS and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own
 
 
-# ── Webhooks of providers without a script: the gateway verifies the sender, the application finds the connection.
+# ── Webhooks of providers without a script: the gateway verifies the sender, and the application finds the connection.
 
 MAX_CHALLENGE_BYTES: Final = 16 * 1024  # maximum bytes of a body that verifies the webhook URL
 
 
 def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Verify and route a webhook. Raises SignatureRefused.
+    """Verify and route a webhook. Raises SignatureRefused if the signature is missing or wrong.
 
-    With secrets, the signature must be valid; a webhook whose entry describes no signature is then refused.
+    If there are `secrets`, the signature must be valid. The webhook is then refused if `how` is None, which means that
+    the entry describes no signature.
     """
     if secrets and how is None:
         raise SignatureRefused("the provider's entry describes no signature")
@@ -350,7 +353,7 @@ def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secre
 def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
     """Return the response to a provider's request that verifies the webhook URL, in the provider's format.
 
-    None if the body is no such request. `secret`: the key for formats that want a keyed hash.
+    Return None if the body is not such a request. `secret`: the key for formats that require a keyed hash.
     """
     if len(body) > MAX_CHALLENGE_BYTES:
         return None
