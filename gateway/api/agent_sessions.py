@@ -1,4 +1,5 @@
-"""Agent sessions in Nango's shapes: a minted key for one tenant's connections, with its own MCP URL (ADR 60)."""
+"""Creates and ends agent sessions, in Nango's format (ADR 60). A session is a minted key for one tenant's connections,
+with an MCP URL of its own."""
 
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +36,8 @@ from gateway.store import ListFilter
 from gateway.text import whole_number
 from gateway.timestamps import iso, span
 
-CREATED_BY_PREFIX: Final = "an agent session of "  # prefix of `MintedKey.created_by`; callers cannot choose that text
+# Marks the keys of agent sessions: `MintedKey.created_by` begins with this text, and callers cannot set `created_by`.
+CREATED_BY_PREFIX: Final = "an agent session of "
 DEFAULT_LIFETIME: Final = timedelta(hours=1)
 MAX_LIFETIME: Final = timedelta(days=30)
 MAX_SELECTORS: Final = 10
@@ -88,7 +90,7 @@ class NewAgentSession(Strict):
 @dataclass(frozen=True, slots=True)
 class SessionTools:
     """The operations of one integration that a session may call. `host`: the host of the provider's base URL. `ids`:
-    the ids of the operations. `is_complete`: the catalog has no other operations on that host."""
+    the ids of the operations. `is_complete`: whether these are all operations that the catalog has on that host."""
 
     integration: Integration
     host: str
@@ -96,7 +98,7 @@ class SessionTools:
     is_complete: bool
 
     def rules(self) -> Iterator[str]:
-        """Yield the rules of a key for these operations, each within the maximum length of a rule."""
+        """Yield key rules that allow these operations. No rule is longer than `MAX_RULE_LENGTH`."""
         begin = f"{PREFIX}{self.integration.provider} "
         if self.is_complete:
             yield begin + ALL_RISKS
@@ -113,8 +115,8 @@ class SessionTools:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def create_agent_session(request: web.Request) -> web.Response:
-    """Respond with 200 and the session's token, which is shown only once. Raises InvalidRequest, Forbidden, NotFound,
-    NotImplementedHere."""
+    """Create a session. Respond with 200 and the session's token, which is shown only once. Raises InvalidRequest,
+    Forbidden, NotFound, NotImplementedHere."""
     read_query(request, ())
     body = await read_json(request, NewAgentSession)
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
@@ -163,7 +165,8 @@ async def create_agent_session(request: web.Request) -> web.Response:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def end_agent_session(request: web.Request) -> web.Response:
-    """Respond with 200, the time and the reason of the end, also if the session had already ended. Raises NotFound."""
+    """End a session. Respond with 200 and the time and reason of the end, also if the session had ended before. Raises
+    NotFound."""
     read_query(request, ())
     session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
     environment, now = request[ENVIRONMENT].name, clock.now()
@@ -186,7 +189,7 @@ async def end_agent_session(request: web.Request) -> web.Response:
 
 
 def is_session(key: MintedKey) -> bool:
-    """Return whether `key` belongs to an agent session, rather than being minted as a key."""
+    """Return whether `key` is the key of an agent session."""
     return key.created_by.startswith(CREATED_BY_PREFIX)
 
 
@@ -215,13 +218,13 @@ def _parse_lifetime(expires_in: str | None) -> timedelta:
     return lasts
 
 
-# ── Tools: the provider's operations, for each integration.
+# ── Tools: for each integration, operations of its provider's API.
 
 
 def _tools_by_integration(
     body: NewAgentSession, integrations: Mapping[str, Integration], catalog: Catalog
 ) -> dict[str, SessionTools]:
-    """Return the tools of each integration of the toolset, by the integration's key.
+    """Return the tools of each integration in the toolset, by integration key.
 
     Raises InvalidRequest, NotImplementedHere.
     """
@@ -268,7 +271,7 @@ def _tools_by_integration(
 
 def _catalog_operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
     """Return the host of the provider's base URL, and the ids of the operations on that host. Both are empty if the
-    catalog has no operations of the provider."""
+    catalog has no readable operations of the provider, or if the provider's API is GraphQL."""
     provider = catalog.get(integration.provider)
     if provider is None:
         return "", ()
@@ -320,8 +323,8 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
 
 
 def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
-    """Raise NotImplementedHere if the tools of one integration would also apply to the connection of another: rules
-    match by host."""
+    """Raise NotImplementedHere if two integrations could share a host but have different tools. Key rules match by
+    host, so the tools of one integration would also apply to the connection of the other integration."""
     for one, other in combinations(connected, 2):
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
         if same or (one.is_complete and other.is_complete) or not one.ids or not other.ids:
@@ -346,7 +349,8 @@ def _summary(tools: SessionTools, connected: bool, count: int) -> responses.Agen
 async def _tenant_connections(
     request: web.Request, tenant: TenantConnectionsBody, tools: Mapping[str, SessionTools]
 ) -> dict[str, str]:
-    """Return the connection's id for each integration that has one. Raises InvalidRequest, NotFound."""
+    """Return the id of the tenant's connection for each integration in `tools`. Integrations without a connection are
+    left out. Raises InvalidRequest, NotFound."""
     if not tenant.any and not tenant.pinned:
         issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
@@ -382,7 +386,7 @@ async def _tenant_connections(
 async def _matching_connections(
     request: web.Request, selectors: Sequence[SelectorBody], tools: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the ids of the connections that match one of `selectors`, by integration."""
+    """Return the ids of the connections that match at least one of `selectors`, by integration key."""
     found: dict[str, list[str]] = {}
     for n, selector in enumerate(selectors):
         wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MAX_MATCHES + 1)
@@ -401,7 +405,8 @@ async def _matching_connections(
 async def _check_pinned_connections(
     request: web.Request, tenant: TenantConnectionsBody, tools: Collection[str], matching: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise InvalidRequest for pinned connections that the key cannot find, or that the tags do not match."""
+    """Raise InvalidRequest for pinned connections that do not exist, that the key may not use, or that the tags do not
+    match."""
     environment, policy = request[ENVIRONMENT].name, request[CALLER].policy
     unknown, unmatched = [], []
     for one in tenant.pinned:

@@ -1,4 +1,4 @@
-"""``GET /audit`` and ``GET /audit/uses``: who did what; which key used which connection, and how often
+"""``GET /audit`` lists who did what; ``GET /audit/uses`` counts how often each key used each connection
 (docs/audit.md)."""
 
 from datetime import UTC, datetime, timedelta
@@ -40,7 +40,8 @@ NUMBERS: Final = {"limit": (1, MAX_LIMIT), "keyId": (0, 10**11), "cursor": (1, 2
 
 @needs(SCOPE)
 async def list_records(request: web.Request) -> web.Response:
-    """List records, the newest first. A record appears once it is in the chain, about a second after it was written."""
+    """List records, the newest first. A record appears as soon as it is in the hash chain, about a second after it was
+    written."""
     require_empty_body(request)
     query = read_query(request, FILTERS, numbers=NUMBERS)
     limit, now = query_number(query, "limit") or DEFAULT_LIMIT, clock.now()
@@ -69,7 +70,8 @@ async def list_records(request: web.Request) -> web.Response:
 
 @needs(SCOPE)
 async def list_uses(request: web.Request) -> web.Response:
-    """List totals over whole hours, the most used first. Without ``from``: the last day."""
+    """List how often each key used each connection, the most used first. Calls are added up over whole hours. Without
+    ``from``, the range begins one day before its end."""
     require_empty_body(request)
     query = read_query(request, USE_FILTERS, numbers={name: NUMBERS[name] for name in ("limit", "keyId")})
     now = clock.now()
@@ -111,13 +113,14 @@ def credential_uses_json(use_filter: CredentialUseFilter, page: CredentialUsePag
 
 
 def _end_of_hour(time: datetime) -> datetime:
-    """Return the end of the hour that contains `time`; in the last hour of year 9999 its start, since its end is no
-    datetime."""
+    """Return the end of the hour that contains `time`. For the last hour of the year 9999, return the start of that
+    hour, because a datetime cannot be later than the year 9999."""
     return hour_at(min(hour_of(time) + 1, hour_of(LATEST)))
 
 
 def audit_record_json(stored: SealedRecord) -> responses.AuditRecord:
-    """Return the record as the API and the command line show it: its own members, and its place in the chain."""
+    """Return the record as the API and the command line show it: the members of the record, and its place in the hash
+    chain."""
     members: dict[str, Any] = stored.as_json()
     what = members.get("object", {})
     found: responses.AuditRecord = {

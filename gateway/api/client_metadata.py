@@ -1,4 +1,5 @@
-"""The gateway's client metadata document; its URL is the client ID at authorization servers (MCP authorization)."""
+"""Serves the gateway's client metadata document. In MCP authorization, the document's URL is the gateway's client
+ID."""
 
 from aiohttp import hdrs, web
 
@@ -9,7 +10,8 @@ from gateway.runtime import RUNTIME, generation_of
 
 
 async def document(request: web.Request) -> web.Response:
-    """Serve the client metadata document of an integration with an MCP provider; others have none."""
+    """Serve the client metadata document of an integration with an MCP provider. Raises NotFound for all other
+    integrations, which have no such document."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     names = request.match_info
     integration = generation.integrations.find(names["environment"], names["integration_id"])

@@ -1,4 +1,4 @@
-"""Connect sessions, created by your back end: their end user, and the integrations that may be connected."""
+"""Creates connect sessions for the application's back end: who connects, and which integrations may be connected."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.text import nearest
 from gateway.timestamps import iso
 
-# ── The limits and bindings of a connect session, as its back end sets them.
+# ── The limits and bindings of a connect session, which the application's back end sets for each session.
 
 S256: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 S256_SCHEMA: Final = {"pattern": f"^{S256.pattern}$"}
@@ -74,17 +74,18 @@ def _checked_return_url(text: str) -> str:
         raise ValueError("must be the https:// URL of a page, without a user name and without '#'")
     if reserved := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
         raise ValueError(f"must not have {min(reserved)} in its query: the gateway adds it")
-    origin_of(text)  # https, or http on loopback
+    origin_of(text)  # raises ValueError unless the scheme is https, or http on a loopback address
     return text
 
 
 class SessionOptions(Strict):
-    """Lifetime, limits and bindings of a session; the same for new connections and reconnects.
+    """The lifetime, limits and bindings of a session, for new connections and for reconnects.
 
-    `expires_in`: in seconds. `max_connections`: how many connections the session may create. `single_use`: the session
-    works only in the first browser in which its end user continues. `code_challenge`: S256 (RFC 7636 §4.2); connections
-    stay pending until ``POST /connect/sessions/{id}/complete`` with the verifier. `return_url`: the page of the
-    application to which the end user returns, with `state`.
+    `expires_in`: lifetime in seconds. `max_connections`: maximum number of connections that the session may create;
+    None: no limit or, with `single_use`, one. `single_use`: only the first browser in which the end user continues can
+    use the session. `code_challenge`: S256 challenge (RFC 7636 §4.2); with a challenge, connections stay pending until
+    the application sends the verifier to ``POST /connect/sessions/{id}/complete``. `return_url`: the page of the
+    application to which the end user returns. `state`: a text that is added to `return_url`.
     """
 
     expires_in: int = Field(
@@ -109,9 +110,8 @@ class SessionOptions(Strict):
 
 
 def session_fields(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
-    """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required code challenge is missing, or
-    if the origin of `return_url` is not registered.
-    """
+    """Return the keyword arguments for `ConnectSessions.open` that `body` sets. Raises InvalidRequest if a required
+    code challenge is missing, or if the origin of `return_url` is not registered."""
     if body.code_challenge is None and config.environments[environment].requires_binding:
         message = (
             f"Environment '{environment}' requires a code_challenge (connect_binding). Send the S256 challenge of a verifier, "
@@ -136,10 +136,10 @@ def session_fields(config: Config, environment: str, body: SessionOptions) -> di
     }
 
 
-# ── Connect sessions: your back end decides who may connect what (docs/compatibility.md#connect-sessions).
+# ── Connect sessions: the application's back end decides who may connect what (docs/compatibility.md#connect-sessions).
 
 READ: Final = "environment:connections:read"
-SCOPES_OVERRIDE: Final = "oauth_scopes_override"  # clients send it among the settings, but it is not a setting
+SCOPES_OVERRIDE: Final = "oauth_scopes_override"  # clients send this member among the settings, but it is not a setting
 
 
 class FixedSettings(Strict):
@@ -210,7 +210,8 @@ class Reconnect(SessionOptions):
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_session(request: web.Request) -> web.Response:
-    """Respond with 201 and the token, the link for the end user, and their expiry."""
+    """Create a session. Respond with 201, the session's token, the link for the end user, and the time at which the
+    token and the link expire."""
     read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
@@ -219,10 +220,11 @@ async def create_session(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_reconnect_session(request: web.Request) -> web.Response:
-    """Respond with 201 and the same shape as `create_session`, for a session of an existing connection.
+    """Create a session in which an end user authorizes an existing connection again. Respond as `create_session` does.
 
-    An unknown connection gets 400, or 404 if the key is limited. The connection keeps its end user unless the body has
-    another end user."""
+    For an unknown connection, the status is 400, or 404 if the key's limits exclude the connection. The connection
+    keeps its end user unless the body names another end user.
+    """
     read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
@@ -280,7 +282,8 @@ async def reconnect_session(
     fixed = _fixed_members(body)
     check_fixed_values(generation, caller, fixed, reconnects=True)
     _check_settings(generation, ref.environment, fixed["defaults"])
-    # A session shows its end user to every holder of its token. Without an end user, the connection keeps its own.
+    # Every holder of the session's token can see the session's end user. So the stored end user is added only if the
+    # key may read connections. A session without an end user leaves the connection's end user unchanged.
     known_user = row.end_user if caller.policy.allows(READ) else None
     return await runtime.sessions.open(
         ref.environment,
@@ -297,7 +300,7 @@ async def reconnect_session(
 
 
 def _fixed_members(body: NewSession | Reconnect) -> dict[str, Any]:
-    """Return the session members that the back end fixes for future connections.
+    """Return the session members with which the back end fixes values for the session's connections.
 
     A `webhook_url` among the settings applies to the whole session, unless the body has a `webhook_url_override`.
     """
@@ -331,7 +334,7 @@ def offered_integrations(
     """Return the integrations that a session created with this key may offer; empty means all.
 
     Raises NotFound for an integration that the key may not use. Raises Forbidden for a key limited to connections,
-    since a session creates new connections, and for a key that may use none of the integrations.
+    because a session creates new connections, and for a key that may use none of the integrations.
     """
     policy = caller.policy
     if not policy.of_resources:
@@ -358,8 +361,8 @@ def check_required_tags(caller: Caller, tags: Mapping[str, str]) -> None:
 def _check_integrations(
     generation: Generation, caller: Caller, body: NewSession | Reconnect, allowed: Sequence[str]
 ) -> None:
-    """Raise InvalidRequest for unknown integrations; the message for the first suggests the closest name that the key
-    may use."""
+    """Raise InvalidRequest if the body names unknown integrations. The message about the first unknown integration
+    suggests the closest name that the key may use."""
     environment = caller.environment.name
     named = [
         *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),
@@ -379,7 +382,7 @@ def _check_integrations(
 
 
 def _check_settings(generation: Generation, environment: str, defaults: Mapping[str, Any]) -> None:
-    """Raise InvalidRequest for fixed settings with which no connection is possible."""
+    """Raise InvalidRequest if `defaults` fixes settings with which no end user can connect."""
     for key, one in defaults.items():
         integration = generation.integrations.get(environment, key)
         provider = generation.catalog.get(integration.provider)

@@ -1,6 +1,7 @@
 """The WebSocket that reports the outcome to the browser that opened a connect window.
 
-The browser receives an id, adds it to the URL of the window, and receives one message. Its own messages are ignored.
+The gateway sends an id to the browser, and the browser adds this id to the URL of the connect window. When an attempt
+to connect ends, the gateway sends one message with the outcome. Messages from the browser are ignored.
 """
 
 import asyncio
@@ -15,12 +16,12 @@ from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome
 from gateway.runtime import RUNTIME, generation_of
 
-# ── A path for WebSockets only: other requests to it belong to other handlers, for example a host's own
-# page.
+# ── A route that matches only WebSocket requests. Other handlers can serve all other requests to the same path, for
+# example with a page of the host application.
 
 
 class WebsocketResource(web.PlainResource):
-    """A resource that does not match requests without ``Upgrade: websocket`` (RFC 6455 §4.1)."""
+    """A resource that matches only requests with ``Upgrade: websocket`` (RFC 6455 §4.1)."""
 
     async def resolve(self, request: web.Request) -> "tuple[web.UrlMappingMatchInfo | None, set[str]]":
         if request.headers.get(hdrs.UPGRADE, "").strip().lower() != "websocket":
@@ -39,7 +40,8 @@ MAX_MESSAGE_BYTES: Final = 4096
 
 
 async def serve_connect_socket(request: web.Request) -> web.StreamResponse:
-    """Send ``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; the client closes."""
+    """Send ``connection_ack`` with `ws_client_id`, then ``success`` or ``error``. Then the client closes the WebSocket.
+    Raises Unavailable or TooManyRequests if too many WebSockets are open."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     outcomes, limits = runtime.outcomes, generation.config.connect
     if outcomes.is_full(limits.result_sockets):
@@ -73,7 +75,7 @@ async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.Stream
 
 
 def outcome_message(outcome: Outcome) -> dict[str, Any]:
-    """Return the message about `outcome` in the form that published clients read."""
+    """Return the message that reports `outcome`, in the format that Nango's published clients read."""
     if outcome.succeeded:
         return {
             "message_type": "success",

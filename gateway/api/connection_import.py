@@ -37,7 +37,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
-# Names of the flat form: member of the credential ▸ its name in old clients.
+# Names in the former flat format: name of a credential's member ▸ the name that old clients send.
 FLAT_NAMES: Final[Mapping[str, str]] = {"apiKey": "api_key"}
 READ_CREDENTIALS: Final = "environment:connections:read_credentials"
 TOP_LEVEL_MEMBERS: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
@@ -60,8 +60,8 @@ class Import(Strict):
 
 @needs("environment:connections:create", limits=True)
 async def import_connection(request: web.Request) -> web.Response:
-    """Respond with 201 and the connection. Importing the same id again replaces its credential. A key that may not read
-    credentials gets the connection without its credential."""
+    """Import a credential. Respond with 201 and the connection. If a connection with this id exists, its credential is
+    replaced. If the key may not read credentials, the response leaves the credential out."""
     read_query(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     connection, warnings = await store_connection(runtime, generation, caller, await read_any_json(request))
@@ -76,7 +76,8 @@ async def import_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:create", limits=True)
 async def import_flat(request: web.Request) -> web.Response:
-    """Import in the former flat form: respond with 201, the body that was sent, and the connection's id."""
+    """Import a credential from a body in the former flat format. Respond with 201, the body that was sent, and the
+    connection's id."""
     read_query(request, ())
     sent = await read_any_json(request)
     connection, _ = await store_connection(
@@ -88,9 +89,8 @@ async def import_flat(request: web.Request) -> web.Response:
 async def store_connection(
     runtime: Runtime, generation: Generation, caller: Caller, sent: Any
 ) -> tuple[Connection, list[Issue]]:
-    """Store the connection; return it, and warnings. Raises InvalidRequest with all faults, including the credential's,
-    NotFound if the caller's key may not use it, and Forbidden.
-    """
+    """Store the imported connection; return the connection and the warnings. Raises InvalidRequest with all faults of
+    the body and of the credential, NotFound if the caller's key may not use the connection, and Forbidden."""
     environment = caller.environment.name
     body, credential = _check_import(runtime, generation, caller, sent)
     integration = generation.integrations.get(environment, body.provider_config_key)
@@ -119,9 +119,10 @@ async def store_connection(
 async def _permitted_settings(
     runtime: Runtime, caller: Caller, integration: Integration, body: Import
 ) -> Mapping[str, Any] | None:
-    """Return the settings for the import. A key that may not change an existing connection's settings keeps them.
+    """Return the settings of the imported connection. An existing connection keeps its settings if the key may not
+    change settings.
 
-    Raises InvalidRequest.
+    Raises InvalidRequest if the import would change an existing setting that the key may not change.
     """
     given = body.connection_config
     if not given or body.connection_id is None or not caller.policy.keeps_settings:
@@ -139,8 +140,8 @@ async def _permitted_settings(
 async def _check_required_tags(
     runtime: Runtime, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
 ) -> None:
-    """Check the tags for a key that is limited to tags: the stored connection and the imported one must have them.
-    Raises NotFound, Forbidden."""
+    """Check the tags for a key that is limited to tags: the stored connection and the imported connection must both
+    have the key's tags. Raises NotFound, Forbidden."""
     if not caller.policy.of_tags:
         return
     existing = None
@@ -153,7 +154,8 @@ async def _check_required_tags(
 
 
 def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent: Any) -> tuple[Import, dict[str, Any]]:
-    """Check the form and the credential, and report the faults of both together."""
+    """Return the checked body and the checked credential. Raises InvalidRequest with all faults of both, and NotFound
+    for an integration that does not exist or that the caller's key may not use."""
     environment = caller.environment.name
     faults: list[Issue] = []
     body: Import | None = None
@@ -174,7 +176,7 @@ def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:
-        # Raises NotFound, with the closest existing key.
+        # The integration does not exist, so `get` raises NotFound and suggests the closest existing key.
         generation.integrations.get(environment, body.provider_config_key)
     if body is None or faults:
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
@@ -195,8 +197,8 @@ def _check_credential(runtime: Runtime, integration: Integration, credentials: d
 
 
 def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Issue]:
-    """Return an issue for each unknown setting. Unknown settings are stored, since a later version of the entry may use
-    them. But an unknown name is usually a mistake, so the response reports it."""
+    """Return an issue for each unknown setting. Unknown settings are stored, because a later version of the provider's
+    entry may use them. But an unknown name is usually a mistake, so the response reports the name."""
     known = {name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))}
     known.add("oauth_scopes_override")
     return [
@@ -211,8 +213,8 @@ def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Iss
 
 
 def _nest_flat_form(sent: Any) -> Any:
-    """Convert the flat form into the current form. Members that belong to neither stay, and the checks of the current
-    form report them."""
+    """Convert a body in the former flat format into the current format. Unknown members become members of
+    `credentials`, and the check of the credential reports them."""
     if not isinstance(sent, dict):
         return sent
     rest = {name: value for name, value in sent.items() if name not in TOP_LEVEL_MEMBERS}

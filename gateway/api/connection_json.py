@@ -1,4 +1,4 @@
-"""A connection and its diagnosis, as our API and the command line show them."""
+"""Converts a connection and its diagnosis into the JSON that our API and the command line show."""
 
 import re
 from collections.abc import Mapping
@@ -49,8 +49,9 @@ def full_connection_json(
 ) -> responses.ConnectionJson:
     """Return the connection with its settings and, unless `credentials` is false, with its credential.
 
-    Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `times_in_z`: times end
-    in Z, as in the response to an import. Raises CredentialUnreadable, Unavailable.
+    Without `with_refresh_token`, every member named ``refresh_token`` is left out, in any spelling of the name and at
+    any depth. `times_in_z`: write times with ``Z`` at the end instead of ``+00:00``, as the response to an import does.
+    Raises CredentialUnreadable, Unavailable.
     """
     config: Any = dict(connection.config)
     if credentials and connection.secret_config is not None:
@@ -98,7 +99,7 @@ def timestamp_with_offset(when: datetime) -> str:
 
 
 def end_user_json(user: EndUser | None) -> responses.EndUserJson | None:
-    """Return the end user as lists of connections and connect sessions show it."""
+    """Return the end user as connections and connect sessions show them; None if there is no end user."""
     if user is None:
         return None
     organization: responses.Organization | None = None
@@ -141,10 +142,11 @@ async def add_history(
 async def history_json(
     runtime: Runtime, generation: Generation, row: Connection, *, in_serving_process: bool = True
 ) -> responses.History:
-    """Return ``history``, each change of state, oldest first; ``diagnosis``, with timeline, causes in order, and the
-    action that helps; ``scopes``, with granted, needed and missing scopes.
+    """Return the members that ``include=history`` adds. ``history`` has each change of state, the oldest first.
+    ``diagnosis`` has a timeline, the likely causes (the likeliest first), and the action that helps. ``scopes`` has the
+    granted, needed and missing scopes.
 
-    `in_serving_process`: whether this process serves calls; a command does not.
+    `in_serving_process`: whether this process serves calls. A command serves no calls.
     """
     changes = await runtime.store.history.of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()
@@ -186,14 +188,14 @@ async def history_json(
 
 
 def _open_credential(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the connection's credential, and whether its stored values are readable: a missing encryption key does
-    not make them unreadable."""
+    """Return the connection's credential, and whether its stored values are intact. If an encryption key is missing,
+    the credential is None, but the stored values count as intact."""
     try:
         credential = runtime.store.open(row.credential)
         runtime.store.open(row.secret_config)
     except CredentialUnreadable:
         return None, False
-    except Unavailable:  # an encryption key is missing: no fault of this connection
+    except Unavailable:  # an encryption key is missing, which is not a fault of this connection
         return None, True
     return credential, True
 

@@ -70,11 +70,11 @@ READ: Final = "environment:connections:read"
 READ_CREDENTIALS: Final = "environment:connections:read_credentials"
 MAX_LIMIT: Final = 2000
 DEFAULT_LIMIT: Final = 10_000
-ROWS_PER_READ: Final = 500  # read from the store
+ROWS_PER_READ: Final = 500  # maximum number of rows that are read from the store at once
 PAGE_BYTES: Final = 16 * 1024 * 1024
-"""A page ends with the row with which it reaches this size; the list continues at `next_cursor`. Usual pages are far
-smaller."""
-NOT_REFRESHED_HEADER: Final = "Gateway-Refresh-Failed"  # the status is still 200, since the token is still valid
+"""Size in bytes. A page ends with the row that brings the page to this size, and `next_cursor` continues the list.
+Usual pages are far smaller."""
+NOT_REFRESHED_HEADER: Final = "Gateway-Refresh-Failed"  # sent with status 200: the token is still valid
 
 
 @needs("environment:connections:list", limits=True)
@@ -122,7 +122,8 @@ async def list_connections(request: web.Request) -> web.Response:
 
 
 class _ConnectionPage:
-    """A page of rows as JSON: at most `row_limit` rows, and none after the row with which it reaches `PAGE_BYTES`."""
+    """A page of the list as JSON. A page ends after `row_limit` rows, or after the row that brings the page to
+    `PAGE_BYTES`."""
 
     def __init__(self, row_limit: int) -> None:
         self._row_limit = row_limit
@@ -142,14 +143,15 @@ class _ConnectionPage:
         self._last = row
 
     async def give_way(self) -> None:
-        """Let other tasks run if this task has written `INLINE_BYTES` since it last let them run."""
+        """Let other tasks run after every `INLINE_BYTES` of JSON, so that a large page does not block the event
+        loop."""
         if self._in_this_turn >= INLINE_BYTES:
             self._in_this_turn = 0
             await clock.give_way()
 
     def response(self, *, has_more: bool, cursor: str | None = None) -> web.Response:
-        """Return the page. `has_more`: the list has more rows. `cursor`: where the list
-        continues, if not after the last row."""
+        """Return the page. `has_more`: whether the list has more rows. `cursor`: the position at which the next page
+        begins; None: after the last row of this page."""
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
         around: responses.ConnectionList = {"connections": []}
@@ -184,15 +186,16 @@ async def get_connection(request: web.Request) -> web.Response:
         if row is None:
             raise
         remedied = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
-        # A copy: other callers that waited for the same refresh may get the fault itself.
+        # `with_payload` below makes a copy of the error, because other callers that waited for the same refresh get the
+        # same error object.
         shown = full_connection_json(runtime.store, row, credentials=False)
         if with_history:
             await add_history(shown, runtime, generation, row)
         raise with_payload(remedied, {"connection": shown if readable else connection_state_json(row)}) from fault
     headers = {NOT_REFRESHED_HEADER: not_refreshed.code} if not_refreshed else {}
-    if not readable:  # a key that may only create sessions sees their results
+    if not readable:  # a key that may create connect sessions but not read connections
         return web.json_response(connection_state_json(connection), headers=headers)
-    if revealed:  # the read is recorded first; if that fails, the credential is not returned
+    if revealed:  # the read is recorded first: if recording fails, no credential is returned
         what = {"refresh_token": True} if with_refresh_token else {}
         await runtime.store.connections.record_read([connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **what)
     shown = full_connection_json(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
@@ -308,14 +311,15 @@ async def set_metadata(request: web.Request) -> web.Response:
 
 @needs("environment:connections:update", limits=True)
 async def merge_metadata(request: web.Request) -> web.Response:
-    """Merge into the metadata; respond with 200 and the body that was sent. Other top-level members stay unchanged."""
+    """Merge the sent metadata into the existing metadata; respond with 200 and the body that was sent. Top-level
+    members that are not sent stay unchanged."""
     return await _change_metadata(request, merge=True)
 
 
 @needs("environment:connections:update", limits=True)
 async def set_metadata_of_one(request: web.Request) -> web.Response:
-    """Replace the metadata, in the former form: connection in the path, integration in a header, metadata as the
-    body."""
+    """Replace the metadata of one connection, by a request in the former format: the path names the connection, a
+    header names the integration, and the body is the metadata."""
     return await _change_bare_metadata(request, merge=False)
 
 

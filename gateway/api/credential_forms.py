@@ -28,15 +28,16 @@ CLIENT_OVERRIDES: Final = {"oauth_client_id_override": "client_id", "oauth_clien
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The endpoint for the form of one auth mode. `names`: the fields of the form; None: the fields of
-    the provider's entry."""
+    """The endpoint for the form of one auth mode. `names`: the fields of the form; None: the fields that the provider's
+    entry lists."""
 
     mode: str
     names: frozenset[str] | None
 
     async def __call__(self, request: web.Request) -> web.Response:
-        """Respond with 200 and the connection's id. Raises InvalidRequest, Unauthorized, Forbidden, NotFound, and the
-        errors of `TypedCredentialConnector.connect`; the paths of issues are paths in the body."""
+        """Connect the account with the posted credential. Respond with 200 and the connection's id. Raises
+        InvalidRequest, Unauthorized, Forbidden, NotFound, and the errors of `TypedCredentialConnector.connect`. The
+        path of each issue is a path in the body."""
         runtime, generation = request.app[RUNTIME], generation_of(request)
         session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
         _check_browser(session)
@@ -83,7 +84,8 @@ class Form:
 
 
 def _check_browser(session: ConnectSession) -> None:
-    """Raise Forbidden if the session is bound to a browser: only the page in that browser may continue."""
+    """Raise Forbidden if the session is bound to a browser. Then only the connect page in that browser may use the
+    session."""
     if session.for_one_browser and session.browser_digest is not None:
         raise bound_to_other_browser()
 
@@ -128,8 +130,8 @@ FORMS: Final[Mapping[str, Form]] = {
 
 
 async def refuse_installation(request: web.Request) -> web.Response:
-    """Refuse the Nango client's request for an app that is installed at the provider. Always raises InvalidRequest: no
-    provider of the catalog reports such an installation, so waiting for it would never end."""
+    """Refuse a request with which Nango's client waits until an app is installed at the provider. Always raises
+    InvalidRequest: no provider of the catalog reports such an installation, so the client would wait forever."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration = _offered_integration(generation, session, request.match_info["integration_id"])

@@ -15,7 +15,8 @@ from gateway.timestamps import iso
 
 @needs("environment:webhook_signing_key:rotate")
 async def rotate_signing_key(request: web.Request) -> web.Response:
-    """Respond with 200 and the new key; the previous key also signs until `previous_key_retires_at`."""
+    """Create a new signing key. Respond with 200 and the new key. Until `previous_key_retires_at`, the previous key
+    signs events too."""
     read_query(request, ())
     require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -31,7 +32,8 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
 
 @needs("environment:variables:read")
 async def list_variables(request: web.Request) -> web.Response:
-    """Return a bare array, in the order of the file, from the current configuration: a reload changes it."""
+    """Respond with an array of the variables, in the order of gateway.yaml. The values are those of the current
+    configuration, so a reload can change them."""
     read_query(request, ())
     require_empty_body(request)
     declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables

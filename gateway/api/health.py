@@ -1,4 +1,4 @@
-"""Health and readiness of the process, for load balancers; no key is needed."""
+"""Reports the health and the readiness of the process to load balancers. No key is needed."""
 
 from typing import Final, Literal
 
@@ -16,29 +16,31 @@ INSTANCE_HEADER: Final = "Gateway-Instance"
 
 
 async def health(request: web.Request) -> web.Response:
-    """Respond with 200 as long as the process runs. The header `Gateway-Instance` names the instance, once it
-    serves."""
+    """Respond with 200 as long as the process runs. As soon as the process serves requests, the header
+    `Gateway-Instance` identifies the gateway's instance."""
     runtime = request.app[RUNTIME]
     headers = {INSTANCE_HEADER: runtime.store.instance} if runtime.serving else {}
     return web.json_response(responses.Result(result="ok"), headers=headers)
 
 
 async def ready(request: web.Request) -> web.Response:
-    """Respond with 200 while this node serves, and with 503 before that and from the moment a stop begins.
+    """Respond with 200 if this node serves requests, else with 503: before the start is complete, and after a stop has
+    begun.
 
-    The body is that of docs/compatibility.md#requests, with a member for each problem:
+    The body has the shape of docs/compatibility.md#requests, with a member for each problem:
 
-        "store": "away"              the database cannot be reached; nodes that share it serve from memory (ADR 0023)
-        "store": "damaged"           the database is damaged; what can be read is served
+        "store": "away"              the database cannot be reached; nodes with a shared one serve from memory (ADR 23)
+        "store": "damaged"           the database is damaged; calls are served if their data can be read
         "store": "full"              the disk is full; calls are served, but no token is refreshed
-        "clock": "off"               the clock differs from the database's by seconds
-        "clock": "refused"           the clock differs so much that this node does not refresh tokens
-        "journal": "unwritable"      token endpoints' replies cannot be journaled
+        "clock": "off"               the node's clock differs from the database's clock by seconds
+        "clock": "refused"           the node's clock differs so much that this node does not refresh tokens
+        "journal": "unwritable"      replies of token endpoints cannot be written into the refresh journal
         "failover": "reconciling"    after a failover of the database, tokens are not refreshed (ADR 64)
 
-    ``clock_offset_seconds`` is how far the database's clock is ahead. A node that serves returns 200 with any of these
-    members. The query ``store=required`` changes the status to 503 for each problem of the store and for a refused
-    clock. ``Gateway-Error`` distinguishes this 503 from the 503 of a proxy in front of the gateway.
+    ``clock_offset_seconds`` is the number of seconds by which the database's clock is ahead of the node's clock. A node
+    that serves requests returns 200 even if the body has some of these members. With the query ``store=required``, each
+    problem of the store and a refused clock change the status to 503. The header ``Gateway-Error`` distinguishes this
+    503 from the 503 of a proxy in front of the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:
@@ -48,7 +50,8 @@ async def ready(request: web.Request) -> web.Response:
 
 
 async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses.Readiness]:
-    """Return status and body of ``/ready``. `required`: the database must be usable."""
+    """Return the status and the body of ``/ready``. `required`: return 503 also for a problem of the store and for a
+    refused clock."""
     away = runtime.serving and await is_store_away(runtime)
     store = _store_fault(runtime, away=away)
     offset = clock.offset
@@ -77,13 +80,13 @@ def _store_fault(runtime: Runtime, *, away: bool) -> Literal["away", "damaged", 
 
 
 def has_shared_store(runtime: Runtime) -> bool:
-    """Return whether other nodes may use the store too. If it is away, that is no fault of this node."""
+    """Return whether several nodes can share the store. An outage of a shared store is not a fault of this node."""
     return runtime.generation.config.store.url.startswith(POSTGRES)
 
 
 async def is_store_away(runtime: Runtime) -> bool:
-    """Return whether the store is away. A shared store is polled every second, and this returns the last result; a
-    SQLite file is read now."""
+    """Return whether the store cannot be reached. The change feed reads a shared store at least once a second, and this
+    function returns the last result. A SQLite file is read now."""
     if has_shared_store(runtime):
         return runtime.live.feed.outage_s is not None
     try:

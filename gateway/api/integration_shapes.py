@@ -1,4 +1,4 @@
-"""The bodies that create or change an integration, and its JSON."""
+"""The bodies of requests that create or change an integration, and the JSON of an integration."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, get_args
@@ -27,8 +27,8 @@ MODES_WITH_CREDENTIALS: Final = frozenset(
 
 
 def _checked_private_key(text: str) -> str:
-    """Return the private key, unfolded. It is checked here, since an unreadable key would otherwise fail only when an
-    end user connects. Raises ValueError."""
+    """Return the private key with real line breaks. Raises ValueError for an unreadable key, which otherwise would fail
+    only when an end user connects."""
     try:
         unfolded = key_values.private_key(text).reveal()
         private_key_in(unfolded)
@@ -126,7 +126,7 @@ class IntegrationChanges(Strict):
 
 
 def entry_issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Iterator[Issue]:
-    """Yield the issues of `body` against the provider's entry."""
+    """Yield an issue for each part of `body` that does not fit the provider's entry."""
     credentials, mode = body.credentials, provider.auth_mode
     if credentials is None and isinstance(body, NewIntegration) and mode in MODES_WITH_CREDENTIALS:
         yield Issue("invalid_type", f"credentials are missing: '{provider.name}' is {mode}.", ("credentials",))
@@ -147,8 +147,8 @@ def entry_issues(provider: Provider, body: NewIntegration | IntegrationChanges) 
 
 
 def fields_from_credentials(credentials: Any) -> Mapping[str, Any]:
-    """Return the members of an Integration that these credentials replace. `scopes` and `webhook_secret` are only
-    included if given."""
+    """Return the fields of an Integration that `credentials` replaces, with their new values. `scopes` and
+    `webhook_secret` are included only if `credentials` has them."""
     if credentials is None:
         return {}
     fields: dict[str, Any] = {"client_id": None, "client_secret": None, "app_id": None, "app_link": None}
@@ -179,12 +179,13 @@ CREDENTIAL_FIELDS: Final = {
     for model in _MODELS
     for name in get_args(model.model_fields["type"].annotation)
 }
-"""The auth modes whose integrations have credentials in this API, with the names of their fields."""
+"""Auth mode ▸ the fields of an integration's credentials in this API. Auth modes without credentials are not
+included."""
 
 
 def integration_json(runtime: Runtime, generation: Generation, integration: Integration) -> responses.IntegrationJson:
-    """Return the integration without its secrets. If its provider is no longer in the catalog, the provider's name
-    replaces the entry's data."""
+    """Return the integration without its secrets. If the provider is no longer in the catalog, the display name and the
+    logo are derived from the provider's name."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     creation = integration.made
@@ -206,8 +207,8 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
 
 
 def credentials_json(generation: Generation, integration: Integration) -> dict[str, Any] | None:
-    """Return the value for ``include=credentials``: the fields of the integration's auth mode, null if not set. None if
-    the auth mode has none, or the provider is no longer in the catalog."""
+    """Return the credentials for ``include=credentials``: each field of the integration's auth mode; null for a field
+    that is not set. Return None if the auth mode has no such fields, or if the provider is no longer in the catalog."""
     provider = generation.catalog.get(integration.provider)
     names = CREDENTIAL_FIELDS.get(provider.auth_mode) if provider else None
     if provider is None or names is None:
@@ -216,7 +217,8 @@ def credentials_json(generation: Generation, integration: Integration) -> dict[s
 
 
 def webhook_url(generation: Generation, integration: Integration) -> str | None:
-    """Return the value for ``include=webhook``: the URL for the provider's webhooks; None if they are not routed."""
+    """Return the URL for the provider's webhooks (``include=webhook``). Return None if the gateway does not route the
+    provider's webhooks."""
     provider = generation.catalog.get(integration.provider)
     if provider is None or not provider.webhook_routing_script:
         return None

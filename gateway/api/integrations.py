@@ -1,5 +1,5 @@
-"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations). Integrations
-of gateway.yaml are read-only."""
+"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations). Integrations that gateway.yaml
+declares are read-only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -76,8 +76,8 @@ async def get_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:create", limits=True)
 async def create_integration(request: web.Request) -> web.Response:
-    """Respond with 200 and the new integration. Raises InvalidRequest with all faults of the body's form, or all faults
-    against the provider's entry."""
+    """Create an integration. Respond with 200 and the integration. Raises InvalidRequest with all faults of the body
+    itself or, if there are none, with everything in the body that does not fit the provider's entry."""
     read_query(request, ())
     body = await read_json(request, NewIntegration)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
@@ -109,8 +109,8 @@ async def create_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:update", limits=True)
 async def patch_integration(request: web.Request) -> web.Response:
-    """Respond with 200 and the changed integration. The change is effective in this process immediately, and in other
-    processes within `live.trust_s`."""
+    """Change an integration. Respond with 200 and the integration. This process uses the change immediately; other
+    processes use the change after at most `live.trust_s`."""
     read_query(request, ())
     body = await read_json(request, IntegrationChanges)
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -150,7 +150,8 @@ async def patch_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:delete", limits=True)
 async def delete_integration(request: web.Request) -> web.Response:
-    """Delete the integration with its connections, and revoke their tokens; then respond with the number of each."""
+    """Delete the integration and its connections, and revoke the connections' tokens. Then respond with the number of
+    deleted connections and of each outcome of a revocation."""
     read_query(request, ())
     require_empty_body(request)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
@@ -178,8 +179,8 @@ def _integration_in_path(request: web.Request, generation: Generation) -> Integr
 def _check_reach(policy: Policy, key: str) -> None:
     """Check that the key may create, change or delete this integration.
 
-    Raises NotFound, and Forbidden for a key limited to some connections, since a change would affect other connections
-    too.
+    Raises NotFound if the key may not use the integration. Raises Forbidden for a key limited to some connections,
+    because a change would affect other connections too.
     """
     if policy.of_connections:
         raise beyond_limits_error("an integration serves all its connections")
@@ -188,7 +189,8 @@ def _check_reach(policy: Policy, key: str) -> None:
 
 
 def _check_hosts(policy: Policy, integration: Integration, body: IntegrationChanges) -> None:
-    """Raise Forbidden if a key that may not read the client secret would add hosts to which it is sent."""
+    """Raise Forbidden if the change adds hosts to which the stored client secret can be sent, and the key may not read
+    this secret."""
     more = set(body.allowed_hosts or ()) - set(integration.allowed_hosts)
     kept = integration.client_secret or integration.private_key
     if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
@@ -200,7 +202,8 @@ def _raise_unknown(key: str) -> NoReturn:
 
 
 def _require_changeable(generation: Generation, integration: Integration) -> Integration:
-    """Return `integration`. Raises Conflict for an integration of gateway.yaml, naming its file and line."""
+    """Return `integration` if the API may change it. Raises Conflict for an integration that gateway.yaml declares; the
+    error names the file and the line."""
     if integration.made is None:
         where = _declared_at(generation, integration.environment, integration.integration_id)
         raise Conflict(
@@ -213,7 +216,8 @@ def _require_changeable(generation: Generation, integration: Integration) -> Int
 
 
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
-    """Return the integration's file and line, ``gateway.yaml:17``, without the folder, which callers need not know."""
+    """Return the file and line where the integration is declared, for example ``gateway.yaml:17``. The folder is left
+    out, because callers do not need it."""
     where = generation.config.where("environments", environment, "integrations", key)
     return PurePath(where).name
 

@@ -67,7 +67,7 @@ class GoneKeyBody(Strict):
 
 @needs("environment:api_keys:create", limits=True)
 async def create_key(request: web.Request) -> web.Response:
-    """Respond with 200 and the key itself, which is shown only once."""
+    """Mint a key. Respond with 200, the key's data and the secret key itself, which is shown only once."""
     read_query(request, ())
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
@@ -81,7 +81,7 @@ async def create_key(request: web.Request) -> web.Response:
 
 @needs("environment:api_keys:list", limits=True)
 async def list_keys(request: web.Request) -> web.Response:
-    """List keys, the newest first; revoked and expired ones only with ``include=ended``."""
+    """List keys, the newest first. Revoked and expired keys are listed only with ``include=ended``."""
     query = read_query(request, ("limit", "cursor", "include"), numbers={"limit": (1, MAX_LIMIT), "cursor": (1, 2**62)})
     if query.get("include", "ended") != "ended":
         raise wrong_query("include", "'include' may be 'ended'.")
@@ -102,7 +102,7 @@ async def list_keys(request: web.Request) -> web.Response:
 
 @needs("environment:api_keys:delete", limits=True)
 async def revoke_key(request: web.Request) -> web.Response:
-    """Revoke the key in the path or, as Nango's clients send it, in the body."""
+    """Revoke a key. The path names the key; Nango's clients name the key in the body instead."""
     read_query(request, ())
     named = request.match_info.get("key_id")
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _key_id(named)
@@ -114,7 +114,8 @@ async def revoke_key(request: web.Request) -> web.Response:
 
 
 def key_json(key: MintedKey) -> responses.Key:
-    """Return the key as the API and the command line show it: only its last four characters, never the key itself."""
+    """Return a minted key as the API and the command line show it. The result has the last four characters of the
+    secret key, never the whole secret key."""
     shown: responses.Key = {
         "id": key.id,
         "display_name": key.name,
@@ -140,7 +141,7 @@ def key_json(key: MintedKey) -> responses.Key:
 
 
 def secret_json(secret: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:
-    """Return the part that is shown only once: the key and, for a capability, its URL."""
+    """Return the members that are shown only once: the secret key and, for a capability, its URL."""
     secret_members: responses.KeyItself = {"secret": secret.reveal()}
     if key.kind == "capability":
         secret_members["base_url"] = f"{public_url}/c/{secret.reveal()}"
@@ -148,7 +149,7 @@ def secret_json(secret: Secret, key: MintedKey, public_url: str) -> responses.Ke
 
 
 def requested_key(body: NewKeyBody) -> RequestedKey:
-    """Return the requested key. Raises InvalidRequest."""
+    """Convert `body` into a RequestedKey. Raises InvalidRequest if `body` has both `expires_at` and `expires_in_s`."""
     if body.expires_at is not None and body.expires_in_s is not None:
         issue = Issue("custom", "Send either expires_at or expires_in_s.", ("expires_in_s",))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
@@ -184,5 +185,6 @@ def _key_id(text: str) -> int:
 
 
 def describe_requester(requester: MintedKey | None) -> str:
-    """Return the text for `created_by`: it names the key that requests the new key."""
+    """Return the text for `created_by`, which names the key that requests the new key. `requester` None: a key of
+    gateway.yaml."""
     return "a key of gateway.yaml" if requester is None else f"key {requester.id} ({requester.name})"

@@ -38,13 +38,13 @@ MAX_LIMIT: Final = 1000
 MAX_LIMIT_WITH_OTHERS: Final = 20
 DEFAULT_LIMIT: Final = 100
 ID_FORM: Final = re.compile(r"[1-9][0-9]{0,17}")
-MAX_REQUEST_SPAN: Final = timedelta(hours=1)  # maximum time between operations of one request
+MAX_REQUEST_SPAN: Final = timedelta(hours=1)  # maximum time between two operations that one request causes
 
 
 @needs("environment:logs:read", limits=True)
 async def list_operations(request: web.Request) -> web.Response:
-    """List operations, the newest first. ``searched_to`` is present if the search timed out; ``next_cursor`` continues
-    the search from there."""
+    """List operations, the newest first. If the search timed out, ``searched_to`` is the time back to which the log was
+    searched, and ``next_cursor`` continues the search."""
     require_empty_body(request)
     query = read_query(request, FILTERS, nested=("tags",), numbers={"limit": (1, MAX_LIMIT), "keyId": (1, 10**11)})
     operation_filter = _filter_in_query(query, request[ENVIRONMENT].name)
@@ -78,7 +78,7 @@ async def list_operations(request: web.Request) -> web.Response:
 
 
 def _filter_in_query(query: dict[str, str], environment: str) -> OperationFilter:
-    """Return the filter of the query. Raises InvalidRequest."""
+    """Return the filter that the query parameters describe. Raises InvalidRequest."""
     now = clock.now()
     kind = next((one for one in KINDS if one == query.get("kind")), None)
     if "kind" in query and kind is None:
@@ -123,7 +123,8 @@ def _id_in_query(query: dict[str, str], name: str) -> int | None:
 
 
 def _same_request_filter(operation: StoredOperation, operation_filter: OperationFilter) -> OperationFilter:
-    """Return the filter for the operations of the same request that the key may see."""
+    """Return a filter for the operations of the request that caused `operation`. The filter matches only operations
+    that the key may see."""
     at = operation.operation.at
     return OperationFilter(
         operation_filter.environment,

@@ -1,10 +1,11 @@
-"""Limits what minted keys may fix for a connection: these members could send other people's data elsewhere.
+"""Limits which members of a connection a minted key may set, because some members can send end users' data to another
+place.
 
-These members are: settings, and with them hosts; scopes beyond the integration's; the URL for events; links on the
-connect page.
+The limited members are the settings (a setting can choose the host), parameters of the authorization URL, scopes that
+the integration does not request, the URL for events, and links on the connect page.
 
-A key with `environment:connections:configure` may set them. A key that is limited to connections or tags cannot change
-the settings of an existing connection, whatever its scopes.
+A key with the scope `environment:connections:configure` may set these members. But a key that is limited to connections
+or tags can never change the settings of an existing connection.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,8 +28,8 @@ from gateway.records.integration import Integration
 def check_fixed_values(
     generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False
 ) -> None:
-    """Check `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect session. `reconnects`: the
-    session is for an existing connection. Raises Forbidden, InvalidRequest."""
+    """Check that the caller's key may set `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect
+    session. `reconnects`: whether the session is for an existing connection. Raises Forbidden, InvalidRequest."""
     policy, environment = caller.policy, caller.environment
     for key, one in fixed["overrides"].items():
         if url := one.get("docs_connect"):
@@ -61,7 +62,8 @@ def _require_configure(policy: Policy, field: str) -> None:
 def _fixed_members(
     generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield the names of the members that these defaults fix, except scopes that the integration requests anyway."""
+    """Yield the names of the limited members that `defaults` fixes. Scopes that the integration requests anyway are not
+    limited."""
     if defaults.get("authorization_params"):
         yield "authorization_params"
     provider = generation.catalog.get(integration.provider) if integration is not None else None
@@ -76,7 +78,8 @@ def _fixed_members(
 
 
 def _check_help_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
-    """Raise InvalidRequest for a page of another site: the help page is linked where people enter credentials."""
+    """Raise InvalidRequest unless `url` is a page of the provider or of the application. The page on which people enter
+    credentials links to `url`."""
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
     declared = generation.config.environments.get(caller.environment.name)

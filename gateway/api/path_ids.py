@@ -22,7 +22,8 @@ MAX_ID_LENGTH: Final = 255
 async def connection_in_path(
     request: web.Request, runtime: Runtime, generation: Generation, query: Mapping[str, str]
 ) -> ConnectionRef:
-    """Return the connection whose id is in the path and whose integration is in the query. Raises InvalidRequest.
+    """Return the connection that the request names: the path has the connection's id, and the query has the
+    integration's key. Raises InvalidRequest.
 
     Raises NotFound if the integration does not exist, or if the caller's key may not use the integration or the
     connection.
@@ -46,7 +47,7 @@ async def check_usable(runtime: Runtime, generation: Generation, caller: Caller,
         )
     check_reach(caller, ref)
     if caller.policy.of_resources and not generation.integrations.has(ref.environment, key):
-        raise no_integration_error(ref.environment, key)  # does not suggest the closest existing name
+        raise no_integration_error(ref.environment, key)  # unlike `get` below, this error reveals no existing name
     generation.integrations.get(ref.environment, key)
     await check_tags(runtime, caller, ref)
     return ref
@@ -62,8 +63,8 @@ def too_long_text() -> str:
 
 
 def path_part(request: web.Request, name: str, pattern: str, example: str) -> str:
-    """Return the part `name` of the path, which must match `pattern`. Raises InvalidRequest ``invalid_uri_params``; its
-    message calls the part `example`."""
+    """Return the part `name` of the path. Raises InvalidRequest ``invalid_uri_params`` if the part does not match
+    `pattern`. `example`: the name of the part in the error message."""
     text = request.match_info[name]
     fault = too_long_text() if len(text) > MAX_ID_LENGTH else id_fault(text, pattern)
     if fault is not None:

@@ -18,18 +18,19 @@ from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
 from gateway.text import close_matches
 
-# ── Logos: a brand's icon on the brand's colour if known, else initials. No image is fetched.
+# ── Logos: the brand's icon on the brand's colour, or initials if the catalog has no icon. No image is fetched.
 
 MIN_CONTRAST: Final = 4.5  # contrast of white letters on the colour, required by WCAG 2.2 §1.4.3
 MIN_ICON_CONTRAST: Final = (
-    2.2  # contrast of a white icon; logos are exempt (§1.4.11). Below this value the icon is dark
+    2.2  # if the colour's contrast with white is lower, the icon is dark. WCAG has no minimum for logos (§1.4.11)
 )
 DARK_INK: Final = "#1a1a1a"
 
 
 @lru_cache(maxsize=2048)
 def initials_svg(name: str, display_name: str) -> str:
-    """Return an SVG of 64 by 64 with the initials of `display_name`; its colour depends only on `name`."""
+    """Return an SVG image of 64 by 64 pixels with the initials of `display_name`. The colour of the image depends only
+    on `name`."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
         f"<title>{escape(display_name)}</title>"
@@ -41,7 +42,7 @@ def initials_svg(name: str, display_name: str) -> str:
 
 
 def brand_svg(icon: BrandIcon, display_name: str) -> str:
-    """Return a logo with the brand's icon on its colour."""
+    """Return an SVG image with the brand's icon on the brand's colour."""
     rgb = tuple(int(icon.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= MIN_ICON_CONTRAST else DARK_INK
     return (
@@ -54,7 +55,8 @@ def brand_svg(icon: BrandIcon, display_name: str) -> str:
 
 
 def initials(display_name: str) -> str:
-    """Return one or two letters: of the first two words, or of a name's inner capitals (``GitHub`` ▸ ``GH``)."""
+    """Return one or two capital letters: the first letters of the first two words or, for a single word, its first
+    letter and its next capital (``GitHub`` ▸ ``GH``)."""
     words = ["".join(c for c in word if c.isalnum()) for word in display_name.split()]
     words = [word for word in words if word]
     if not words:
@@ -66,8 +68,8 @@ def initials(display_name: str) -> str:
 
 
 def colour(name: str) -> str:
-    """Return a colour as ``#rrggbb``. A name always has the same colour; all colours are dark enough for white
-    letters."""
+    """Return a colour for `name` as ``#rrggbb``. The same name always gets the same colour. Every colour is dark enough
+    for white letters."""
     digest = hashlib.sha256(name.encode()).digest()
     hue, saturation = digest[0] / 256, 0.45 + digest[1] / 256 * 0.25
     lightness = 0.5
@@ -77,14 +79,14 @@ def colour(name: str) -> str:
 
 
 def contrast_with_white(rgb: tuple[float, float, float]) -> float:
-    """Return the contrast ratio of WCAG 2.2 between white and `rgb`, whose parts are 0 to 1."""
+    """Return the contrast ratio of WCAG 2.2 between white and `rgb`. `rgb`: red, green and blue, from 0 to 1."""
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb)
     return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
 
 
-# ── ``GET /images/template-logos/{name}.svg``: a logo for each provider. Public, since pages embed it.
+# ── ``GET /images/template-logos/{name}.svg``: a logo for each provider. No key is needed, because pages embed logos.
 
-# An SVG opened directly is a document: it may run no scripts and load nothing.
+# A browser that opens an SVG directly treats the SVG as a document. These headers forbid scripts and requests.
 LOGO_HEADERS: Final = {
     "Cache-Control": "public, max-age=86400",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -94,8 +96,8 @@ LOGO_HEADERS: Final = {
 
 
 async def logo(request: web.Request) -> web.Response:
-    """Return a provider's logo: the operator's own image; else the icon of the provider, of its base entry or of its
-    family; else the provider's initials.
+    """Return a provider's logo. An image of the operator comes first, then the icon of the provider, of its base entry
+    or of its family. Without any of these, the logo shows the provider's initials.
 
     Raises NotFound for a name that is not in the catalog.
     """
@@ -127,8 +129,9 @@ _LIMIT_FORM = re.compile(r"0*[1-9][0-9]{0,8}")
 async def list_providers(request: web.Request) -> web.Response:
     """List providers in the order of their names.
 
-    ``search``: words in name, display name and categories. ``category``, ``auth_mode``: exact values, ignoring case.
-    ``limit``: from 1. ``cursor``: the previous response's ``next_cursor``. Raises InvalidRequest.
+    ``search``: words to find in the name, display name and categories. ``category``, ``auth_mode``: exact values,
+    ignoring case. ``limit``: maximum number of providers, 1 or more; absent: no maximum. ``cursor``: ``next_cursor`` of
+    the previous response. Raises InvalidRequest.
     """
     provider_listing = listing(request)
     query = read_list_query(request.query)
@@ -159,13 +162,13 @@ def provider_in_path(request: web.Request) -> ListingBody:
 
 
 def listing(request: web.Request) -> Listing:
-    """Return the listing of the catalog in use."""
+    """Return the listing of the current catalog."""
     generation = generation_of(request)
     return get_listing(generation.catalog, generation.public_url)
 
 
 def read_list_query(parameters: MultiMapping[str]) -> Query:
-    """Return the parsed query parameters of the list. Raises InvalidRequest with all faults."""
+    """Parse the query parameters of ``GET /providers``. Raises InvalidRequest with all faults."""
     issues = list(_query_issues(parameters))
     if issues:
         raise _invalid_query(issues)
@@ -224,7 +227,7 @@ def _invalid_query(issues: list[Issue]) -> InvalidRequest:
 
 
 def listing_response(request: web.Request, body: ListingBody) -> web.Response:
-    """Return `body` with its ETag, or 304 if the caller already has it (RFC 9110 §13.1.2)."""
+    """Return `body` with its ETag, or 304 if the caller already has this version of `body` (RFC 9110 §13.1.2)."""
     headers = {"ETag": f'"{body.etag}"', "Cache-Control": "private, no-cache"}
     held = request.if_none_match or ()
     if any(tag.value in {body.etag, "*"} for tag in held):

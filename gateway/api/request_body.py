@@ -20,9 +20,9 @@ from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.text import counted, did_you_mean, whole_number
 from gateway.timestamps import ago
 
-# ── Pydantic's errors, in our words.
+# ── Pydantic's errors, in the gateway's words.
 
-# Pydantic's error type ▸ the code that published clients know.
+# Pydantic's error type ▸ the code that Nango's published clients know.
 CODES: Final = {
     "extra_forbidden": "unrecognized_keys",
     "missing": "invalid_type",
@@ -51,8 +51,8 @@ def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) 
 
 
 def pydantic_issue(error: ErrorDetails, value: Any = None) -> Issue:
-    """Return pydantic's error as an Issue. The message leaves the value out, since it may be a secret; for an invalid
-    id, it shows the wrong character."""
+    """Return pydantic's error as an Issue. The message does not contain the value, because the value may be a secret.
+    For an invalid id, the message shows the wrong character."""
     path = tuple(str(step) for step in _existing_steps(value, error["loc"]))
     if error["type"].startswith("union_tag_"):
         path = (*path, "type")
@@ -60,7 +60,8 @@ def pydantic_issue(error: ErrorDetails, value: Any = None) -> Issue:
 
 
 def _existing_steps(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
-    """Yield the steps of a path that exist in `value`: pydantic also adds the variants of a union that it tried."""
+    """Yield the steps of an error's path that exist in `value`. Pydantic's paths also contain the union variants that
+    pydantic tried."""
     for step in steps:
         if isinstance(value, Mapping):
             if step not in value and value.get("type") == step:
@@ -99,9 +100,11 @@ NO_NUMBERS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
 
 class Strict(BaseModel):
-    """A request body: unknown members are refused, and a number is not accepted in place of a text."""
+    """The base class of request bodies. Unknown members are refused, and a number is not accepted in place of a
+    text."""
 
-    # pydantic builds the model at its first body: a worker that never gets a connect request uses half a megabyte less.
+    # With `defer_build`, pydantic builds each model when its first body arrives. A worker that never gets a connect
+    # request saves half a megabyte.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
@@ -114,7 +117,8 @@ async def read_json(request: web.Request, model: type[Model]) -> Model:
 
 
 async def read_any_json(request: web.Request) -> Any:
-    """Return the body's JSON. Raises InvalidRequest ``invalid_json``, and ``invalid_body`` as `parse_body` does."""
+    """Return the body's JSON. Raises InvalidRequest ``invalid_json``, and ``invalid_body`` if a member nests too
+    deep."""
     raw = await request.read()
     return parse_body(raw) if len(raw) <= INLINE_BYTES else await off_loop(fairness_key(request), parse_body, raw)
 
@@ -128,7 +132,7 @@ def parse_body(raw: bytes) -> Any:
 
 def check_levels(value: Any) -> None:
     """Raise InvalidRequest, with an issue for each member of `value` that nests more than `MOST_LEVELS` deep. If
-    `value` is no object, the issue is about the whole body."""
+    `value` is not an object, the issue is about the whole body."""
     if not nests_deeper(value, MOST_LEVELS):
         return
     members = value.items() if isinstance(value, dict) else [("", value)]
@@ -146,9 +150,11 @@ def check_levels(value: Any) -> None:
 
 
 def fairness_key(request: web.Request) -> str:
-    """Return the fairness key for `off_loop`: the caller's key, the connect session or the client's IP address.
+    """Return the key by which `off_loop` shares its thread fairly: the caller's key, the connect session or the
+    client's IP address.
 
-    Work with the same key runs in order; different keys take turns.
+    Work with the same fairness key runs in order. Work with different fairness keys takes turns, so that a caller with
+    much work delays only itself.
     """
     if CALLER in request:
         return request[CALLER].share
@@ -166,7 +172,8 @@ def validated(value: Any, model: type[Model], code: Code) -> Model:
 
 
 def check_fault_count(fault: ValidationError, code: Code) -> None:
-    """Raise InvalidRequest if the body has more than `MAX_FAULTS` faults: to name each of them would take seconds."""
+    """Raise InvalidRequest if the body has more than `MAX_FAULTS` faults, because naming each fault would take
+    seconds."""
     if fault.error_count() > MAX_FAULTS:
         message = f"The body has {counted(fault.error_count(), 'fault')}. Compare it with the API reference, GET /docs."
         raise InvalidRequest(code, message, errors=[Issue("custom", message)]) from None
@@ -183,10 +190,10 @@ def read_query(
 ) -> dict[str, str]:
     """Return the query as a dict. Raises InvalidRequest, with all faults, for unknown names and wrong values.
 
-    `booleans`, `numbers`: the names whose values are checked here and read with `query_boolean` and `query_number`;
-    `numbers` has the least and the highest allowed value. `repeatable`: names that may be repeated, with their allowed
-    words; the words are returned joined by commas, each once. `nested`: names with a key, ``name[key]``, which are
-    accepted but not returned.
+    `allowed`: names that may occur once. `booleans`: names with a value of true or false, for `query_boolean`.
+    `numbers`: names with a whole number, for `query_number`; each name has its lowest and its highest allowed value.
+    `repeatable`: names that may be repeated, with their allowed words; the result has the words joined by commas,
+    without repetitions. `nested`: names with a key, such as ``name[key]``; they are accepted but not returned.
     """
     issues: list[Issue] = []
     query: dict[str, str] = {}
@@ -220,8 +227,8 @@ def read_query(
 
 
 def require_empty_body(request: web.Request) -> None:
-    """Raise InvalidRequest if the request has a body (docs/compatibility.md#errors)."""
-    if request.body_exists and (request._read_bytes or b"").strip() not in (b"", b"{}"):  # `json_only` has read it
+    """Raise InvalidRequest if the request has a body other than ``{}`` (docs/compatibility.md#errors)."""
+    if request.body_exists and (request._read_bytes or b"").strip() not in (b"", b"{}"):  # `json_only` read the body
         message = "This call has no body; send none."
         raise InvalidRequest("invalid_body", message, errors=[Issue("unrecognized_keys", message)])
 
@@ -231,12 +238,13 @@ def _joined_by_or(words: Collection[str]) -> str:
 
 
 def query_boolean(query: Mapping[str, str], name: str) -> bool:
-    """Return whether the value is ``true``, ``1``, ``yes`` or ``on``; false if absent."""
+    """Return whether the parameter `name` is ``true``, ``1``, ``yes`` or ``on``. Return False if the parameter is
+    absent."""
     return query.get(name, "").lower() in TRUE_WORDS
 
 
 def query_number(query: Mapping[str, str], name: str) -> int | None:
-    """Return the number of that name, or None if it is absent."""
+    """Return the number in the parameter `name`, or None if the parameter is absent."""
     return int(query[name]) if name in query else None
 
 
@@ -250,7 +258,7 @@ def wrong_query(name: str, message: str) -> InvalidRequest:
 
 
 def query_time(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
-    """Return the time in the parameter `name`; None if it is absent. Raises InvalidRequest."""
+    """Return the time in the parameter `name`, or None if the parameter is absent. Raises InvalidRequest."""
     if name not in query:
         return None
     found = ago(query[name].replace(" ", "+"), now)

@@ -1,6 +1,6 @@
 """The shapes of response bodies: handlers return them, mypy checks them, and the OpenAPI document publishes them.
 
-A member that is `NotRequired` is left out rather than null.
+A `NotRequired` member that does not apply is left out of the body.
 """
 
 from typing import Annotated, Any, Literal, NotRequired
@@ -104,7 +104,7 @@ class ErrorText(TypedDict):
     error: str
 
 
-# ── The history of a connection, and the action that helps.
+# ── The history and the diagnosis of a connection, and the action that helps.
 
 
 class ChangeJson(TypedDict):
@@ -536,8 +536,8 @@ CredentialUses = TypedDict(
     "CredentialUses",
     {"from": Moment, "to": Moment, "calls": int, "failed": int, "uses_in_all": int, "data": list[CredentialUse]},
 )
-"""`from` and `to`: the hours that were added up. `calls` and `failed` are totals, including uses that `limit` leaves
-out; `uses_in_all`: the total number of connection and key pairs."""
+"""`from`, `to`: the range of whole hours. `calls`, `failed`: totals of all uses in this range, including uses that
+`limit` leaves out. `uses_in_all`: the total number of pairs of a connection and a key."""
 
 
 # ── The catalog's entries.

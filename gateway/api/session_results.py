@@ -84,7 +84,7 @@ async def show_session(request: web.Request) -> web.Response:
 
 
 async def end_session(request: web.Request) -> web.Response:
-    """Handle ``DELETE /connect/session``: end the session and respond with 204. Its token is then invalid."""
+    """Handle ``DELETE /connect/session``: end the session and respond with 204. The session's token is then invalid."""
     read_query(request, ())
     await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
@@ -93,8 +93,8 @@ async def end_session(request: web.Request) -> web.Response:
 async def read_result(request: web.Request) -> web.Response:
     """Handle ``GET /connect/session/result``: return the results so far, for a page without a WebSocket.
 
-    ``client``: only results of the window with this `ws_client_id`. ``wait_s``: wait up to this long for a first
-    result.
+    ``client``: return only the results of the window with this `ws_client_id`. ``wait_s``: wait up to this number of
+    seconds for the first result.
     """
     query = read_query(request, ("client", "wait_s"), numbers={"wait_s": (0, MAX_WAIT_S)})
     session = request[CONNECT_SESSION]
@@ -105,9 +105,11 @@ async def read_result(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def poll_session(request: web.Request) -> web.Response:
-    """Handle ``GET /connect/sessions/{id}``, the session's `poll_url`: return the results for the back end's key.
+    """Handle ``GET /connect/sessions/{id}``, the session's `poll_url`: return the results to the application's back
+    end.
 
-    ``wait_s``: wait up to this long for a first result. Raises NotFound."""
+    ``wait_s``: wait up to this number of seconds for the first result. Raises NotFound.
+    """
     query = read_query(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
     runtime, name, of_tags = request.app[RUNTIME], request.match_info["session_id"], request[CALLER].policy.of_tags
     session = await runtime.sessions.find_by_digest(name)
@@ -120,7 +122,7 @@ async def poll_session(request: web.Request) -> web.Response:
         outcomes = await _with_fitting_tags(request, name, outcomes, fits_session=mine)
     if mine and not outcomes:
         session = await runtime.sessions.find_by_digest(name)  # the session may have ended during the wait
-    # Nothing shows whether an ended session had the tags that the key is limited to.
+    # The tags of an ended session are no longer known, so a key limited to tags gets the error for an unknown session.
     if (
         not mine
         and not outcomes
@@ -133,10 +135,11 @@ async def poll_session(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def complete_session(request: web.Request) -> web.Response:
-    """Handle ``POST /connect/sessions/{id}/complete``: store the pending connections and respond with 200 and them.
+    """Handle ``POST /connect/sessions/{id}/complete``: store the pending connections; respond with 200 and these
+    connections.
 
-    A repeated call returns the same response. Raises NotFound as `poll_session` does, and the errors of
-    `SessionConnections.complete`.
+    A repeated call returns the same response. Raises NotFound if the session does not exist or the key may not use it,
+    and the errors of `SessionConnections.complete`.
     """
     read_query(request, ())
     body = await read_json(request, Completion)
@@ -174,8 +177,8 @@ def _is_visible(request: web.Request, outcome: Outcome) -> bool:
 
 
 async def _fits_session(request: web.Request, session: ConnectSession) -> bool:
-    """Return whether the session is of the key's environment and, for a key limited to tags, has these tags. For a
-    reconnect, the tags of the existing connection are enough."""
+    """Return whether the session belongs to the key's environment and, for a key limited to tags, has the key's tags.
+    For a reconnect, it is enough if the existing connection has the key's tags."""
     policy = request[CALLER].policy
     if session.environment != request[ENVIRONMENT].name:
         return False
@@ -191,8 +194,8 @@ async def _fits_session(request: web.Request, session: ConnectSession) -> bool:
 async def _with_fitting_tags(
     request: web.Request, session_digest: str, outcomes: Sequence[Outcome], *, fits_session: bool
 ) -> list[Outcome]:
-    """Return the outcomes that a key limited to tags may see: those of connections with these tags, and those without a
-    connection if the session fits."""
+    """Return the outcomes that a key limited to tags may see: outcomes of connections with the key's tags and, if
+    `fits_session`, outcomes without a connection."""
     store, policy = request.app[RUNTIME].store, request[CALLER].policy
     pending = {one.ref: one for one in await store.pending.of_session(session_digest, now=clock.now())}
     fits: dict[ConnectionRef, bool] = {}
@@ -213,8 +216,8 @@ async def _with_fitting_tags(
 
 
 async def _fits_pending(request: web.Request, pending: PendingConnection) -> bool:
-    """Return whether a key limited to tags may complete this: the connection must have the tags now, if it exists, and
-    after the completion."""
+    """Return whether a key limited to tags may complete the pending connection. The connection must have the key's tags
+    after the completion and, if the connection already exists, also before."""
     policy = request[CALLER].policy
     existing = await request.app[RUNTIME].store.connections.get(pending.ref)
     tags = None if pending.new is None else pending.new.tags
@@ -235,7 +238,7 @@ async def telemetry(request: web.Request) -> web.Response:
 async def _wait_for_outcomes(
     request: web.Request, session_digest: str, client: str | None, wait_s: int
 ) -> Sequence[Outcome]:
-    """Return the known outcomes; if there are none, wait up to `wait_s` for the first."""
+    """Return the stored outcomes. If there are none, wait up to `wait_s` seconds for the first outcome."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
         found = await _read_outcomes(runtime, session_digest, client)
@@ -252,8 +255,8 @@ async def _read_outcomes(runtime: Runtime, session_digest: str, client: str | No
 
 
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> responses.SessionOutcome:
-    """Return the result. `expires_at` None: the session has ended. After a failure, the end user may try again until
-    the session expires."""
+    """Return the result as JSON. `expires_at` None: the session has ended. After a failed attempt, the status is still
+    ``pending``, because the end user can try again until the session expires."""
     created = _connected_outcomes(outcomes)
     connected = any(not one.is_pending for one in created)
     body: responses.SessionOutcome = {
@@ -280,8 +283,8 @@ def _connection_json(integration_id: str, connection_id: str, *, is_pending: boo
 
 
 def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes of created connections. A later outcome of a pending connection replaces its first one; a
-    pending connection that can no longer be completed is left out."""
+    """Return one outcome for each created connection. When a pending connection is completed, its new outcome replaces
+    its first outcome. A pending connection that can no longer be completed is left out."""
     connected: list[Outcome | None] = []
     pending_at: dict[tuple[str, str | None], int] = {}
     for one in outcomes:
@@ -305,12 +308,13 @@ def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
 def _browser_defaults(
     generation: Generation, session: ConnectSession, key: str, defaults: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the fixed values of one integration. Settings that its entry marks as secret are masked."""
+    """Return the values that the session fixes for one integration, for the browser. Settings that the provider's entry
+    marks as secret are masked."""
     public = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
     integration = generation.integrations.find(session.environment, key)
     provider = generation.catalog.get(integration.provider) if integration else None
     if provider is None:
-        public.pop("connection_config", None)  # only the entry says which settings are secret
+        public.pop("connection_config", None)  # without the provider's entry, any setting could be secret
     elif "connection_config" in public:
         secret = {name.casefold() for name, setting in provider.connection_config.items() if setting.secret}
         fixed = public["connection_config"].items()

@@ -19,7 +19,8 @@ MAX_TAGS: Final = 10
 MAX_NAMES: Final = 1000  # maximum number of integrations, connections or hosts in one list of a body
 MAX_USER_TAGS: Final = 64
 FREE_BYTES: Final = 65_536
-"""Maximum size of the caller's own members, as JSON: lists, events and pages include them."""
+"""Maximum size in bytes, as JSON, of members with content of the caller's choice, such as metadata. The size is limited
+because lists, events and pages include these members."""
 
 
 def _checked_id_text(text: str) -> str:
@@ -38,7 +39,7 @@ def _checked_webhook_url(text: str) -> str:
     return text
 
 
-# Whether the URL may be called is checked for each request, in `egress`.
+# The package `egress` checks for each request whether the gateway may call the URL.
 WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_checked_webhook_url)]
 ConnectionId = Annotated[
     str,
@@ -51,7 +52,8 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 
 def _checked_tags(tags: dict[str, str]) -> dict[str, str]:
-    """Return the tags with keys in lower case. Raises ValueError for more than ten, or if two keys become equal."""
+    """Return the tags with keys in lower case. Raises ValueError for an invalid tag, for more than `MAX_TAGS` tags, or
+    if two keys differ only in case."""
     lowered: dict[str, str] = {}
     for key, value in tags.items():
         if not TAG_KEY_FORM.fullmatch(key):
@@ -121,8 +123,8 @@ def end_user(body: EndUserBody | None, organization: OrganizationBody | None = N
 
 
 def derived_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str]:
-    """Return the tags that describe the end user, and `tags` tags, which win. The user's own tags are left out if the
-    total would exceed `MAX_TAGS`."""
+    """Return `tags` and the tags that describe the end user. A tag in `tags` replaces a derived tag with the same key.
+    The end user's own tags are left out if the total would exceed `MAX_TAGS`."""
     if user is None:
         return tags or {}
     derived: dict[str, Any] = {
@@ -138,6 +140,6 @@ def derived_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str,
 
 
 def replacing_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str] | None:
-    """Return `derived_tags`, which replace all tags; None if there is neither a user nor tags: existing tags then
-    stay."""
+    """Return the result of `derived_tags`, which replaces all tags of a connection. None: the request has neither an
+    end user nor tags, so the existing tags stay."""
     return None if user is None and tags is None else derived_tags(user, tags)

@@ -24,13 +24,13 @@ NO_CHALLENGE: Final = (
 
 
 async def receive_webhook(request: web.Request) -> web.Response:
-    """Respond with 200 once the webhook is on the disk, with 204 if webhooks of this provider are not handled, and with
-    401 in Nango's shape if the signature is invalid.
+    """Receive a provider's webhook. Respond with 200 as soon as the webhook is on the disk, with 204 if the gateway
+    does not handle webhooks of this provider, and with 401 in Nango's format if the signature is invalid.
 
-    An unknown environment or integration gets the same response as a wrong signature, and only after the body has
-    arrived, so that a client without a valid signature does not learn which integrations verify webhooks. An
-    integration that cannot use webhooks gets 204, which providers do not retry. The URL's query is dropped, since
-    providers do not sign it.
+    For an unknown environment or integration, the response is the same 401, sent after the body has arrived. So a
+    client without a valid signature cannot tell an integration that verifies webhooks from an integration that does not
+    exist. An integration that does not accept webhooks gets 204, because providers do not send the webhook again after
+    a 204. The URL's query is ignored, because providers do not sign the query.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
@@ -74,7 +74,8 @@ async def receive_webhook(request: web.Request) -> web.Response:
 
 
 async def confirm_webhook(request: web.Request) -> web.Response:
-    """Respond with 200 and the challenge of a provider that verifies the URL before it sends webhooks.
+    """Confirm the webhook URL to a provider that verifies the URL before it sends webhooks. Respond with 200 and the
+    provider's challenge.
 
     For ``hub.challenge``, the request must contain the integration's `webhook_secret` as ``hub.verify_token``. Raises
     NotFound.
@@ -96,8 +97,8 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 
 
 def _validation_response(request: web.Request, signature: "WebhookSignature | None") -> web.Response | None:
-    """Return the response to a provider that validates the URL by an empty POST: its ``validationToken``. None for any
-    other request."""
+    """Return the response to a provider that validates the URL by an empty POST. The response is the
+    ``validationToken`` from the query. Return None for any other request."""
     is_asked = signature is not None and "?validationToken=" in (signature.challenge or "") and not request.body_exists
     token = request.query.get("validationToken", "") if is_asked else ""
     return _challenge_response(token) if token else None
@@ -125,8 +126,9 @@ def _logged_webhook(request: web.Request, status: int, code: "Code | None", resu
 
 
 def _refused_response(request: web.Request, reason: str, *, is_known: bool = True) -> web.Response:
-    """Return the same response whatever is wrong, so that trying signatures or names reveals nothing. The log has the
-    reason, a few times a minute for each client and integration; all unknown integrations count as one."""
+    """Return the same response for every fault, so that guessing signatures or names reveals nothing. The reason is
+    logged, at most a few times a minute for each client and integration; all unknown integrations count as one
+    integration."""
     names = {"environment": "environment", "integration": "unique_key"}
     owner = {label: request.match_info[name][:64] for label, name in names.items()}
     subject = "/".join(owner.values()) if is_known else ""

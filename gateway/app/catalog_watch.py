@@ -1,8 +1,8 @@
 """Applies catalog files that change while the gateway runs: each file separately, without a signal or a restart.
 
-SIGHUP applies all files or none (`app.reload`); here a faulty file affects only itself: its old entry stays. An entry
-also stays if its change would break a declared integration. Only the operator's folders are watched; shipped files do
-not change.
+SIGHUP applies all files or none (`app.reload`). This module instead applies each file that has no fault; for a faulty
+file, the old entry stays. The old entry also stays if the changed entry would break a declared integration. Only the
+operator's folders are watched, because shipped files do not change.
 """
 
 import asyncio
@@ -28,12 +28,14 @@ from gateway.observe.metrics import CATALOG_RELOADS, Metrics
 from gateway.runtime import RUNTIME
 
 QUIET_MS: Final = (
-    200  # a file that is still being written changes again within this time; also the polling interval of the thread
+    200  # a file that is still being written changes again within this time; the watching thread also polls so often
 )
-POLL_MS: Final = 300  # if the system reports no changes and WATCHFILES_FORCE_POLLING is set
+POLL_MS: Final = 300  # polling interval if the system reports no changes and WATCHFILES_FORCE_POLLING is set
 MAX_DELAY_MS: Final = 2000  # files that change all the time are read after this time
 WAIT_MS: Final = 1000
-RECHECK_S: Final = 10.0  # for changes without events: network file systems, a folder removed and recreated
+# The folders are also read at this interval, because some changes cause no event, for example on a network file
+# system, or in a folder that was removed and created again.
+RECHECK_S: Final = 10.0
 ENTRY_STAYS: Final = "the entry in use stays"
 
 log = structlog.get_logger(__name__)
@@ -41,7 +43,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CatalogReading:
-    """The catalog as read from its files now, their faults, and the names whose old entries therefore stay."""
+    """The result of reading the catalog again. `faults`: the faults in its files. `kept`: names of the entries that
+    stay in their old version because of these faults."""
 
     catalog: Catalog
     faults: tuple[Fault, ...] = ()
@@ -50,8 +53,9 @@ class CatalogReading:
 
 @dataclass(slots=True)
 class CatalogWatch:
-    """Watches the catalog folders. `logs`: False in all workers but one,
-    so that a change is logged and counted once."""
+    """Watches the catalog folders. `logs`: True in one worker and False in all others, so that each change is logged
+    and counted once. `seen`: the state of the folders at the last reading. `logged`: faults that are logged already.
+    `faulty`: files with faults."""
 
     app: web.Application
     logs: bool = True
@@ -60,7 +64,8 @@ class CatalogWatch:
     faulty: frozenset[str] = field(default_factory=frozenset)
 
     async def run(self) -> None:
-        """Keep the catalog of `app` equal to its folders until cancelled, including changes since it was read."""
+        """Apply changes of the folders to the catalog of `app` until cancelled. The first check also finds changes
+        since the catalog was read."""
         while True:
             folders = self._folders()
             try:
@@ -94,7 +99,7 @@ class CatalogWatch:
         return self.app[RUNTIME].generation.config.catalog
 
     def _report(self, metrics: Metrics, reading: CatalogReading, differences: dict[str, list[str]]) -> None:
-        """Log each fault once, until it is fixed."""
+        """Log new faults, fixed files and changed entries. A fault that is still there is not logged again."""
         new = [str(fault) for fault in reading.faults if str(fault) not in self.logged]
         self.logged = frozenset(map(str, reading.faults))
         faulty = frozenset(_file_name(fault) for fault in reading.faults)
@@ -120,12 +125,13 @@ def _file_name(fault: Fault) -> str:
 
 
 def read_catalog_again(config: Config, running: Catalog) -> CatalogReading:
-    """Read the catalog of `config` again, keeping entries of `running` whose new versions cannot be used."""
+    """Read the catalog of `config` again. If the new version of an entry cannot be used, keep the entry of
+    `running`."""
     try:
         fresh, faults = catalog_of(config), list[Fault]()
     except CatalogFaults as wrong:
         fresh, faults = wrong.catalog, list(wrong.faults)
-        if any(fault.line == 0 for fault in wrong.faults):  # a folder cannot be read, which does not delete its entries
+        if any(fault.line == 0 for fault in wrong.faults):  # an unreadable folder does not delete its entries
             return CatalogReading(running, tuple(faults), running.names_in_folders(config.catalog))
     kept = {name for name in fresh.faulty if name in running.providers}
     fresh = fresh.with_entries_from(kept, running)
@@ -136,7 +142,8 @@ def read_catalog_again(config: Config, running: Catalog) -> CatalogReading:
 
 
 def _breaking_changes(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
-    """Yield entries that are valid by themselves, or deleted, but would break a declared integration."""
+    """Yield the name and the faults of each entry that is valid by itself, or was deleted, but would break a declared
+    integration."""
     declared = {
         integration.provider
         for environment in config.environments.values()
@@ -160,15 +167,15 @@ def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str,
 
 
 async def _wait_for_changes(folders: Sequence[Path]) -> AsyncGenerator[None]:
-    """Yield immediately, after each change in `folders`, and every `RECHECK_S` in any case. Ends if a folder appears
-    or disappears, so that the caller starts a new watch."""
+    """Yield immediately, then after each change in `folders`, and at least every `RECHECK_S` seconds. End if a folder
+    appears or disappears, so that the caller starts a new watch."""
     yield
     existing = [folder for folder in folders if folder.exists()]
     if not existing:
         await asyncio.sleep(RECHECK_S)
         return
     async with aclosing(_watch_files(existing)) as waits:
-        check_at = 0.0  # changes from before the watch are read after the first wait
+        check_at = 0.0  # yield after the first wait, because files may have changed before the watch began
         async for changed in waits:
             if changed or clock.monotonic() >= check_at:
                 check_at = clock.monotonic() + RECHECK_S
@@ -178,12 +185,12 @@ async def _wait_for_changes(folders: Sequence[Path]) -> AsyncGenerator[None]:
 
 
 async def _watch_files(folders: Sequence[Path]) -> AsyncGenerator[bool]:
-    """Yield True after each change, and False after every `WAIT_MS` without one.
+    """Yield True after each change, and False after every `WAIT_MS` milliseconds without a change.
 
-    On cancellation, the generator ends after its thread, since the watch cannot be closed earlier. This takes
-    `QUIET_MS`.
+    On cancellation, the generator first waits for the end of its thread, because the thread still uses the watch. This
+    takes up to `QUIET_MS` milliseconds.
     """
-    from watchfiles import watch  # imported here: a gateway without folders does not need it
+    from watchfiles import watch  # imported here, because a gateway without catalog folders does not need watchfiles
 
     ended, loop = Event(), asyncio.get_running_loop()
     changes = watch(
@@ -211,7 +218,7 @@ async def _watch_files(folders: Sequence[Path]) -> AsyncGenerator[bool]:
 
 
 async def watch_catalog(app: web.Application) -> AsyncIterator[None]:
-    """Watch the folders while `app` runs; for ``app.cleanup_ctx``."""
+    """Watch the catalog folders while `app` runs. Append this function to ``app.cleanup_ctx``."""
     task = asyncio.create_task(CatalogWatch(app).run(), name="watch_catalog")
     yield
     task.cancel()

@@ -20,11 +20,11 @@ from gateway.refresh.through_parent import ParentLink
 from gateway.runtime import RUNTIME
 
 BODY_LIMIT_BYTES: Final = 1 << 20
-# They log requests to unknown paths, and respond with an error in the usual shape or with a page.
+# These middlewares log requests to unknown paths, and respond with an error as JSON or as a page.
 OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.browser_page), error_shape)
 
 CHECKED_CONFIGURATION: Final = web.AppKey("seated", Checked)
-"""The checked configuration that an application starts with; checked before anything is opened."""
+"""The configuration with which an application starts. The configuration is checked before anything is opened."""
 # Set in a worker of `gateway serve` before the start:
 PARENT: Final = web.AppKey("parent", ParentLink)
 """The link to the parent, which sends the worker's token exchanges."""
@@ -38,14 +38,16 @@ def create_app(config: ConfigurationSource) -> web.Application:
 
 
 def create(config: ConfigurationSource, examined: Examined | None = None) -> web.Application:
-    """Create an application with the gateway. `examined`: the check of `config` against its catalog, if already done."""
+    """Create an application with the gateway. `examined`: the result of checking `config` with its catalog; None: not
+    checked yet."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
     setup(app, config, examined)
     return app
 
 
 def setup(app: web.Application, config: ConfigurationSource, examined: Examined | None = None) -> None:
-    """Add the gateway to `app`: its routes with their chains, and its runtime at startup. Raises config.Faults."""
+    """Add the gateway to `app`: its routes with their middleware chains, and its runtime at startup. Raises
+    config.Faults."""
     logs.setup_in_host()
     seated = app[CHECKED_CONFIGURATION] = check_configuration(read(config), examined)
     setup_templates(app)
@@ -66,5 +68,5 @@ async def _run_gateway(app: web.Application) -> AsyncIterator[None]:
 
 
 async def _stop_serving(app: web.Application) -> None:
-    if RUNTIME in app:  # missing after a failed start
+    if RUNTIME in app:  # after a failed start there is no runtime
         app[RUNTIME].serving = False

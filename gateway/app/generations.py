@@ -1,4 +1,4 @@
-"""From a configuration to a generation: read, checked against its catalog, and put in use."""
+"""Reads a configuration, checks it with its catalog, builds a generation from both, and puts the generation in use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,8 +26,8 @@ ConfigurationSource = Config | Mapping[str, Any] | str | PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A configuration that was read and checked with its catalog, ready for use.
-    `integrations`: those that it declares."""
+    """A configuration that was checked with its catalog and is ready for use. `integrations`: the integrations that the
+    configuration declares."""
 
     config: Config
     catalog: Catalog
@@ -35,8 +35,8 @@ class Checked:
 
 
 def read(config: ConfigurationSource) -> Config:
-    """Return `config` itself, or read it from a mapping or a file.
-    Raises Faults, including faults hidden by the first ones."""
+    """Return `config` if it is a Config; otherwise read a Config from a mapping or a file. Raises Faults with all
+    faults, also with faults that the first faults hide."""
     if isinstance(config, Config):
         return config
     try:
@@ -48,7 +48,8 @@ def read(config: ConfigurationSource) -> Config:
 
 
 def check_configuration(config: Config, result: Examined | None = None) -> Checked:
-    """Return `config` with its catalog. `result`: the result of `examined`, if known. Raises config.Faults."""
+    """Check `config` with its catalog; return the configuration and the catalog. `result`: the result of `examined` for
+    `config`; None: check now. Raises config.Faults."""
     result = result or examined(config)
     if result.faults:
         raise Faults(result.faults)
@@ -62,7 +63,8 @@ def build_generation(
     egress: Egress | None = None,
     former: Integrations | None = None,
 ) -> Generation:
-    """Build the generation. `egress` None: create a new one. `former`: the integrations of the replaced generation."""
+    """Build the generation. `egress` None: create a new Egress. `former`: the integrations of the replaced
+    generation."""
     return Generation(
         config=checked.config,
         catalog=checked.catalog,
@@ -74,7 +76,8 @@ def build_generation(
 
 
 def next_generation(runtime: Runtime, checked: Checked) -> Generation:
-    """Build the generation that replaces the one of `runtime`; nothing changes until `Current.replace`."""
+    """Build the generation that will replace the current generation of `runtime`. Nothing changes before
+    `Current.replace`."""
     before = runtime.generation
     same = checked.config.egress == before.config.egress
     egress = before.egress if same else None
@@ -82,8 +85,8 @@ def next_generation(runtime: Runtime, checked: Checked) -> Generation:
 
 
 def replace_generation(runtime: Runtime, checked: Checked) -> None:
-    """Replace the generation with `checked`, in one step.
-    Work that started under the former generation keeps that one."""
+    """Replace the current generation of `runtime` by one built from `checked`, in one step. Work that has already
+    started keeps the former generation."""
     runtime.current.replace(next_generation(runtime, checked))
 
 

@@ -1,5 +1,5 @@
-"""Opens and closes everything that lives as long as the application:
-the store, the services on it, background tasks."""
+"""Opens and closes everything that exists as long as the application: the store, the services that use it, background
+tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -57,8 +57,8 @@ from gateway.vault import Keyring
 PRUNE_INTERVAL_S: Final = 600.0
 PRUNE_CALL_LOG_INTERVAL_S: Final = 20.0
 HOUSEKEEPING_DELAY_S: Final = 1.0
-"""Housekeeping tasks start this long after the start,
-so that they do not delay first requests and interrupted refreshes."""
+"""Seconds from the start of the gateway to the start of housekeeping tasks, so that these tasks do not delay the first
+requests and interrupted refreshes."""
 
 log = structlog.get_logger(__name__)
 
@@ -71,10 +71,10 @@ def build_runtime(
     page: MetricsPage | None = None,
     tracing: Tracing | None = None,
 ) -> Runtime:
-    """Build the runtime on an open store. Nothing in it runs by itself yet.
+    """Build the runtime on an open store. No background task runs yet.
 
-    Values that the hot path reads at every request (limits, whether calls are stored) are set at each replacement of
-    the generation; everything else reads `current`.
+    The hot path reads a few values at every request: limits, and whether calls are stored. Each replacement of the
+    generation sets these values. All other code reads settings from `current`.
     """
     minted = MintedKeyCache(store)
     current = Current(build_generation(checked, minted, managed))
@@ -142,7 +142,7 @@ def _apply_each_generation(
     egress_limits: EgressLimits,
     retired: RetiredEgress,
 ) -> None:
-    """Set the values that the hot path reads at every request: now, and at each replacement."""
+    """Set the values that the hot path reads at every request, now and at each replacement of the generation."""
 
     def set_(config: Config) -> None:
         _apply_call_log_settings(config.call_log, calls, store)
@@ -180,7 +180,8 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open the store and yield the runtime; with `background` also run the tasks of a serving gateway.
 
-    `parent` sends the token exchanges, if given. `page`: shared memory for the counters; None: memory of this process.
+    `parent`: the link to the parent, which sends the token exchanges; None: this process sends the token exchanges.
+    `page`: shared memory for the counters; None: memory of this process.
     """
     config = configuration.config
     store = await open_store(
@@ -190,7 +191,7 @@ async def open_runtime(
         pool=config.store.pool,
     )
     try:
-        since = await store.changes.end()  # read before the integrations, so that no change is missed
+        since = await store.changes.end()  # read before the integrations, so that the change feed misses no change
         managed = ManagedIntegrations(await store.integrations.all())
     except BaseException:
         await store.close()
@@ -212,7 +213,8 @@ async def open_runtime(
 
 
 async def record_configuration(store: Store, config: Config, cause: str) -> None:
-    """Record that a changed file took effect. If several processes and nodes load the file, only one records it."""
+    """Record in the audit trail that a changed gateway.yaml took effect. If several processes and nodes load the same
+    file, only one of them writes a record."""
     if not config.document.digest:
         return
     detail = {"sha256": config.document.digest, "how": cause, "environments": sorted(config.environments)}
@@ -253,7 +255,7 @@ async def _after_delay(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _close(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
-    async with AsyncExitStack() as end:  # in reverse order; each step runs even if an earlier step fails
+    async with AsyncExitStack() as end:  # runs the steps in reverse order; each step runs even if another step fails
         end.push_async_callback(runtime.store.close)
         end.push_async_callback(runtime.store.failover.leave)
         end.push_async_callback(runtime.retired.close)
@@ -274,7 +276,7 @@ async def _close(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> Non
 
 
 async def _prune(store: Store) -> None:
-    """Remove old sessions and flows from the store; they live for minutes."""
+    """Remove expired data from the store regularly, such as sessions and flows, which are valid only for minutes."""
     while True:
         try:
             await store.prune(now := clock.now())
@@ -286,7 +288,7 @@ async def _prune(store: Store) -> None:
 
 
 async def _prune_call_log(store: Store) -> None:
-    """Prune often: the log is bounded by its size, and a busy gateway writes thousands of rows a second."""
+    """Prune the call log often, because its size is limited and a busy gateway writes thousands of rows a second."""
     while True:
         now = clock.now()
         try:

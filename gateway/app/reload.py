@@ -1,6 +1,6 @@
 """Replaces the configuration of a running gateway: completely or, if anything in it is wrong, not at all.
 
-A reload first reads and checks everything, as a start does. Then it replaces the generation, by one assignment
+A reload first reads and checks everything, as a start does. Then the reload replaces the generation, by one assignment
 (`Current.replace`). The runtime does not change: its parts read the generation when they need a setting.
 """
 
@@ -28,7 +28,8 @@ log = structlog.get_logger(__name__)
 
 
 def read_configuration_again(running: Config, configuration: ConfigurationSource | None = None) -> Config:
-    """Read the file of `running` again, or `configuration`; settings that need a restart are logged and kept. Raises Faults."""
+    """Read the file of `running` again, or read `configuration`. A setting that needs a restart keeps its old value,
+    and the change is logged. Raises Faults."""
     new = read(_file_name(running) if configuration is None else configuration)
     config, ignored = with_fixed(new, running)
     for place in ignored:
@@ -42,10 +43,11 @@ async def reload(
     *,
     accept: Callable[[Checked], None] | None = None,
 ) -> bool:
-    """Reload `app` from its file as it is now, or from `configuration`; return whether that succeeded.
+    """Reload `app` from its gateway.yaml, or from `configuration`; return whether the reload succeeded.
 
-    All faults are logged, by ``file:line``. `accept` is called in a thread with the checked configuration; an exception
-    from it refuses the reload. The store takes the new keys and environments after it, and may refuse the reload too.
+    All faults are logged, each with ``file:line``. `accept`: called in a thread with the checked configuration; if it
+    raises an exception, the reload is refused. Then the store gets the new keys and environments; if this fails, the
+    reload is refused too.
     """
 
     def read_and_checked() -> Checked:
@@ -55,7 +57,8 @@ async def reload(
 
 
 async def apply_accepted(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
-    """Put in place the configuration and catalog that another worker has `accepted`; return whether that succeeded."""
+    """Reload `app` with a configuration and catalog that another worker has accepted; return whether the reload
+    succeeded. `accepted`: returns this configuration and catalog."""
 
     def read_accepted() -> Checked:
         config, catalog = accepted()
@@ -65,7 +68,8 @@ async def apply_accepted(app: web.Application, accepted: Callable[[], tuple[Conf
 
 
 async def _reload(app: web.Application, read: Callable[[], Checked], accept: Callable[[Checked], None] | None) -> bool:
-    """Apply the result of `read`, which runs in a thread, since a catalog is large and streams continue meanwhile."""
+    """Apply the result of `read`. `read` runs in a thread, because reading a large catalog would stop all other work of
+    the event loop."""
     runtime = app[RUNTIME]
     async with runtime.reloading:
         try:
@@ -94,7 +98,7 @@ async def _reload(app: web.Application, read: Callable[[], Checked], accept: Cal
 
 
 def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
-    """Log each fault in its own line, then that the configuration stays."""
+    """Log each fault in its own line, then log that the configuration in use stays."""
     if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():
             log.error("fault", detail=fault)
@@ -106,7 +110,8 @@ def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
 
 
 def _file_name(running: Config) -> Path:
-    """Return the file, by the name that the operator gave it, for messages about faults."""
+    """Return the path of the configuration file as the operator wrote it, for messages about faults. Raises Faults if
+    the configuration is not from a file."""
     if running.path is None:
         raise Faults([Fault("configuration", "was given in Python; pass a new one to `gateway.reload`")])
     given = Path(running.document.name or running.path)

@@ -1,4 +1,5 @@
-"""The one table of routes: each line names the chain that guards a path, and its handler."""
+"""The table of all routes. Each line has the method, the path, the middleware chain that guards the path, and the
+handler."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -48,17 +49,17 @@ from gateway.proxy import forward
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# Connection ids may contain slashes, and published clients do not encode them.
+# Connection ids can contain slashes, and Nango's published clients do not encode the slashes.
 CONNECTION_ID_PATTERN: Final = r"{connection_id:.+}"
 # `(?s)`: the router matches the decoded path, so `.` must also match an encoded line break (`%0A`).
 REST_PATTERN: Final = r"{path:(?s:.*)}"
 
 
 async def respond_to_options(request: web.Request) -> web.Response:
-    """Handle ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7).
-    `cors` handles browsers' preflights before this.
+    """Handle ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). Browsers' preflight requests do not reach
+    this handler, because the middleware `cors` handles them.
 
-    No key is needed, since the response shows nothing that docs/http-api.md does not.
+    No key is needed, because the response shows only what docs/http-api.md documents.
     """
     resource = request.match_info.route.resource
     methods = [] if resource is None else sorted({route.method for route in resource})
@@ -144,7 +145,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.receive_webhook)),
     ("POST", "/environment/webhook-signing-key/rotate", API(environment.rotate_signing_key)),
     ("OPTIONS", "/environment/webhook-signing-key/rotate", PROGRAM(respond_to_options)),
-    # Former paths; older published clients still use them.
+    # Former paths, which older clients of Nango still use.
     ("GET", "/connection", API(connections.list_connections)),
     ("POST", "/connection", API(connection_import.import_flat)),
     ("OPTIONS", "/connection", PROGRAM(respond_to_options)),
@@ -194,7 +195,7 @@ WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect", "/conso
 def add_routes(app: web.Application, websocket_path: str = "/") -> None:
     """Add every route to `app`, with HEAD for each GET (RFC 9110 §9.1).
 
-    A key is checked before ``100 Continue`` invites a body.
+    If a request has ``Expect: 100-continue``, its key is checked before ``100 Continue`` is sent.
     """
     resource = WebsocketResource(websocket_path)
     resource.add_route("GET", OPEN(connect_socket.serve_connect_socket), expect_handler=no_early_continue)

@@ -20,11 +20,11 @@ from gateway.store import Store
 from gateway.store.audit.audit_chain import Checkpoint
 from gateway.vault import VaultError
 
-BATCH_DELAY_S: Final = 1.0  # records of this interval are placed in one transaction
+BATCH_DELAY_S: Final = 1.0  # records that are written within this time are placed in one transaction
 CHECK_EVERY_S: Final = 10.0  # interval of checks for records that another process has written
 SEND_AGAIN_S: Final = 60.0
 PRUNE_EVERY_S: Final = 3600.0
-# pruning waits until a record is overdue by this much, since each pruning writes a record of its own
+# Pruning waits until the oldest record is overdue by this much, because each pruning adds a record of its own.
 MIN_OVERDUE: Final = timedelta(days=1)
 PRUNE_TASK: Final = "prune_audit"
 JSON: Final = {"Content-Type": "application/json"}
@@ -33,10 +33,10 @@ log = structlog.get_logger(__name__)
 
 
 class AuditKeeper:
-    """Places the records of the audit log in the chain; each process has one keeper.
+    """Places the records of the audit trail in the hash chain. Each process has one keeper.
 
-    `batch_delay_s`: delay after a record, so that records of this time are placed together. `failing`: records are not
-    placed, because the database refuses or the signing key cannot be decrypted.
+    `batch_delay_s`: seconds to wait after a record, so that several records are placed in one transaction. `failing`:
+    whether the last attempt to place records failed, for example because the signing key cannot be decrypted.
     """
 
     def __init__(self, store: Store, current: Current, batch_delay_s: float = BATCH_DELAY_S) -> None:
@@ -80,7 +80,8 @@ class AuditKeeper:
             await self._prune(config)
 
     def _log_first_failure(self, why: str, fault: Exception | None) -> None:
-        """Log the first of several failures in a row. The records stay in the store, without a place in the chain."""
+        """Log only the first of several failures in a row. Until the next success, new records stay in the store
+        without a place in the hash chain."""
         if not self.failing:
             log.error("audit_not_sealed", detail=why, effect="records wait without a checkpoint", exc_info=fault)
         self.failing = True
@@ -104,7 +105,8 @@ class AuditKeeper:
             self._unsent, self._send_at = checkpoint, 0.0
 
     async def _send(self, config: AuditConfig) -> None:
-        """Send the newest checkpoint. It proves everything that earlier ones prove, so a lost one does not matter."""
+        """Send the newest checkpoint. A checkpoint proves everything that earlier checkpoints prove, so a lost
+        checkpoint does not matter."""
         checkpoint = self._unsent
         if checkpoint is None or not config.checkpoint_url:
             self._unsent = None
@@ -133,7 +135,8 @@ class AuditKeeper:
 
 
 def _append(path: Path, line: str) -> None:
-    """Append to the file and sync it. A failure is only logged, since the checkpoint is also in the log."""
+    """Append `line` to the file and sync the file. A failure is only logged, because the checkpoint is also in the
+    log."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

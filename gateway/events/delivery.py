@@ -2,9 +2,9 @@
 
 Every process of every node sends the events that it can claim, so no process waits for another.
 
-The loop sleeps until the store changes, the next attempt is due, or a slow poll interval ends. If a process dies after
-a receiver's 200 and before it stores the result, its lease expires and the event is sent again under the same
-``webhook-id``: at least once, never lost (Standard Webhooks).
+The loop sleeps until the store changes, the next attempt is due, or `POLL_S` seconds have passed. A process can die
+after a receiver's 200 and before it stores the result. Then the lease of the process expires, and the event is sent
+again with the same ``webhook-id``. So each event is delivered at least once (Standard Webhooks).
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from gateway.records.trace import CAUSE, trace_id_in
 from gateway.store import Store
 from gateway.vault import VaultError
 
-# ── When an event is retried, and when it is given up. Pure functions.
+# ── When an event is sent again, and when the gateway gives the event up. These functions are pure.
 
 FIRST_DELAY_S: Final = 2.0
 BACKOFF_FACTOR: Final = 2.0
@@ -51,8 +51,8 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class ReceiverResponse:
-    """The response of a receiver. `status` None: no response, `fault` says why.
-    `wait_s`: its Retry-After in seconds."""
+    """The response of a receiver. `status`: None without a response. `fault`: why there is no response. `wait_s`: the
+    header Retry-After in seconds; None: no such header."""
 
     status: int | None
     fault: str | None = None
@@ -66,11 +66,12 @@ class ReceiverResponse:
 def outcome(
     delivery: Delivery, response: ReceiverResponse, now: datetime, chance: Callable[[], float] = random.random
 ) -> DeliveryOutcome:
-    """Decide the state of an event after `response` to its latest attempt;
-    `delivery.attempts` counts the attempts before.
+    """Decide the state of a delivery after its latest attempt. `response`: the response to this attempt.
+    `delivery.attempts`: the number of earlier attempts.
 
-    410 means that the receiver wants no more events (Standard Webhooks). Every other response but 2xx is retried until
-    `give_up_at`. Redirects are retried too, not followed: a signed body is sent only to configured URLs.
+    410 means that the receiver wants no more events (Standard Webhooks). After any other response except 2xx, the event
+    is sent again until `give_up_at`. This includes redirects, which are not followed, because a signed body is sent
+    only to configured URLs.
     """
     if response.is_success:
         return DeliveryOutcome(DeliveryState.DELIVERED, response.status)
@@ -87,22 +88,24 @@ def outcome(
 
 
 def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float:
-    """Return the seconds until the next attempt after a failed one; `attempts`: number of attempts before that one."""
+    """Return the seconds from a failed attempt to the next attempt. `attempts`: the number of attempts before the
+    failed attempt."""
     base_delay = min(FIRST_DELAY_S * BACKOFF_FACTOR ** min(attempts, 20), MAX_DELAY_S)
     return base_delay * (1 + JITTER * (2 * chance() - 1))
 
 
-# ── The number of parallel requests per target: fewer for a failing target, so that it does not affect others.
+# ── The number of parallel requests per target: fewer for a failing target, so that other targets are not affected.
 
 MAX_PER_TARGET: Final = 8  # maximum parallel requests of this process to one target
-FAILURES_UNTIL_DOWN: Final = 3  # failures in a row, of any events
+FAILURES_UNTIL_DOWN: Final = 3  # a target is down after this number of failures in a row
 PROBE_S: Final = 2.0
 MAX_PROBE_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class TargetPace:
-    """The request limit of one queue, in this process. `resting_until`: monotonic seconds."""
+    """The pace of this process for one queue, which is one target of an environment. `running`: requests in progress.
+    `failures`: failures in a row. `resting_until`: monotonic seconds before which no request starts."""
 
     running: int = 0
     failures: int = 0
@@ -125,14 +128,14 @@ class TargetPace:
             self.failures, self.resting_until = 0, 0.0
             return was_down
         self.failures += 1
-        if response.wait_s:  # a wait of 0, such as a date in the past, does not replace the pause
+        if response.wait_s:  # a wait of 0 s, for example for a date in the past, does not replace the pause
             self.resting_until = max(self.resting_until, now + min(response.wait_s, 3600.0))
         elif self.is_down:
             self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - FAILURES_UNTIL_DOWN, 10), MAX_PROBE_S)
         return False
 
     def idle(self, now: float) -> bool:
-        """Return whether this object can be dropped: nothing is running and no recent failure counts."""
+        """Return whether this object can be dropped: no request is running, and no failure is recent."""
         return not self.running and (not self.failures or now > self.resting_until + MAX_PROBE_S)
 
 
@@ -145,8 +148,8 @@ USER_AGENT: Final = "integration-gateway"
 
 
 async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str], now: datetime) -> ReceiverResponse:
-    """Send an event; return the receiver's response. Errors are returned in `fault`, not raised. `now`: for a
-    Retry-After that is a date."""
+    """Send an event; return the receiver's response. Errors are returned in `fault`, not raised. `now`: the current
+    time, to convert a Retry-After that is a date."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             exchange = await _post(egress, url, body, fields)
@@ -172,7 +175,7 @@ async def _post(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]
     except EgressError as fault:
         if fault.kind != "unreachable" or not fault.sent:
             raise
-        # The receiver may have closed the idle connection. Sending twice is safe, since the id is the same.
+        # Perhaps the receiver closed the idle connection. Sending twice is safe, because the message keeps its id.
         return await egress.send(request, Body(_once(body), len(body), whole=body), replaced=True)
 
 
@@ -192,7 +195,7 @@ async def _drain(exchange: ProviderExchange) -> None:
         exchange.close()
 
 
-LEASE: Final = timedelta(seconds=60)  # well above the longest attempt
+LEASE: Final = timedelta(seconds=60)  # much longer than an attempt can take
 MAX_PARALLEL: Final = 64  # maximum parallel requests of a process, to all targets together
 POLL_S: Final = 30.0
 MIN_PAUSE_S: Final = 0.05
@@ -204,8 +207,8 @@ log = structlog.get_logger(__name__)
 class Deliverer:
     """Sends the events that are due; each process has one deliverer.
 
-    Call `wake` after each write of an event; repeated calls are harmless. `record` gets the result of each attempt, for
-    the call log and traces.
+    Call `wake` after each write of an event; repeated calls are harmless. `record` is called with the result of each
+    attempt, for the call log and traces.
     """
 
     def __init__(
@@ -229,7 +232,7 @@ class Deliverer:
         self._keys.forget()
 
     def wake(self) -> None:
-        """Check for events to send soon."""
+        """Let the loop check now for events that are due."""
         self._wake_event.set()
 
     async def run(self) -> None:
@@ -248,7 +251,7 @@ class Deliverer:
                     await self._wake_event.wait()
 
     async def once(self) -> float:
-        """Start all deliveries that are possible now. Return the seconds until the next check."""
+        """Start all deliveries that are due and within the limits. Return the seconds until the next check."""
         self._wake_event.clear()
         work = await self._store.deliveries.work(clock.now())
         monotonic_now = clock.monotonic()
@@ -260,7 +263,7 @@ class Deliverer:
                 claiming = asyncio.create_task(self._claim_and_start(queue, pace, limit), name="claim_events")
                 self._claiming.add(claiming)
                 claiming.add_done_callback(self._claiming.discard)
-                await asyncio.shield(claiming)  # the write continues after a cancellation; `close` waits for it
+                await asyncio.shield(claiming)  # after a cancellation, the write continues; `close` waits for its end
             elif pace.resting_until > monotonic_now:
                 soonest = min(soonest, pace.resting_until - monotonic_now)
         for queue in [queue for queue, pace in self._paces.items() if pace.idle(monotonic_now)]:
@@ -275,7 +278,8 @@ class Deliverer:
             await asyncio.wait(set(self._sending))
 
     async def close(self, within_s: float = 3.0) -> None:
-        """Wait for running deliveries, then cancel them; other processes or the next start deliver the rest."""
+        """Wait up to `within_s` seconds for running deliveries, then cancel the others. Another process, or this
+        process after its next start, sends these events again."""
         self._closed = True
         running = self._claiming | self._sending
         if running:
@@ -291,7 +295,7 @@ class Deliverer:
     async def _claim_and_start(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
         now = clock.now()
         claimed = await self._store.deliveries.claim(queue, owner=self._owner, now=now, ttl=LEASE, limit=limit)
-        if self._closed:  # `close` releases them
+        if self._closed:  # `close` releases the claimed deliveries
             return
         for delivery in claimed:
             pace.running += 1
@@ -302,7 +306,7 @@ class Deliverer:
     def _on_delivery_done(self, task: "asyncio.Task[None]", pace: TargetPace) -> None:
         self._sending.discard(task)
         pace.running -= 1
-        if pace.running <= MAX_PER_TARGET // 2:  # not after every delivery, so that one claim takes several events
+        if pace.running <= MAX_PER_TARGET // 2:  # not after every delivery, so that one claim gets several events
             self._wake_event.set()
         if not task.cancelled() and (fault := task.exception()) is not None:
             detail = fault.message if isinstance(fault, GatewayError) else str(fault)
@@ -327,7 +331,8 @@ class Deliverer:
         await self._record_response(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
-        """Return body and header fields of this attempt, and the event's cause. Raises VaultError, GatewayError."""
+        """Return the body and the header fields of this attempt, and the ``traceparent`` of the event's cause. Raises
+        VaultError, GatewayError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
         arguments = delivery, content, entry.auth_mode if entry is not None else None
@@ -411,8 +416,8 @@ class Deliverer:
 
 
 def _build_fault(delivery: Delivery, fault: Exception) -> str:
-    """Return why the message could not be built, and log faults that are not expected."""
-    if isinstance(fault, VaultError):  # a later attempt may have the key, but not soon
+    """Return why the message could not be built. Unexpected faults are logged."""
+    if isinstance(fault, VaultError):  # the encryption key may be available again for a later attempt
         return f"the stored event cannot be decrypted: {fault}"
     if isinstance(fault, GatewayError):
         return f"the message could not be built: {fault.message}"
@@ -421,7 +426,8 @@ def _build_fault(delivery: Delivery, fault: Exception) -> str:
 
 
 def _send_fault(delivery: Delivery, fault: Exception) -> str:
-    """Return why the message could not be sent, and log the fault: `send` raises none that is expected."""
+    """Return why the message could not be sent, and log the fault. Every fault here is unexpected, because `send`
+    returns the expected faults."""
     _log_unexpected("event_not_sent", delivery, fault)
     return f"the message could not be sent: {type(fault).__name__}; see event_not_sent in the log"
 
@@ -437,5 +443,6 @@ def _log_unexpected(event: str, delivery: Delivery, fault: Exception) -> None:
 
 
 def _target_kind(target: str) -> str:
-    """Return the kind of the target for the log, since a URL may be confidential."""
+    """Return the target for the log: ``primary``, ``secondary``, or ``override`` in place of a URL, because a URL may
+    be confidential."""
     return target if target in {PRIMARY, SECONDARY} else "override"

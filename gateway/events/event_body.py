@@ -1,5 +1,5 @@
-"""Builds the bodies of events (docs/compatibility.md#events) with `event` and `timestamp`:
-UTF-8 JSON with sorted keys."""
+"""Builds the bodies of events as UTF-8 JSON with sorted keys. The bodies have the members of Nango's events and, in
+addition, `event` and `timestamp` (docs/compatibility.md#events)."""
 
 import base64
 import json
@@ -11,10 +11,10 @@ from gateway.events.signatures import SIGNATURE_HEADERS
 from gateway.http.headers import normalized_name
 from gateway.records.event import FORWARD, Delivery, EventContent
 
-SENDER: Final = "nango"  # published clients check for this value
+SENDER: Final = "nango"  # Nango's published clients check for this value
 JSON: Final = "application/json"
 
-# Header fields on each forwarded webhook: the integration that received it.
+# Header fields of each forwarded webhook, which name the integration that received the webhook.
 ENVIRONMENT: Final = "gateway-environment"
 INTEGRATION: Final = "gateway-integration"
 PROVIDER: Final = "gateway-provider"
@@ -42,15 +42,16 @@ _DROPPED_PREFIXES: Final = (
         "x-forwarded-",
     ),
 )
-"""Beginnings of header names that are not forwarded: those of the published contract, and the gateway's own."""
+"""Beginnings of names of header fields that are not forwarded: the names that Nango's contract excludes, and the
+gateway's own names."""
 _HOP_BY_HOP: Final = frozenset(
     {"transfer-encoding", "te", "trailer", "upgrade", "expect", "forwarded", "x-real-ip", "via", "accept-encoding"}
 )
 
 
 class _PurePythonDecoder(json.JSONDecoder):
-    """Parses like `json.loads`, but in Python, so that other threads can run;
-    the C code blocks them until it is done."""
+    """Parses JSON like `json.loads`, but in Python code, so that other threads can run meanwhile. The C code of
+    `json.loads` blocks other threads until it has parsed the whole text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,12 +65,13 @@ WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_a
 
 
 def webhook_size(content: EventContent) -> int:
-    """Return the rough size of a forwarded webhook; 0 for the gateway's own events."""
+    """Return the rough size of a forwarded webhook in bytes; 0 for the gateway's own events."""
     return len(content.received["body"]) if content.event == FORWARD else 0
 
 
 def build_message(delivery: Delivery, content: EventContent, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
-    """Return body and header fields, without signatures. `auth_mode`: auth mode of the provider's entry, if any."""
+    """Return the body and the header fields of a delivery, without signatures. `auth_mode`: auth mode of the provider's
+    entry; None: the provider has no entry."""
     if content.event != FORWARD:
         return _dump_json(_connection_event(delivery, content, auth_mode)), {"content-type": JSON}
     raw = base64.b64decode(content.received["body"])
@@ -91,13 +93,14 @@ def build_message(delivery: Delivery, content: EventContent, auth_mode: str | No
     }
     try:
         body = _dump_json(wrapped, in_python=len(raw) > MAX_C_PARSE_BYTES)
-    except (ValueError, RecursionError):  # NaN or an infinite number, which JSON does not have; or nested too deep
+    except (ValueError, RecursionError):  # the value has NaN or an infinite number, or nests too deep
         body = _dump_json(wrapped | {"payload": raw.decode("utf-8", "replace")})
     return body, {**passed, "content-type": JSON}
 
 
 def is_forwarded(name: str) -> bool:
-    """Return whether a header field of a provider's webhook is forwarded, in any spelling (`normalized_name`)."""
+    """Return whether a header field of a provider's webhook is forwarded. Upper case and underscores in the name make
+    no difference (`normalized_name`)."""
     name = normalized_name(name)
     return name not in SIGNATURE_HEADERS and name not in _HOP_BY_HOP and not name.startswith(_DROPPED_PREFIXES)
 
@@ -138,7 +141,7 @@ def _end_user(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _payload(raw: bytes, content_type: str) -> Any:
-    """Return JSON as a value, a form as an object, anything else as text."""
+    """Convert the body of a webhook: return JSON as a value, a form as an object, anything else as text."""
     text = raw.decode("utf-8", "replace")
     if content_type.startswith("application/x-www-form-urlencoded"):
         from urllib.parse import parse_qsl
@@ -154,8 +157,8 @@ def _payload(raw: bytes, content_type: str) -> Any:
 
 
 def _dump_json(value: Any, *, in_python: bool = False) -> bytes:
-    """Serialize like JavaScript's JSON.stringify,
-    so that a client that parses and serializes again gets the same text."""
+    """Serialize like JavaScript's JSON.stringify, so that a client that parses and serializes the body gets the same
+    text again."""
     try:
         # `iterencode` is written in Python, so other threads can run.
         return "".join(WRITER.iterencode(value)).encode() if in_python else WRITER.encode(value).encode()

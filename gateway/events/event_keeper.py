@@ -1,5 +1,5 @@
-"""Runs the event tasks that one process does for all: reports connections that expire soon,
-and counts waiting events."""
+"""Runs the event tasks that one process does for all processes: reports connections that expire soon, and counts
+waiting events."""
 
 import asyncio
 import uuid
@@ -18,7 +18,7 @@ from gateway.store.due_connections import ConnectionCount
 EVENTS_TASK: Final = "events"
 RUN_EVERY_S: Final = 30.0
 LEASE: Final = timedelta(seconds=90)
-DAYS_AHEAD: Final = (14, 3)  # `connection.expiring` is sent this many days before the end
+DAYS_AHEAD: Final = (14, 3)  # `connection.expiring` is sent this many days before the expiry
 BATCH_SIZE: Final = 100
 COUNT_COST_RATIO: Final = 100  # counting takes at most 1/100 of the time
 
@@ -29,8 +29,8 @@ class EventKeeper:
     """Runs the tasks; each process has one keeper. `environments` returns the declared environments; `wake` is called
     when there is an event to send.
 
-    Only the process that holds the task fills `backlog` and `connections`,
-    so that sums over processes and nodes are correct.
+    Only the process that has the lease for the tasks fills `backlog` and `connections`, so that sums over processes and
+    nodes are correct.
     """
 
     def __init__(self, store: Store, environments: Callable[[], Collection[str]], wake: Callable[[], None]) -> None:
@@ -59,12 +59,12 @@ class EventKeeper:
                 log.warning("deliveries_not_released", detail=fault.message)
 
     async def once(self) -> None:
-        """Do the tasks, if this process holds the lease for them."""
+        """Do the tasks if this process has the lease for them."""
         if not await self._store.tasks.hold(EVENTS_TASK, owner=self._owner, now=clock.now(), ttl=LEASE):
             self.backlog = self.connections = ()
             return
         for environment in sorted(self._environments()):
-            for days in sorted(DAYS_AHEAD):  # ascending: an end in 2 days is reported for 3 days only, not for 14 too
+            for days in sorted(DAYS_AHEAD):  # ascending, so that an expiry in 2 days is not reported for 14 days too
                 await self._report_expiring(environment, days)
         self.backlog = await self._store.deliveries.backlog()
         started = clock.monotonic()
@@ -72,7 +72,7 @@ class EventKeeper:
             self.connections = await self._store.expiring.counts(clock.now())
             self._count_at = clock.monotonic() + COUNT_COST_RATIO * (
                 clock.monotonic() - started
-            )  # a million rows take a second
+            )  # counting a million rows takes a second
 
     async def _report_expiring(self, environment: str, days: int) -> None:
         report = self._store.expiring.report

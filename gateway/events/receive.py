@@ -1,4 +1,5 @@
-"""Receives providers' webhooks: verifies them, records them against replay, and queues them in one transaction."""
+"""Receives providers' webhooks: verifies each webhook, then queues it for the application. The same transaction records
+the webhook's id, so that a repetition is recognized."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,8 @@ TOKENS: Final = frozenset({SHARED_TOKEN, BASIC})
 
 @dataclass(frozen=True, slots=True)
 class WebhookHandling:
-    """How an integration's webhooks are received: the script, and the secrets to check them with, if any."""
+    """How an integration's webhooks are received. `script`: verifies and routes a webhook. `secrets`: the secrets for
+    the verification; empty: webhooks are not verified."""
 
     script: WebhookRouting
     secrets: Sequence[Secret]
@@ -35,15 +37,15 @@ class WebhookHandling:
 
 @dataclass(frozen=True, slots=True)
 class WebhookResult:
-    """The result of receiving a webhook. `reply`: the JSON response to its sender;
-    `queued`: whether it was queued for the application."""
+    """The result of receiving a webhook. `reply`: the JSON response to its sender; `queued`: whether the webhook was
+    queued for the application."""
 
     reply: Mapping[str, Any]
     queued: bool = False
 
 
 def accepts_webhooks(provider: Provider) -> bool:
-    """Return whether the provider's entry says how its webhooks are routed, or how they are signed."""
+    """Return whether the provider's entry says how webhooks are routed or signed."""
     signature = provider.webhook_signature
     return provider.webhook_routing_script is not None or (signature is not None and is_checkable(signature))
 
@@ -51,7 +53,8 @@ def accepts_webhooks(provider: Provider) -> bool:
 def verification_secrets(
     provider: Provider, webhook_secrets: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """Return the secrets that verify this provider's webhooks; empty: forged webhooks cannot be recognized."""
+    """Return the secrets that verify this provider's webhooks. If the result is empty, forged webhooks cannot be
+    recognized."""
     return (
         signing_secrets(provider.webhook_signature, webhook_secrets, client_secret)
         if accepts_webhooks(provider)
@@ -60,8 +63,9 @@ def verification_secrets(
 
 
 def handling_of(integration: Integration, provider: Provider) -> WebhookHandling | None:
-    """Return how the integration's webhooks are handled; None if it does not accept webhooks. Raises SignatureRefused
-    if they cannot be verified and the integration does not set `allow_unsigned_webhooks`."""
+    """Return how the integration's webhooks are handled; None if the integration does not accept webhooks. Raises
+    SignatureRefused if the integration would forward webhooks that cannot be verified, and does not set
+    `allow_unsigned_webhooks`."""
     if not accepts_webhooks(provider) and not integration.allow_unsigned_webhooks:
         return None
     script = provider.webhook_routing_script
@@ -79,8 +83,8 @@ async def receive(
     handling: WebhookHandling,
     limits: WebhooksConfig,
 ) -> WebhookResult:
-    """Verify `message` and queue it once, even if it is sent again. Nothing is queued if the script replies itself, or
-    if the integration does not forward webhooks. Raises SignatureRefused, Unavailable."""
+    """Verify `message` and queue it for the application. A repetition is not queued again. Nothing is queued if the
+    script returns a reply, or if the integration does not forward webhooks. Raises SignatureRefused, Unavailable."""
     arguments = message, provider.webhook_signature, handling.secrets
     sender = f"{integration.environment}/{integration.integration_id}"
     small = len(message.body) <= INLINE_BYTES
@@ -107,7 +111,8 @@ async def receive(
 
 
 def _origins(routing: Routing) -> Sequence[str]:
-    """Return the routing's origins in the format of the column `site_origin` of `connections`; skips invalid ones."""
+    """Return the origins in `routing`, in the format of the column `site_origin` of the table `connections`. Invalid
+    origins are left out."""
     origins = []
     for origin in routing.origins:
         try:
@@ -118,14 +123,15 @@ def _origins(routing: Routing) -> Sequence[str]:
 
 
 def _is_utf8(value: str) -> bool:
-    """Return whether a value can be forwarded: bytes that are not UTF-8 were decoded to lone surrogates and cannot."""
+    """Return whether a header's value was valid UTF-8. Invalid bytes were decoded to lone surrogates, which cannot be
+    forwarded."""
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _stored_parts(message: IncomingWebhook, signature: WebhookSignature | None) -> dict[str, Any]:
-    """Return the stored part of the webhook: its header fields and body, without a header that holds the secret
-    itself."""
-    secret = None  # the name of the header that holds it
+    """Return the parts of the webhook to store: the body, and the header fields to forward. A header that contains the
+    secret itself is left out."""
+    secret = None  # the name of the header that contains the secret
     if signature is not None and signature.header is not None and signature.scheme in TOKENS:
         secret = signature.header.lower()
     fields = [

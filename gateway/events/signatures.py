@@ -1,8 +1,8 @@
 """Signs events, with keys from gateway.yaml or generated keys.
 
-Each event is signed twice with the same key string: for Standard Webhooks, the key is the base64 after ``whsec_``; for
-the header that Nango's SDKs verify, the key is the whole string. For a key from gateway.yaml without ``whsec_``, both
-use its bytes.
+Each event has a signature for Standard Webhooks and signatures for Nango's SDKs, all from the same key text. For
+Standard Webhooks, the key is the decoded base64 after ``whsec_``. For Nango's SDKs, the key is the whole text. If a key
+from gateway.yaml does not begin with ``whsec_``, all signatures use the bytes of the text.
 """
 
 import base64
@@ -38,7 +38,8 @@ def new_signing_key() -> Secret:
 
 
 def standard_key(key: Secret) -> bytes:
-    """Return the key bytes that Standard Webhooks uses."""
+    """Return the bytes of the key for Standard Webhooks: the decoded base64 after ``whsec_``, or else the bytes of the
+    text."""
     text = key.reveal()
     if text.startswith(PREFIX):
         try:
@@ -54,8 +55,8 @@ def standard_form(key: Secret) -> Secret:
 
 
 def signature_fields(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret]) -> dict[str, str]:
-    """Return the signature header fields for `body`. The first of `keys` is the current key; during a rotation, the
-    former key signs too, but only in `SIGNATURE`: the Nango headers hold one signature.
+    """Return the signature header fields for `body`. `keys`: the current key first; during a rotation, the former key
+    follows. The former key signs only in `SIGNATURE`, because each of Nango's headers has room for only one signature.
 
     `timestamp`: time of this attempt in seconds since 1970.
     """
@@ -71,15 +72,15 @@ def signature_fields(body: bytes, message_id: str, timestamp: int, keys: Sequenc
     }
 
 
-# ── The keys that sign an environment's events: from gateway.yaml, else generated.
+# ── The keys that sign an environment's events. gateway.yaml sets the keys, or the gateway generates them.
 
 OVERLAP: Final = timedelta(days=1)
 CACHE_S: Final = 5.0
 
 
 async def signing_keys(config: Config, store: Store, environment: str) -> Sequence[Secret]:
-    """Return the signing keys: the current key first, then former keys that are still in use.
-    Creates a key if there is none."""
+    """Return the environment's signing keys: the current key first, then former keys that still sign. If there is no
+    key, create one."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         former = declared.webhook_signing_key_previous
@@ -89,8 +90,8 @@ async def signing_keys(config: Config, store: Store, environment: str) -> Sequen
 
 
 class SigningKeyCache:
-    """A cache of signing keys for a few seconds. A short delay is harmless: after a rotation, the former key is valid
-    for a day."""
+    """Caches signing keys for a few seconds. After a rotation, other processes use the former key for a few seconds
+    more. This delay is harmless, because the former key is valid for a day."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
@@ -99,7 +100,7 @@ class SigningKeyCache:
         self._cached: dict[str, tuple[float, Sequence[Secret]]] = {}
 
     async def of(self, environment: str) -> Sequence[Secret]:
-        """Return what `signing_keys` returns, cached for `CACHE_S` seconds."""
+        """Return the environment's signing keys as `signing_keys` does, cached for `CACHE_S` seconds."""
         valid_until, keys = self._cached.get(environment, (0.0, ()))
         if clock.monotonic() >= valid_until:
             generation = self._current.generation
@@ -114,8 +115,8 @@ class SigningKeyCache:
 
 
 async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret, datetime]:
-    """Create a new key; return it and the time when the former key stops signing.
-    Raises Conflict if gateway.yaml has it."""
+    """Create a new key; return the key, and the time when the former key stops signing. Raises Conflict if gateway.yaml
+    sets the environment's key."""
     declared = config.environments.get(environment)
     if declared is not None and declared.webhook_signing_key is not None:
         raise Conflict(

@@ -1,7 +1,7 @@
 """Fetches the public keys that verify webhooks, from the URL in the provider's entry, and caches them for an hour.
 
-Anybody can send a webhook that names a key, so the resulting requests are limited: one at a time per key, few per
-minute and integration, and only to URLs that the entry allows.
+Anybody can send a webhook that names a key, so the requests for keys are limited. They are sent one at a time per key,
+at most a few times per minute and integration, and only to URLs that the entry allows.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from gateway.scripts.signed_token import JWT, MAX_KEYS, key_id_of, token_of
 from gateway.secret import Secret
 
 CACHE_S: Final = 3600.0
-RETRY_S: Final = 60.0  # wait before a key set that lacks the key, or was refused, is fetched again
+RETRY_S: Final = 60.0  # pause before the next request, if a response lacked the key or was a refusal
 MAX_CACHED: Final = 256
 MAX_REQUESTS_PER_MINUTE: Final = 10  # maximum requests for keys per integration
 RESPONSE_BYTES: Final = 64 * 1024
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """A request for public keys. `digest` is its cache key, since the body may contain a secret."""
+    """A request for public keys. The cache finds the response by `digest`, because the body may contain a secret."""
 
     method: str
     url: str
@@ -54,8 +54,8 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedKeys:
-    """The fetched keys. `keys`: by key id; a single key may have the id ``""``.
-    None: the provider refused the request."""
+    """The fetched keys. `at`: when the keys were fetched, in monotonic seconds. `keys`: key id ▸ key; a single key
+    without an id has the id ``""``. None: the provider refused the request."""
 
     at: float
     keys: Mapping[str, str] | None
@@ -83,9 +83,10 @@ class WebhookKeyCache:
         message: IncomingWebhook,
         secrets: Sequence[Secret],
     ) -> Sequence[str]:
-        """Return the keys that may have signed `message`; empty if the entry has no URL for keys.
+        """Return the keys with which `message` could be signed; empty if the entry has no URL for keys.
 
-        Raises SignatureRefused if the provider has no such key, Unavailable ``busy`` if it cannot be fetched now.
+        Raises SignatureRefused if the provider has no such key, and Unavailable ``busy`` if the keys cannot be fetched
+        now.
         """
         if how is None or how.keys is None or not secrets:
             return ()
@@ -125,14 +126,14 @@ class WebhookKeyCache:
         self._cached[digest] = done.result()
         self._cached.move_to_end(digest)
         while len(self._cached) > MAX_CACHED:
-            # evict made-up key ids, for which no key was found, before real keys
+            # Remove a response without keys first, because made-up key ids cause such responses.
             del self._cached[
                 next((key for key, found in self._cached.items() if not found.keys), next(iter(self._cached)))
             ]
 
     def _count_request(self, integration: str, *, is_known: bool) -> None:
-        """Count a request against the limit. `is_known`: whether the key was found before. Known keys have their own
-        limit, so that made-up ids cannot block fetching them again.
+        """Count a request for keys against the limit. `is_known`: whether an earlier response had the key. Requests for
+        known keys have their own limit, so that made-up key ids cannot block these requests.
 
         Raises Unavailable.
         """
@@ -204,7 +205,8 @@ async def _fetch(egress: Egress, request: KeyRequest) -> FetchedKeys:
 
 
 def keys_in(body: bytes) -> Mapping[str, str]:
-    """Read public keys, by key id: a key set, one key under ``key``, or a certificate or key in PEM."""
+    """Return the public keys in a response, by key id. `body`: a key set, an object with one key under ``key``, or a
+    certificate or key in PEM."""
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("-----BEGIN"):
         return {"": text}

@@ -1,13 +1,13 @@
 """The description of the API, for programs and for people: ``/openapi.json`` and ``/docs`` (ADR 24).
 
-    operations          every route, one entry each: summary, parameters, models, scope, error codes
+    operations          one entry for every route: summary, parameters, models, scope, error codes
     codes               the status of each error code, and the codes that any route may return
-    import_models       the credentials that an import takes, by auth mode
+    import_models       the credentials that an import accepts, by auth mode
     openapi_document    the operations as an OpenAPI 3.1 document
     response_examples   an example of every response, built from its schema
     docs_page           the operations as a page, with calls to copy
     openapi_handlers    the two handlers; no key is needed
 
-Always true: every route has one entry in `operations`, and a test compares the two; a worker loads this package at the
-first request for it; of an installation's data, the output contains only the public URL.
+Always true: every route has one entry in `operations`, and a test checks this; a worker imports only
+`openapi_handlers` before the first request for a page; the output has no data of the installation but its public URL.
 """

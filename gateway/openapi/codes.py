@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.errors import Code
 
-# Returned in Nango's format for webhooks: ``{"error": "Invalid webhook signature"}``.
+# The response has Nango's format for webhooks: ``{"error": "Invalid webhook signature"}``.
 WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
 
 SESSION_REFUSED: Final[tuple[Code, ...]] = (

@@ -30,7 +30,7 @@ SAMPLE_PATH_VALUES = {
 
 
 def samples(operation: Endpoint, public_url: str) -> list[tuple[str, str]]:
-    """Return title and text of each sample."""
+    """Return the title and the text of each sample call."""
     method = "GET" if operation.method == "*" else operation.method
     url = public_url + operation.path
     for name, text in SAMPLE_PATH_VALUES.items():
@@ -105,7 +105,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema on the page. `of`: its kind, if it is not an object with members."""
+    """A schema on the page. `of`: the type of the schema; empty for an object with members."""
 
     name: str
     says: str
@@ -117,8 +117,8 @@ class Schema:
 class OperationView:
     """An operation on the page.
 
-    `errors`: the errors of this operation; errors common to all operations are listed once on the page. `body` and
-    `responded`: examples, as JSON.
+    `errors`: status and code of each error of this operation; errors that all operations share are listed once on the
+    page. `body`, `responded`: examples of the request's and the response's body, as JSON.
     """
 
     operation: Endpoint
@@ -136,7 +136,7 @@ class OperationView:
 
 @lru_cache(maxsize=4)
 def groups(public_url: str) -> list[tuple[str, list[OperationView]]]:
-    """Return the operations by heading, in the order of `OPERATIONS`, without internal ones."""
+    """Return the operations by heading, in the order of `OPERATIONS`, without internal operations."""
     by_heading: dict[str, list[OperationView]] = {}
     definitions = components()
     for operation in OPERATIONS:
@@ -194,7 +194,7 @@ def _schema(name: str, definition: dict[str, Any]) -> Schema:
 
 
 def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the kind of a schema in a few words, and the name of the schema with the details, or None."""
+    """Return the type of a schema in a few words, and the name of the schema with the details, or None."""
     found = _REF.search(str(schema))
     link = found.group(1) if found else None
     either = schema.get("anyOf") or schema.get("oneOf")
@@ -216,7 +216,7 @@ def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def _length_text(schema: dict[str, Any]) -> str:
-    """Return the length limit of a text as a sentence; empty if it has none."""
+    """Return the length limit of a text as a sentence; empty if the text has no limit."""
     for variant in (schema, *schema.get("anyOf", ())):
         if "maxLength" in variant:
             return f"At most {counted(variant['maxLength'], 'character')}."

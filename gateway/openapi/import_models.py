@@ -1,6 +1,6 @@
-"""The credentials that an import takes, by auth mode, as documentation.
+"""Models of the credentials that an import accepts, by auth mode. Only the API's documentation uses these models.
 
-The modes themselves check them (`gateway.auth`).
+The auth modes themselves check imported credentials (`gateway.auth`).
 """
 
 from typing import Any, Final, Literal
@@ -139,6 +139,7 @@ IMPORTED: Final[tuple[type[BaseModel], ...]] = (
 
 
 def credentials_schema(template: str) -> dict[str, Any]:
-    """Return the schema of `Import.credentials`; an auth mode of another package may accept further objects."""
+    """Return the schema of `Import.credentials`. The schema also allows any other object, because other packages can
+    add auth modes."""
     shapes = [{"$ref": template.format(model=model.__name__)} for model in IMPORTED]
     return {"title": "Credentials", "anyOf": [*shapes, {"type": "object"}]}

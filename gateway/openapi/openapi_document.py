@@ -27,7 +27,7 @@ ALL_METHODS: Final = ("get", "post", "put", "patch", "delete")
 JSON: Final = "application/json"
 HTML: Final = "text/html"
 RESPONSE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-# A generator that does not know */* uses the second entry, for bytes.
+# A client generator that does not know */* uses the second media type, for bytes.
 ANY_OBJECT: Final[Mapping[str, Any]] = {
     "*/*": {},
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
@@ -81,7 +81,7 @@ def document(public_url: str) -> dict[str, Any]:
 
 
 class Shared:
-    """The error responses: one for each status and kind of content."""
+    """The error responses that operations share: one for each status and type of content."""
 
     def __init__(self) -> None:
         self.responses: dict[str, Any] = {}
@@ -102,8 +102,8 @@ class Shared:
 
 
 async def build_components() -> None:
-    """Build what `components` returns, with a turn of the event loop for each model: all take half a second of CPU
-    time."""
+    """Build what `components` returns, and let other tasks run after each model. All models together take half a second
+    of CPU time."""
     if components.cache_info().currsize:
         return
     for shape in _shapes():
@@ -115,7 +115,8 @@ async def build_components() -> None:
 
 @lru_cache(maxsize=1)
 def components() -> dict[str, Any]:
-    """Return the schema of every model and shape that an operation uses, by its name. Callers must not change it."""
+    """Return the schema of every model and shape that an operation uses, by its name. Callers must not change the
+    result, because it is cached."""
     _, defined = TypeAdapter.json_schemas(
         [(one.__name__, mode, _adapter(one)) for one, mode in _shapes().items()], ref_template=REF
     )
@@ -140,13 +141,13 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def component_name(model: Shape) -> str:
-    """Return the name of a model in the document: client generators turn it into a class name."""
+    """Return the name of a model in the document. Client generators make a class name from this name."""
     name: str = model.__name__
     return name if name == "AnyJson" else name.removesuffix("Json")
 
 
 def _component_names(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return `schemas` with the names of `component_name`, in keys, titles and references."""
+    """Return `schemas` with the names that `component_name` returns, in keys, titles and references."""
     text = json.dumps(schemas)
     for name in schemas:
         if name.endswith("Json") and name != "AnyJson":
@@ -156,8 +157,8 @@ def _component_names(schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _close_responses() -> None:
-    """Forbid unknown members in response types without a configuration of their own; members' docstrings become
-    descriptions."""
+    """Configure each response type that has no configuration of its own. Unknown members are then forbidden, and
+    members' docstrings become descriptions."""
     for shape in vars(responses).values():
         if is_typeddict(shape) and not hasattr(shape, "__pydantic_config__"):
             with_config(RESPONSE)(shape)
@@ -166,10 +167,10 @@ def _close_responses() -> None:
 def _move_defaults_to_descriptions(part: Any) -> None:
     """Move defaults into descriptions.
 
-    Client generators take a member with a default as always present, but our optional members may be absent.
+    Client generators assume that a member with a default is always present, but our optional members may be absent.
     """
     if isinstance(part, dict):
-        if "default" in part and not isinstance(part["default"], dict):  # a dict: the schema of a member of that name
+        if "default" in part and not isinstance(part["default"], dict):  # a dict describes a member named "default"
             default = part.pop("default")
             if default not in (None, [], False):
                 part["description"] = f"{part.get('description', '')} Default {json.dumps(default)}.".strip()
@@ -264,7 +265,7 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
 def _proxied(operation: Endpoint) -> Iterator[tuple[str, Any]]:
     """Yield the responses of a proxied call.
 
-    The provider may return anything with any status, so no status has a schema.
+    The provider can return any body with any status, so no status has a schema.
     """
     ours = "; ".join(f"{status} {_code_names(codes)}" for status, codes in status_codes(operation).items())
     yield "2XX", {"description": "The provider's response.", "content": ANY_OBJECT}

@@ -1,7 +1,7 @@
-"""``GET /openapi.json`` and ``GET /docs``.
+"""Serves ``GET /openapi.json`` and ``GET /docs``.
 
-No key is needed: they show what docs/http-api.md shows, and of this installation only the public URL. They are built at
-the first request.
+No key is needed, because the two pages show only what docs/http-api.md shows, and the installation's public URL. The
+pages are built at the first request.
 """
 
 from aiohttp import web
@@ -23,7 +23,7 @@ async def openapi_json(request: web.Request) -> web.Response:
 
 
 async def docs(request: web.Request) -> web.Response:
-    """Return the API reference page. It is complete without its script, which only filters it."""
+    """Return the API reference page. The page is complete without its script, which only adds a filter."""
     from gateway.openapi.docs_page import groups, schemas
     from gateway.openapi.openapi_document import build_components
 

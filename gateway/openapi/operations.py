@@ -1,4 +1,4 @@
-"""Every route, one entry each."""
+"""Describes every route, for the OpenAPI document and the page ``/docs``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,8 @@ Shape = type[Any] | TypeAliasType  # a request model, or a type of gateway/api/r
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A query parameter or a header. `schema`: JSON Schema. `style`: ``deepObject`` for ``name[key]=value``."""
+    """A query parameter or a header. `says`: its description. `schema`: JSON Schema of its value. `style`:
+    ``deepObject`` for ``name[key]=value``."""
 
     name: str
     says: str
@@ -41,11 +42,11 @@ class Param:
 class Endpoint:
     """One route. `path` has its parameters as ``{name}``; the method ``*`` matches any method.
 
-    `who` may call it: the holder of a secret key with `scope`, an end user's browser with a connect session, or anyone.
-    `errors`: the codes of this route, besides those that every route has; with a status if it is not the code's usual
-    one. `also`: other success statuses, without a body. `content`: the media type of the response. `more`: a
-    description. `example` and `response_example`: example bodies of request and response. `internal`: not shown on
-    ``/docs``.
+    `who`: who may call the route: the holder of a secret key with `scope` (``key``), an end user's browser with a
+    connect session (``session``), or anyone (``open``). `errors`: the error codes of this route that not every route
+    has; a pair of code and status if the status is unusual for the code. `also`: other success statuses, without a
+    body. `content`: the media type of the response. `more`: a longer description. `example` and `response_example`:
+    example bodies of request and response. `internal`: not shown on ``/docs``.
     """
 
     method: str

@@ -7,7 +7,7 @@ REF: Final = "#/components/schemas/"
 EXAMPLE_TIME: Final = "2026-01-02T03:04:05.678+00:00"
 MAX_DEPTH: Final = 8
 
-# Example values by member name, in any object whose schema allows them.
+# Member name ▸ example value, for every object with a member of this name, if the member's schema allows the value.
 EXAMPLE_VALUES: Final[Mapping[str, Any]] = {
     "connection_id": "user-1",
     "connectionId": "user-1",
@@ -46,7 +46,7 @@ EXAMPLE_VALUES: Final[Mapping[str, Any]] = {
 
 
 def example(name: str, definitions: Mapping[str, Any]) -> Any:
-    """Return an example response with the schema `name`. `definitions`: all schemas by name."""
+    """Return an example of the schema `name`. `definitions`: all schemas by name."""
     return _example_of(definitions[name], "", definitions, 0)
 
 

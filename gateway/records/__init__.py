@@ -3,10 +3,10 @@
     connection      a connection: ids, sealed credential, state, lease, intent
     states          the states of a connection, and all transitions
     integration     an integration: the configured use of one provider
-    connecting      short-lived records of an end user connecting: session, flow, outcome
+    connecting      short-lived records while an end user connects: session, flow, outcome
     access          environments, minted keys, their limits, capabilities
-    event           events sent to the application, and the state of a delivery
-    provider_call   one small exchange with a provider, as data
+    event           events for the application, and the state of each delivery
+    provider_call   one small request to a provider, such as a token request, and its reply
     proxied_call    one proxied call: the request, its timing, its pages, its record
     audit           the audit trail: its actions, the actor, one record in canonical bytes
     trace           a sampled call's place in its trace, and the data of its spans

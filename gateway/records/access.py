@@ -17,10 +17,11 @@ ANY_INTEGRATION = "*"
 class KeyLimits:
     """The limits of a key. A call must satisfy every member that is set; an empty member limits nothing.
 
-    `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
-    ``METHODS PATH`` (`access.key_policy`) or name operations of the catalog (`access.operation_rules`); one must match.
-    `hosts` are names or ``*.example.com``. `operations`: for each rule that names operations, the snapshot of those
-    operations, as ``COUNT:`` and base64.
+    `connections`: each is ``integration/connection`` or ``*/connection``. `tags`: the connection must have all these
+    tags. `rules`: each is ``METHODS PATH`` (`access.key_policy`) or names operations of the catalog
+    (`access.operation_rules`); the request must match one of them. `hosts`: each is a host name or ``*.example.com``.
+    `operations`: rule ▸ snapshot, for each rule that names operations; a snapshot is the number of operations, a colon,
+    and the operations in base64.
     """
 
     integrations: tuple[str, ...] = ()
@@ -31,12 +32,13 @@ class KeyLimits:
     operations: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the given limits for display: for snapshots, only the numbers of operations."""
+        """Return the limits that are set, for display. A snapshot is shown as its number of operations."""
         counts = {rule: int(snapshot.partition(":")[0]) for rule, snapshot in self.operations.items()}
         return {**self._limits_set(), **({"operations": counts} if counts else {})}
 
     def as_stored(self) -> dict[str, Any]:
-        """Return the given limits with whole snapshots, as they are stored; `from_json` reads them."""
+        """Return the limits that are set, with whole snapshots, as the store keeps them. `from_json` reads the
+        result."""
         return {**self._limits_set(), **({"operations": dict(self.operations)} if self.operations else {})}
 
     def _limits_set(self) -> dict[str, Any]:
@@ -73,11 +75,13 @@ class KeyLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTerms:
-    """The terms of a key, fixed when it is minted. The key itself is not stored: `digest` is its hex SHA-256.
+    """The terms of a key, which are fixed when the key is minted. The key itself is not stored, only `digest`, its hex
+    SHA-256.
 
-    `last_four`: the key's last four characters. `limits`: the key's own, and those of its ancestors; a call must
-    satisfy all. `rate`: calls per minute. `budget`: calls in total. `parent_id`: the key that minted it; revoking the
-    parent revokes this key too.
+    `last_four`: the key's last four characters. `limits`: the limits of the key, of the key that minted it, and so on;
+    a call must satisfy all of them. `rate`: maximum calls per minute; None: no limit. `budget`: maximum calls in total;
+    None: no limit. `parent_id`: the id of the minted key that minted this key, if any; revoking the parent revokes this
+    key too.
     """
 
     digest: str
@@ -96,7 +100,8 @@ class KeyTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MintedKey(KeyTerms):
-    """A minted key, as it is stored. `calls`: the calls of its `budget` that are spent or set aside by a worker."""
+    """A minted key as the store returns it. `calls`: the number of calls of its `budget` that are used, or that a
+    worker has reserved."""
 
     id: int
     calls: int = 0
@@ -109,24 +114,25 @@ class MintedKey(KeyTerms):
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-# ── A capability: a URL that stands for one connection.
+# ── A capability: a URL with which a client calls the API of one connection.
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A capability and its connection. `mount`: the secret prefix of its paths on this host, ``/c/gw_cap_…``."""
+    """A capability: a key inside a URL, for one connection. `mount`: the secret beginning of the URL's path,
+    ``/c/gw_cap_…``. `token`: the key. `ref`: the connection."""
 
     mount: Secret
     token: Secret
     ref: ConnectionRef
 
 
-# ── An environment: one customer application's set of integrations and connections, opened by its secret keys.
+# ── An environment: one stage of an application, such as ``dev``, with its own keys, integrations and connections.
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment, identified by its `name` everywhere, also in the store (docs/compatibility.md#identifiers:
-    ``[a-z0-9_-]+``)."""
+    """An environment. The `name` identifies the environment everywhere, also in the store. A name matches
+    ``[a-z0-9_-]+`` (docs/compatibility.md#identifiers)."""
 
     name: str

@@ -17,7 +17,7 @@ MAX_TEXT_CHARS: Final = 500  # characters of each text in `detail`
 
 
 class AuditAction(StrEnum):
-    """The recorded actions. The value is what records, filters and exports show."""
+    """The actions that the audit trail records. Records, filters and exports show the value."""
 
     meaning: str
 
@@ -71,11 +71,11 @@ ActorKind = Literal["key", "configured_key", "session", "browser", "operator", "
 class AuditActor:
     """The actor of an audit record.
 
-    ``key``: a minted key, with its id, its name and the ids of its ancestors, the nearest first. ``configured_key``: a
-    key of gateway.yaml. ``session``: an end user in a connect session, named by the first 16 hex digits of its token's
-    digest; `key_id` is the minted key that created the session. ``browser``: an end user's browser whose session is not
-    known. ``operator``: a command; `name` is the user of the operating system, `command` the command line. ``system``:
-    the gateway itself.
+    ``key``: a minted key; `parents` has the ids of the key that minted it, of the key that minted that key, and so on.
+    ``configured_key``: a key of gateway.yaml. ``session``: an end user in a connect session; `session` has the first 16
+    hex digits of the digest of the session's token, and `key_id` the id of the minted key that created the session.
+    ``browser``: an end user's browser without a known connect session. ``operator``: a command; `name` is the user of
+    the operating system, `command` the command line. ``system``: the gateway itself.
 
     `address`: the client's network address, if known.
     """
@@ -103,15 +103,16 @@ class AuditActor:
 
 SYSTEM: Final = AuditActor("system")
 current_actor: ContextVar[AuditActor] = ContextVar("current_actor", default=SYSTEM)
-"""The current actor: set for a request to the API and for a command, else the gateway itself."""
+"""The current actor. A request to the API and a command set this variable; otherwise the actor is the gateway
+itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A record before it gets its place in the chain. `of` creates it with the current actor.
+    """A record before it gets its place in the hash chain. `of` creates a record with the current actor.
 
-    `key_id`: number of the minted key that the action concerns. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed
-    digest, never the id itself. `environment` empty: the record concerns the whole store.
+    `key_id`: id of the minted key that the action concerns. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed digest
+    of the end user's id, never the id itself. `environment` empty: the record concerns the whole store.
     """
 
     action: AuditAction
@@ -128,7 +129,8 @@ class AuditEntry:
 
     @classmethod
     def of(cls, action: AuditAction, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
-        """Return an entry with the actor in `current_actor` and the current request's id, at the current time."""
+        """Return an entry with the actor in `current_actor` and the current request's id. `at` None: the current
+        time."""
         return cls(
             action=action,
             at=at or clock.now(),
@@ -139,13 +141,14 @@ class AuditEntry:
         )
 
     def with_session(self, session_digest: str, key_id: int | None) -> "AuditEntry":
-        """Return this entry with the end user of that connect session as its actor."""
+        """Return a copy of this entry with an end user as its actor. `session_digest`: digest of the token of the end
+        user's connect session. `key_id`: the minted key that created the session."""
         actor = replace(self.actor, kind="session", session=session_digest[:16], key_id=key_id)
         return replace(self, actor=actor)
 
     def body(self) -> str:
-        """Return the canonical form, as stored, hashed and exported: ASCII, members sorted, no spaces, empty ones
-        omitted."""
+        """Return the canonical text of the record, which is stored, hashed and exported: JSON in ASCII, members sorted,
+        no spaces, without empty members."""
         what = {
             "integration": self.integration_id,
             "connection": self.connection_id,
@@ -172,8 +175,9 @@ def canonical_json(value: Any) -> str:
 
 
 def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `detail` with secrets masked and long texts cut; only its names if it is too long in total."""
-    length = 0  # of the masked texts so far; beyond the limit, no further text is masked, since none is shown
+    """Return `detail` with masked secrets and shortened texts. If `detail` is still too long, return only the names of
+    its members."""
+    length = 0  # of the masked texts so far; above the limit, no text is shown, so no further text is masked
 
     def shortened(value: Any) -> Any:
         nonlocal length
@@ -194,7 +198,8 @@ def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class AuditColumns(NamedTuple):
-    """The columns by which records are searched, copied from the record's body. `key_id`: the actor's."""
+    """The columns for searches of the audit trail, copied from a record's body. `key_id`: the id of the minted key that
+    acted."""
 
     at: datetime
     environment: str
@@ -206,8 +211,8 @@ class AuditColumns(NamedTuple):
 
 
 def columns_of(body: str) -> AuditColumns:
-    """Return the columns of `body`. Raises ValueError if `body` is not a record: somebody may have written it by
-    hand."""
+    """Return the columns of `body`. Raises ValueError if `body` is not a record of the audit trail, for example because
+    somebody edited the text."""
     try:
         members = json.loads(body)
         actor, what = members.get("actor", {}), members.get("object", {})
@@ -235,9 +240,10 @@ def columns_of(body: str) -> AuditColumns:
 class AuditFilter:
     """A search in the audit trail; None or empty matches anything.
 
-    `environment` None: all, including records of the whole store. `since` is included, `until` is not. `key_ids`: the
-    actor is one of these; empty: any. `end_user_id`: the application's id of the end user; the id of a
-    forgotten end user matches nothing. `before`, `after`: earlier or later in the chain than this sequence number.
+    `environment` None: all environments, and records that concern the whole store. `since`, `until`: the time range,
+    from `since` up to but not including `until`. `key_ids`: one of these minted keys must be the actor; empty: any
+    actor. `end_user_id`: the application's id of the end user; the id of a forgotten end user matches nothing.
+    `before`, `after`: only records with a lower or a higher sequence number.
     """
 
     environment: str | None = None
@@ -254,7 +260,8 @@ class AuditFilter:
 
 
 class SealedRecord(NamedTuple):
-    """A record in the chain. `hash`: 64 hex digits over the previous hash, the sequence number and `body`."""
+    """A record in the hash chain. `hash`: the hash of the previous record's hash, the sequence number and `body`, as 64
+    hex digits."""
 
     sequence: int
     hash: str
@@ -268,7 +275,8 @@ class SealedRecord(NamedTuple):
 
 
 class CredentialUseRef(NamedTuple):
-    """Who uses which credential: the connection, and the minted key that calls with it (0: a key of gateway.yaml)."""
+    """A connection, and a key that calls with the connection's credential. `key_id`: id of the minted key; 0: a key of
+    gateway.yaml."""
 
     environment: str
     integration_id: str
@@ -277,8 +285,8 @@ class CredentialUseRef(NamedTuple):
 
 
 class CredentialUseCount(NamedTuple):
-    """How often a credential was used in the hour that starts at `hour`: the number of proxied calls, and of those that
-    failed with an error or a status of 400 or above."""
+    """How often a credential was used in the hour that starts at `hour`. `calls`: the number of proxied calls.
+    `failed`: the number of these calls with an error or a status of 400 or above."""
 
     hour: datetime
     use: CredentialUseRef
@@ -288,9 +296,10 @@ class CredentialUseCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CredentialUseFilter:
-    """A search for uses of credentials, by whole hours: from the hour of `since` to the hour of `until`.
+    """A search for uses of credentials in whole hours, from the hour that contains `since` to the hour that contains
+    `until`.
 
-    `key_ids`: only uses with these keys; empty: with all keys.
+    `key_ids`: only uses with these keys; empty: uses with any key.
     """
 
     environment: str
@@ -306,8 +315,8 @@ class CredentialUseFilter:
 class CredentialUsePage:
     """A page of uses of credentials.
 
-    `uses`: calls and failed calls for each connection and key, the most used first. `calls`, `failed`, `connections`:
-    totals of all uses, also of those that `limit` leaves out.
+    `uses`: the calls and failed calls for each pair of connection and key, the most used first. `calls`, `failed`:
+    totals of all matching uses, also of uses that `limit` leaves out. `connections`: the number of all matching pairs.
     """
 
     uses: list[tuple[CredentialUseRef, int, int]]

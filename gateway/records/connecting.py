@@ -1,4 +1,4 @@
-"""Short-lived records of an end user connecting: the session, the browser's authorization flow, its outcome."""
+"""Short-lived records while an end user connects: the session, the authorization flow in the browser, the outcome."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -10,12 +10,14 @@ from gateway.records.connection import Account, ConnectionRef, EndUser, NewConne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTerms:
-    """A session's conditions for each connection made under it; a started authorization keeps them.
+    """The conditions that a session sets for each of its connections. An authorization keeps the conditions with which
+    it started.
 
-    `limited`: the session may make only a number of connections. `code_challenge`: see ConnectSession.
-    `browser_digest`: checked when the connection is stored: the session must then belong to this browser, or to no
-    browser yet. Empty: the client has no cookie, so the session must belong to no browser. None: nothing is checked,
-    because the session was claimed when the authorization started, or serves any browser.
+    `limited`: the session has a maximum number of connections. `code_challenge`: the session's code challenge, if any.
+    `browser_digest`: digest of the browser's cookie; the connection is stored only if the session belongs to this
+    browser or to no browser. Empty: the client has no cookie, so the session must not belong to a browser. None: the
+    browser is not checked, because the session serves any browser, or was bound to its browser when the authorization
+    started.
     """
 
     session_digest: str
@@ -26,20 +28,21 @@ class SessionTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectSession:
-    """A connect session: created by the customer's back end, given to the browser as a token, stored by that token's
-    digest (hex SHA-256).
+    """A connect session. The application's back end creates the session, the browser gets its token, and the store has
+    only the token's digest (hex SHA-256).
 
-    `allowed_integrations` empty means all. `defaults` are the contract's ``integrations_config_defaults``: integration
-    ▸ ``{connection_config, authorization_params, user_scopes}``. `key_id`: the minted key that created it; empty for a
-    key of gateway.yaml, None for a session of a release that did not store it. `connection_id`: the id that a new
-    connection gets; if `integration_id` is set too, that connection must exist, and the session reconnects it.
-    `pinned`: that connection keeps its settings and its hosts.
+    `allowed_integrations`: keys of the integrations; empty: all integrations. `defaults`: the
+    ``integrations_config_defaults`` of the request: integration ▸ ``{connection_config, authorization_params,
+    user_scopes}``. `key_id`: id of the minted key that created the session; empty: a key of gateway.yaml; None: an
+    earlier release, which did not store the key, created the session. `connection_id`: the id of the new connection. If
+    `integration_id` is set too, the connection must already exist, and the session reconnects it. `pinned`: a
+    reconnected connection keeps its settings and its hosts.
 
-    `max_connections`: how many connections the session may make, None for any number; `connections_made` counts them.
-    `single_use`: the session serves one browser, the first in which the end user continues; `browser_digest` is the
-    digest of its cookie. `code_challenge`: S256 (RFC 7636 §4.2); if set, connections stay pending until the application
-    completes them with the verifier. `return_url`: the application's page to which the end user returns, with
-    `return_state`.
+    `max_connections`: maximum number of connections; None: no limit. `connections_made`: the number of connections so
+    far. `single_use`: the session serves only one browser, the first in which the end user continues. `browser_digest`:
+    digest of that browser's cookie. `code_challenge`: S256 challenge (RFC 7636 §4.2); if set, connections stay pending
+    until the application completes them with the verifier. `return_url`: the application's page to which the end user
+    returns. `return_state`: a text that is added to `return_url`.
     """
 
     digest: str
@@ -64,7 +67,8 @@ class ConnectSession:
     return_state: str | None = None
 
     def terms(self, browser_digest: str | None) -> SessionTerms:
-        """Return the terms for credentials typed in by the client with this browser cookie; None: it has no cookie."""
+        """Return the terms for a connection from a form. `browser_digest`: digest of the cookie of the browser that
+        posts the form; None: the client has no cookie."""
         return SessionTerms(
             session_digest=self.digest,
             limited=self.max_connections is not None,
@@ -74,29 +78,30 @@ class ConnectSession:
 
     @property
     def bound(self) -> bool:
-        """Whether the application must complete connections (code challenge)."""
+        """Whether the application must complete the session's connections, because the session has a code challenge."""
         return self.code_challenge is not None
 
     @property
     def for_one_browser(self) -> bool:
-        """Whether the session serves one browser only: it is single-use, or its result proves which browser
-        connected."""
+        """Whether the session serves only one browser: the session is single-use, or has a code challenge, so that its
+        result proves which browser connected."""
         return self.single_use or self.bound
 
     @property
     def used_up(self) -> bool:
-        """Whether the session has made all the connections that it may make."""
+        """Whether the session has reached its maximum number of connections."""
         return self.max_connections is not None and self.connections_made >= self.max_connections
 
     @property
     def reconnects(self) -> bool:
-        """Whether the session's connection must already exist and keep its account."""
+        """Whether the session authorizes an existing connection again. The connection must keep its account."""
         return self.connection_id is not None and self.integration_id is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site that a credential reaches: its id, its name and URL for people, and the settings that select it."""
+    """A site that a credential can access. `id`: the provider's id of the site. `name`, `url`: for people. `settings`:
+    the settings of a connection to this site."""
 
     id: str
     name: str
@@ -106,11 +111,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowOptions:
-    """The options of a flow that the browser, or the page it came from, may choose.
+    """The options of a flow that the browser, or the page that opened the connect window, may choose.
 
-    `override`: the end user's own client (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
-    the WebSocket that waits for the outcome. `browser`: digest of the browser that confirmed. `lang`: language of the
-    following pages. `request_id`: for the log.
+    `override`: the end user's own OAuth client (``client_id``, ``client_secret``), and a ``refresh_token``; empty: the
+    integration's client. `ws_client_id`: id of the WebSocket that waits for the outcome; None: no WebSocket waits.
+    `browser`: digest of the cookie of the browser in which the end user confirmed. `lang`: language of the following
+    pages. `request_id`: id of the request, for the log.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -133,9 +139,9 @@ class FlowOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingChoice:
-    """A grant that reaches several sites, until the end user has chosen one.
+    """A grant for several sites, which waits until the end user has chosen a site.
 
-    `held`: the credential. `provider_config`: settings that the provider returned with it.
+    `held`: the credential. `provider_config`: settings that the provider returned with the credential.
     """
 
     held: Mapping[str, Any] = field(repr=False)
@@ -145,14 +151,16 @@ class PendingChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAuthorization:
-    """The data that the callback needs, fixed when the authorization started, so that nothing can change it meanwhile.
+    """The data that the callback needs. The data is fixed when the authorization starts, so that no later request can
+    change it.
 
-    `provider` and `mode`: names of the catalog entry and of its auth mode. `kept`: the mode's own data, for example the
-    PKCE verifier. `url`: the provider's consent page. `config`: the settings; those named in `given` came from the
-    session or the end user, and override what the provider returns. `client`: digest of the waiting window's
-    ``ws_client_id``. `browser`: digest of the browser that confirmed. `limited`, `code_challenge`: see SessionTerms.
-    `began`: digest of the flow's first `state`, if that was replaced. `choice`: a grant that waits for the end user to
-    choose a site.
+    `provider`, `mode`: names of the catalog entry and of its auth mode. `kept`: the auth mode's own data, for example
+    the PKCE verifier. `url`: the URL of the provider's consent page. `config`: the connection's settings. `given`:
+    names of the settings that the session or the end user set; these override settings from the provider. `client`:
+    digest of the ``ws_client_id`` of the waiting window. `browser`: digest of the cookie of the browser in which the
+    end user confirmed. `limited`, `code_challenge`: the session's terms (SessionTerms). `began`: digest of the flow's
+    first `state`; None: the flow still has its first `state`. `choice`: a grant that waits until the end user has
+    chosen a site.
     """
 
     provider: str
@@ -175,7 +183,8 @@ class PendingAuthorization:
     choice: PendingChoice | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return one flat object, as all versions store it: nodes of two versions finish each other's flows."""
+        """Return the data as one flat object. All releases store this format, because nodes of two releases can finish
+        each other's flows."""
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"began", "choice"}}
         stored |= {
             "kept": dict(self.kept),
@@ -196,8 +205,8 @@ class PendingAuthorization:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
-        """Read the record, including one of an earlier version: a missing member gets the value that the version
-        implied."""
+        """Read a stored record. If an earlier release stored the record, a missing member gets the value that this
+        release assumed."""
         known = {one.name for one in fields(cls)} - {"choice"}
         values = {name: value for name, value in stored.items() if name in known}
         values["given"] = tuple(stored.get("given", stored["config"]))
@@ -212,13 +221,14 @@ FlowDetails: TypeAlias = FlowOptions | PendingAuthorization
 
 
 def flow_details(stored: Mapping[str, Any]) -> FlowDetails:
-    """Read a record that `as_json` of either class wrote."""
+    """Read a record that `FlowOptions.as_json` or `PendingAuthorization.as_json` wrote."""
     return FlowOptions.from_json(stored) if "asked" in stored else PendingAuthorization.from_json(stored)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFlow:
-    """An authorization in progress, found by `state_digest`. `browser_digest`: digest of its browser's cookie."""
+    """An authorization in progress. `state_digest`: digest of the parameter ``state``, by which the callback finds the
+    flow. `browser_digest`: digest of the cookie that binds the flow to a browser."""
 
     state_digest: str
     browser_digest: str
@@ -231,23 +241,25 @@ class OpenFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow(OpenFlow):
-    """A flow as it is stored. `details`: sealed FlowDetails, hidden from readers of the database."""
+    """A flow as the store returns it. `details`: the sealed FlowDetails, so that readers of the database cannot read
+    them."""
 
     details: Sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFlow(OpenFlow):
-    """A flow about to be stored; the store seals `details`."""
+    """A flow that is not stored yet. The store seals `details`."""
 
     details: FlowDetails = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingConnection:
-    """A connection made under a session with a code challenge, until the application completes it.
+    """A connection of a session with a code challenge. The connection is pending until the application completes it.
 
-    `new` None: the application has completed it. `reconnects`: at completion, the connection must exist already.
+    `new`: the connection to store; None: the application has completed the connection. `reconnects`: the connection
+    must already exist when the application completes it.
     """
 
     uid: str
@@ -271,18 +283,19 @@ class PendingConnection:
         return (self.new.config if self.new else None) or {}
 
 
-SESSION_ENDED: Final = "session_ended"  # as `error_type`: marks the end of a session, not an attempt
+SESSION_ENDED: Final = "session_ended"  # the `error_type` that reports the end of a session, not an attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of one attempt to connect, for the browser's WebSocket and for polling.
 
-    `client_digest`: digest of the ``ws_client_id`` that the browser's window named. `flow_digest`: digest of the
-    authorization's `state`, which cannot be used again. `browser_digest`: digest of the browser that confirmed, if it
-    keeps cookies. `error_type` (docs/compatibility.md#authorization) and `error_desc` are set if the attempt failed;
-    `code` is then an error code of docs/http-api.md. `is_pending`: the application has not completed the connection
-    yet or, for a failure, did not complete it.
+    `client_digest`: digest of the ``ws_client_id`` that the browser's window sent. `flow_digest`: digest of the
+    authorization's ``state``, which cannot be used again. `browser_digest`: digest of the cookie of the browser in
+    which the end user confirmed, if the browser keeps cookies. `error_type` (docs/compatibility.md#authorization) and
+    `error_desc` are set if the attempt failed; `code` is then an error code of docs/http-api.md. `is_pending`: the
+    application has not completed the connection. If the outcome is also a failure, the application can no longer
+    complete the connection.
     """
 
     environment: str
@@ -304,5 +317,6 @@ class Outcome:
 
     @property
     def is_failed_attempt(self) -> bool:
-        """Whether the outcome is a failure, and not the end of a connection that waited for the application."""
+        """Whether an attempt to connect failed. The end of a pending connection that the application did not complete
+        is not a failed attempt."""
         return not self.succeeded and not self.is_pending

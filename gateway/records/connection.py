@@ -1,4 +1,4 @@
-"""A connection: one end user's authorized link to one integration; its lease, and the past of an imported
+"""A connection: one end user's authorized link to one integration. Also its lease, and the history of an imported
 connection."""
 
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from gateway.records.states import State
 
 
 class ConnectionRef(NamedTuple):
-    """The reference that identifies a connection. A tuple, since the hot path hashes it for every request."""
+    """The reference that identifies a connection. The class is a tuple, because tuples hash fast and every request
+    needs the hash."""
 
     environment: str
     integration_id: str
@@ -18,12 +19,12 @@ class ConnectionRef(NamedTuple):
 
 
 Mark: TypeAlias = tuple[int, datetime]
-"""Version and time of the last change: a row with another mark has changed."""
+"""Version and time of a row's last change. If a row has a different mark than before, the row has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndUser:
-    """The end user of a connection, as the customer describes it (docs/compatibility.md#identifiers)."""
+    """The end user of a connection, as the application describes the user (docs/compatibility.md#identifiers)."""
 
     id: str
     email: str | None = None
@@ -35,9 +36,9 @@ class EndUser:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A ciphertext with the place that it is bound to: it can be opened only at this place.
+    """A ciphertext and the place to which it is bound. The ciphertext can be decrypted only for this place.
 
-    `of`: the connection that it belongs to, for messages.
+    `of`: the connection to which the ciphertext belongs, for messages.
     """
 
     ciphertext: bytes
@@ -66,7 +67,8 @@ class RefreshFailure:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A mark that a refresh token may have been sent, with unknown result. `digest` names that token."""
+    """A mark that a refresh token may have been sent and that the result is unknown. `digest`: digest of that refresh
+    token."""
 
     digest: str
     at: datetime
@@ -74,8 +76,8 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to refresh the credential, until a time by the database's clock. `owner` names one attempt
-    (`store.cluster`)."""
+    """The right to refresh the credential. `owner`: the attempt that has the right (`store.cluster`). `until`: when the
+    right ends, by the database's clock."""
 
     owner: str
     until: datetime
@@ -83,11 +85,12 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Lifespan:
-    """The lifespan of a refresh credential.
+    """The time for which a connection's credential stays usable.
 
-    `dies_at`: when the refresh token expires if it is not used; without a refresh token, when the access token expires.
-    `keep_alive_at`: when the gateway refreshes the token to prevent that. `settled`: nothing needs to be done when the
-    access token expires, because it can be refreshed later, or because its end is already recorded.
+    `dies_at`: when the refresh token expires if it is not used; without a refresh token, when the access token expires;
+    None: no known limit. `keep_alive_at`: when the gateway refreshes the token to prevent its expiry; None: not
+    planned. `settled`: nothing needs to be done when the access token expires, because a later refresh is still
+    possible, or because the end of the credential is already recorded.
     """
 
     dies_at: datetime | None = None
@@ -106,9 +109,8 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class RefusedScopes:
-    """Scopes that the provider's API required, with 403, since the connection was last authorized. `path`: the path of
-    the last refused call, below the base URL and without its query.
-    """
+    """Missing scopes that the provider's API reported with 403 after the last authorization of the connection. `at`,
+    `path`: time and path of the last refused call; the path is below the base URL and has no query."""
 
     scopes: tuple[str, ...]
     at: datetime
@@ -117,13 +119,15 @@ class RefusedScopes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A row as the store returns it; the credential stays sealed until `vault` opens it.
+    """A connection as the store returns it. The credential stays sealed until `vault` decrypts it.
 
-    `id`: its number in lists. `uid`: the row's own identity, to which its ciphertexts are bound. `version` counts its
-    credentials: a write of a new one must name the version it replaces. `config`: plain settings (``cloudId`` …);
-    `secret_config`: those that the catalog marks as secret. `granted_at`: when the end user last authorized it.
-    `rotates`: the provider replaced the refresh token at an earlier refresh. `previous`: the refresh token before this
-    one, which the provider accepts until `previous_until`. `intent`, `lease`: see their classes.
+    `id`: the connection's number in lists. `uid`: the identity of the row, to which its ciphertexts are bound.
+    `version`: number of the current credential; a write of a new credential must name the version that it replaces.
+    `config`: plain settings (``cloudId`` …). `secret_config`: the settings that the catalog marks as secret.
+    `granted_at`: when the end user last authorized the connection. `rotates`: whether the provider replaced the refresh
+    token at an earlier refresh. `previous`: the previous refresh token, which the provider accepts until
+    `previous_until`. `intent`: set if a refresh token may have been sent with unknown result. `lease`: the current
+    right to refresh the credential, if any.
     """
 
     ref: ConnectionRef
@@ -164,12 +168,13 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConnection:
-    """A connection to store. A member that is None keeps the value of an existing row; the credential is always
-    replaced.
+    """A connection to store. If the connection exists, a member that is None leaves the existing value unchanged; the
+    credential is always replaced.
 
     `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it. `ended`:
-    why the connection has already ended, if nothing can refresh it. `warning`: one or two sentences for its owner.
-    `integration_uid`: the row of an integration that was created through the API; without it, nothing is stored.
+    the failure with which the connection has already ended, if nothing can refresh the credential. `warning`: one or
+    two sentences for the owner of the connection. `integration_uid`: identity of the integration's row, if the
+    integration was created through the API; if this row no longer exists, the connection is not stored.
     """
 
     ref: ConnectionRef
@@ -189,15 +194,15 @@ class NewConnection:
     warning: str | None = None
 
 
-# ── The past of an imported connection: its dates and its state.
+# ── The history of an imported connection: its dates and its state before the import.
 
 MOVED_IN = "moved_in"  # reason of the first history entry of an imported connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedHistory:
-    """Dates and state of a connection before its import. None: unknown, so the import sets the value. `state` None:
-    active."""
+    """Dates and state of a connection before its import. A member that is None is unknown, so the import sets the
+    value. `state` None: active."""
 
     created_at: datetime | None = None
     granted_at: datetime | None = None

@@ -10,8 +10,8 @@ ROLES: Final[tuple[ConsoleRole, ...]] = get_args(ConsoleRole)
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSession:
-    """A person's session at the console until `expires_at`. `name`: as logs show it. A `viewer` cannot change
-    anything."""
+    """A person's session at the console until `expires_at`. `name`: the person's name, as logs show it. A person with
+    the role ``viewer`` cannot change anything."""
 
     name: str
     role: ConsoleRole

@@ -14,7 +14,7 @@ FORWARD: Final = "forward"
 
 
 class Event(StrEnum):
-    """The events of a connection, one for each change."""
+    """The events that report changes of a connection."""
 
     CREATED = "connection.created"
     CREATION_FAILED = "connection.creation_failed"
@@ -27,8 +27,8 @@ class Event(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """The state of a delivery. `dead`: stopped after a day, or because the receiver is gone; it can still be
-    replayed."""
+    """The state of a delivery. ``dead``: the gateway stopped trying after a day, or because the receiver responded with
+    410; an operator can still replay the event."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -41,7 +41,8 @@ OPERATIONS: Final[Mapping[Event, str]] = {
     Event.RECONNECTED: "override",
     Event.DELETED: "deletion",
 }
-"""Operation names of docs/compatibility.md#events, plus our own for a deletion; all other events are ``refresh``."""
+"""Event ▸ its member `operation` (docs/compatibility.md#events). ``deletion`` is our own addition. All other events
+have the operation ``refresh``."""
 
 FAILURES: Final = frozenset({Event.DEGRADED, Event.NEEDS_REAUTH, Event.CREATION_FAILED})
 
@@ -50,10 +51,10 @@ NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warnin
 
 
 def event_for_change(before: State | None, after: State) -> Event | None:
-    """Return the event for the step from one state to the next; None for a step that has no event.
+    """Return the event for a change of state; None if the change has no event. `before` None: the connection is new.
 
-    Events distinguish three kinds of states: refreshes succeed, refreshes fail temporarily, or somebody must act. A
-    step between two states in which somebody must act has no event. `before` None: the connection is new.
+    Events distinguish three situations: refreshes succeed, refreshes fail temporarily, or somebody must act. A change
+    between two states in which somebody must act has no event.
     """
     if before is None:
         return Event.CREATED
@@ -68,7 +69,8 @@ def _event_kind(state: State) -> State:
 
 @dataclass(frozen=True, slots=True)
 class EventContent:
-    """The content of a stored event. `facts`: see `store.outbox`; `received`: a provider's webhook, decrypted."""
+    """The content of a stored event. `facts`: the data about the connection, as `store.outbox` writes it. `received`:
+    the decrypted webhook of a provider; empty for the gateway's own events."""
 
     at: datetime
     environment: str
@@ -81,9 +83,9 @@ class EventContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """The delivery of an event to one URL. `message_id` is the same for every attempt (``webhook-id``).
+    """The delivery of an event to one URL. `message_id`: the header ``webhook-id``, the same for every attempt.
 
-    `target`: ``primary``, ``secondary``, or a URL if the connection overrides these. `status` and `detail` describe
+    `target`: ``primary`` or ``secondary``, or a URL if the connection overrides both. `status` and `detail` describe
     the last attempt.
     """
 
@@ -107,7 +109,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """The outcome of an attempt. `due_at`: when to try again, if at all."""
+    """The outcome of an attempt. `due_at`: when to try again; None: no further attempt."""
 
     state: DeliveryState
     status: int | None = None

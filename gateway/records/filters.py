@@ -1,4 +1,4 @@
-"""A filter of several stores: one value, or any value."""
+"""A filter that several stores use: one value, or any value."""
 
 from typing import TypeVar
 
@@ -6,5 +6,5 @@ T = TypeVar("T")
 
 
 def single_or_any_set(value: T | None) -> frozenset[T]:
-    """Return the set of one value; for None the empty set, which matches any value."""
+    """Return a set with only `value`. For None, return the empty set, which matches any value."""
     return frozenset() if value is None else frozenset((value,))

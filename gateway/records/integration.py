@@ -7,14 +7,16 @@ from typing import Final, Literal
 from gateway.secret import Secret
 
 TraceHeaders = Literal["own", "pass", "drop"]
-"""What happens to a caller's ``traceparent`` and ``tracestate`` in the request to the provider."""
+"""What the gateway does with a caller's ``traceparent`` and ``tracestate`` in the request to the provider. ``pass``
+forwards both, ``own`` replaces them by the gateway's own span if the call is traced, and ``drop`` removes both."""
 OWN: Final = "own"
 DROP: Final = "drop"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiManagedRow:
-    """The row of an integration created through the API: its identity and version, and when it was written."""
+    """The row of an integration created through the API: its identity, its version, and the times of its creation and
+    last change."""
 
     uid: str
     version: int
@@ -24,19 +26,21 @@ class ApiManagedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
-    """An integration, identified by (`environment`, `integration_id`); clients send the latter as
+    """An integration. `environment` and `integration_id` identify the integration; clients send `integration_id` as
     ``Provider-Config-Key``.
 
-    `scopes` None: the operator named none, so the provider's default scopes are requested. `app_id`, `app_link`,
+    `scopes` None: no scopes are configured, so the provider's default scopes are requested. `app_id`, `app_link`,
     `private_key`: the id, the page at the provider and the signing key (PEM) of an app that end users install.
-    `webhook_secret`: the secret that the provider signs webhooks with, and during a rotation `webhook_secret_previous`
-    too. `forward_webhooks`: whether webhooks are forwarded. `allow_unsigned_webhooks`: without a secret to verify them,
-    webhooks are accepted from anyone who knows the URL. `allowed_hosts`: hosts that an end user may name if the
-    provider's entry leaves the host open, and to which its secrets may then be sent: ``git.example.com``,
-    ``*.example.com``, each with a port unless it is the default one. `site_selection`, if a token reaches several
-    sites: ``ask`` shows a picker, ``match`` compares the subdomain. `trace_headers` None: as `egress.trace_headers`
-    says. `custom`: names and values that the customer stores with the integration. `made` None: the integration is in
-    gateway.yaml.
+    `webhook_secret`: the secret with which the provider signs webhooks. `webhook_secret_previous`: the previous secret,
+    which is also valid during a rotation. `forward_webhooks`: whether webhooks are forwarded to the application.
+    `allow_unsigned_webhooks`: whether webhooks that cannot be verified are accepted from anyone who knows the URL.
+    `allowed_hosts`: hosts that an end user may name if the provider's entry does not fix the host; the integration's
+    secrets can then be sent to these hosts. Each host is a name such as ``git.example.com`` or ``*.example.com``,
+    followed by the port unless the port is the default port. `site_selection`: how a site is chosen if a token can
+    access several sites; ``match`` takes the site with the subdomain in the settings, or else the first site; ``ask``
+    lets the end user choose. `trace_headers` None: the setting `egress.trace_headers` applies. `custom`: names and
+    values that the customer stores with the integration. `made`: the integration's row, if it was created through the
+    API; None: gateway.yaml declares the integration.
     """
 
     environment: str
@@ -63,5 +67,6 @@ class Integration:
 
     @property
     def webhook_secrets(self) -> tuple[Secret, ...]:
-        """All valid signing secrets, the newest first. An empty one is left out: anybody could sign with it."""
+        """All valid signing secrets, the newest first. An empty secret is left out, because anybody could sign with an
+        empty secret."""
         return tuple(one for one in (self.webhook_secret, self.webhook_secret_previous) if one)

@@ -14,17 +14,19 @@ KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 
 
 class Operation(NamedTuple):
-    """One operation. It never contains a query, a header or a body.
+    """One operation. An operation never contains a query, a header or a body.
 
-    ``call``: a request to ``/proxy``; `path` is the caller's path after it. ``refresh``: of a connection's token.
-    ``authorization``: an end user's attempt to connect. ``delivery``: one attempt to deliver an event. ``webhook``: a
-    provider's webhook that was received.
+    `kind`: one of these. ``call``: a request to ``/proxy``; `path` is the caller's path after ``/proxy``. ``refresh``:
+    a refresh of a connection's token. ``authorization``: an end user's attempt to connect. ``delivery``: one attempt to
+    deliver an event. ``webhook``: a webhook that a provider sent.
 
     `request_id`: the id of the request that caused the operation, so that all operations of a request can be found.
     `trace_id`: 32 hex digits. `key_id`: the id of the minted key. `rule`: the rule of the key that allowed the call, or
-    the reason for the refusal. `status`: the response's status, 0 without a response. `error_code`: None on success.
-    Times are in milliseconds; `ExchangeRecord` explains those of a call. `detail`: more data, by kind. Two members are
-    not stored and serve only the span: `trace`, of a refresh, and `cause`, the ``traceparent`` that caused it.
+    the reason for the refusal. `status`: the status of the response; 0: there was no response. `error_code`: None on
+    success. `gateway_ms`, `token_ms`, `upstream_ms`: the parts of a call's time: in the gateway, waiting for the store
+    or a token endpoint, and waiting for the provider. `detail`: more data, which depends on the kind. Two members are
+    not stored, because only the span needs them: `trace`, the trace of a refresh, and `cause`, the ``traceparent`` of
+    the request that caused the operation.
     """
 
     kind: OperationKind
@@ -104,10 +106,11 @@ class StoredOperation:
 class OperationFilter:
     """A search in the call log; None or empty matches anything.
 
-    `since` is included, `until` is not. `connections`: (integration, connection) pairs of which one must match; None:
-    any. `key_ids`, `error_codes`: one of them must match; empty: any. `excluded_codes`: none of them may match.
-    `status`: a range, both ends included. `text`: occurs in path, code or detail, ignoring case. `tool`: name of the
-    MCP tool that made the call. `after`, `before`: stored later or earlier than the operation with this id.
+    `since`, `until`: the time range, from `since` up to but not including `until`. `connections`: pairs of integration
+    and connection; one pair must match; None: any connection. `key_ids`: ids of minted keys; one id must match.
+    `error_codes`: one code must match. `excluded_codes`: operations with these codes do not match. `status`: lowest and
+    highest status. `text`: a text in the path, code or detail, ignoring case. `tool`: name of the MCP tool that made
+    the call. `after`, `before`: only operations stored later or earlier than the operation with this id.
     """
 
     environment: str
@@ -135,10 +138,10 @@ class OperationFilter:
 
 @dataclass(frozen=True, slots=True)
 class OperationPage:
-    """A page of results, the newest first. `more`: more results may follow.
+    """A page of results, the newest first. `more`: whether there may be more results.
 
-    If time ran out, `searched_to` is the id down to which the log was searched, and `searched_until` roughly the time
-    of that row.
+    If the search timed out, `searched_to` is the id of the last row that was searched, and `searched_until` is roughly
+    the time of that row.
     """
 
     operations: list[StoredOperation] = field(default_factory=list)
@@ -148,7 +151,7 @@ class OperationPage:
 
     @property
     def following(self) -> int | None:
-        """The `before` of the next page; None if nothing is left."""
+        """The value of `before` for the next page; None: this is the last page."""
         if not self.more:
             return None
         return self.searched_to if self.searched_to is not None else self.operations[-1].id

@@ -1,4 +1,5 @@
-"""A small exchange with a provider, as data: the request that an auth mode needs, and the reply."""
+"""A small exchange with a provider, as data: a request that an auth mode needs, such as a token request, and the
+reply."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,8 @@ class ClientIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCall:
-    """A request to send. Any part but `method` may hold secrets; `secrets` lists those that the reply may quote."""
+    """A request to send. Every part except `method` can contain secrets. `secrets`: the secrets that the provider's
+    reply could repeat."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -38,7 +40,7 @@ class ProviderCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The decoded reply. `headers` ignores case in names.
+    """The decoded reply. `headers`: a mapping that ignores the case of names.
 
     `asked_at`: when the call was sent. The provider counts a token's lifetime from a later moment, so an expiry that is
     computed from `asked_at` is never too late, however long the reply took.
@@ -51,8 +53,8 @@ class Reply:
 
 
 def scrubbed(words: str, secrets: tuple[str, ...]) -> str:
-    """Return `words` with each of `secrets` masked, in all spellings in which a provider may quote it: as it is,
-    percent-encoded or in base64."""
+    """Return `words` with each of `secrets` masked, in all spellings in which a provider could repeat a secret:
+    unchanged, percent-encoded or in base64."""
     found = {spelt for secret in secrets if len(secret) >= MIN_SECRET_CHARS for spelt in _spellings(secret)}
     for spelt in sorted(found, key=len, reverse=True):
         words = words.replace(spelt, MASK)

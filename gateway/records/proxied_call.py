@@ -13,14 +13,14 @@ from gateway.authority import origin_of
 from gateway.records.provider_call import ClientIdentity
 from gateway.records.trace import CallTrace
 
-# ── The upstream request while it is built. The only mutable record.
+# ── The request to the provider, which is mutable because several middlewares build it.
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseShape:
     """The part of a response that the caller wants.
 
-    `select`: a parsed JMESPath expression, None for all. `max_bytes`: maximum size of the result.
+    `select`: a parsed JMESPath expression; None: the whole response. `max_bytes`: maximum size of the result in bytes.
     """
 
     select: Any
@@ -31,10 +31,11 @@ class ResponseShape:
 class UpstreamRequest:
     """The request to the provider, without its body.
 
-    `target`: path and query of the request line, written as they are, percent-encoding untouched. `headers`: end-to-end
-    fields only; the sender writes framing and Host. `base_path`: the prefix of `target`; links in the response below it
-    are rewritten to lead through the gateway. `identity`: the client certificate for mutual TLS; its network
-    connections are not used for another identity.
+    `target`: path and query of the request line; they are sent unchanged, with their percent-encoding. `headers`:
+    end-to-end fields only; the code that sends the request adds Host and the fields for framing. `base_path`: the path
+    of the base URL, with which `target` begins; links in the response that begin with the base URL are rewritten to go
+    through the gateway. `identity`: the client certificate for mutual TLS; a network connection with this certificate
+    is not used for another identity. None: no certificate.
     """
 
     method: str
@@ -48,7 +49,7 @@ class UpstreamRequest:
 
     @property
     def origin(self) -> str:
-        """``https://api.example.com:443``: scheme, host and port, always all three, for comparison."""
+        """The origin for comparisons, always with scheme, host and port: ``https://api.example.com:443``."""
         return origin_of(self.scheme, self.host, self.port)
 
     @property
@@ -61,12 +62,12 @@ class UpstreamRequest:
 
 @dataclass(slots=True)
 class Timing:
-    """Seconds of the monotonic clock; code that waits adds its waiting time.
+    """The times of a request, in seconds of the monotonic clock. Code that waits adds its waiting time.
 
-    `token_s`: waiting for the store and for token endpoints. `upstream_s`: waiting for the provider, from the first
-    attempt to the head of the response that is passed on, including pauses between attempts and the caller's own body.
-    `head_at`: when the head of our response was sent, None before that. `proxied`: the request is a call to a provider,
-    and its key was accepted.
+    `token_s`: time spent waiting for the store and for token endpoints. `upstream_s`: time spent waiting for the
+    provider, from the first attempt to the head of the response that is passed on; this includes pauses between
+    attempts, and the time in which the caller sends the body. `head_at`: when the head of our response was sent; None:
+    not sent yet. `proxied`: whether the request is a call to a provider with an accepted key.
     """
 
     began: float
@@ -77,7 +78,8 @@ class Timing:
 
     @contextmanager
     def waiting_for_token(self) -> Iterator[None]:
-        """Add the block's time to `token_s`; a measurement of `upstream_s` around it excludes that time."""
+        """Add the time of the block to `token_s`. A surrounding `waiting_for_upstream` block does not count this
+        time."""
         began = clock.monotonic()
         try:
             yield
@@ -106,9 +108,11 @@ PagingType = Literal["cursor", "link", "offset", "graphql"]
 
 @dataclass(frozen=True, slots=True)
 class PagingScheme:
-    """A provider's paging scheme, complete enough to follow. The names are those of a catalog entry.
+    """A provider's paging scheme, with everything that is needed to fetch the next page. The fields have the names that
+    catalog entries use.
 
-    `in_body`: lists are requested by POST, and the names in the request are dotted paths in its JSON body.
+    `in_body`: lists are requested by POST; the names in the request are then dotted paths in the JSON body of the
+    request.
     """
 
     type: PagingType
@@ -128,7 +132,8 @@ class PagingScheme:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a page. `at`: a cursor, an absolute URL or an offset, depending on the scheme's type.
+    """The position of a page. `way`: the paging scheme. `at`: a cursor, an absolute URL or an offset, depending on the
+    scheme's type.
 
     A cursor or offset that is sent in a body is JSON text; `body_digest` is then the digest of the caller's own body.
     """
@@ -142,11 +147,11 @@ class Position:
 class Paging:
     """The paging options of one call.
 
-    `pages`: how many responses to read, None for all. `ways`: schemes that the first response may follow, best first.
-    `cursor_named`: the caller named the cursor's place. `start`: the position to continue from, None for the beginning.
-    `marks`: a line after each page states the position. `request_digest`: identifies the call to which a resume
-    cursor belongs. `path`: the path of the caller's request, below the base URL. `limit`: records per page, if the body
-    has the limit.
+    `pages`: the number of pages to read; None: all pages. `ways`: the paging schemes that the first response can have,
+    the best guess first. `cursor_named`: whether the caller specified where the response has its cursor. `start`: the
+    position at which to continue; None: the beginning. `marks`: whether a line with the position follows each page.
+    `request_digest`: identifies the call to which a resume cursor belongs. `path`: the path of the caller's request,
+    below the base URL. `limit`: for a list by POST, the records per page that the caller requests; None: not set.
     """
 
     pages: int | None
@@ -168,22 +173,22 @@ class Paging:
 
 
 class ExchangeRecord(NamedTuple):
-    """One exchange. `path` has no query; for a proxied request it is the caller's path after ``/proxy``, `host` the
-    provider's.
+    """One exchange. `path`: the path without its query; for a proxied request, the caller's path after ``/proxy``.
+    `host`: the provider's host.
 
-    A request to our own API has empty integration, connection and host. `error_code`: an error code of ours,
-    ``client_left``, ``cut``, or ``stopped`` if the gateway stopped and could not wait; None if the response was sent
-    unchanged.
+    A request to our own API has empty integration, connection and host. `error_code`: an error code of the gateway,
+    ``client_left`` if the client disconnected, ``cut`` if the provider's response was incomplete, or ``stopped`` if the
+    gateway stopped before the end of the response; None: no error of the gateway.
 
-    `gateway_ms`, `token_ms`, `upstream_ms`: parts of the time until the head of a proxied call's response: in the
-    gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
-    `key_id`: the id of the minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: the rule
-    of the key that allowed the call, or the reason for the refusal. `attempts`: number of requests sent to the
-    provider. `trace`: the data for the spans of a sampled call. `tool`: name of the MCP tool that made the call, ours
-    or the provider's.
+    `gateway_ms`, `token_ms`, `upstream_ms`: three parts of the time until the head of a proxied call's response. They
+    are the time in the gateway, the wait for the store or a token endpoint, and the wait for the provider. None: the
+    request is not a proxied call. `key_id`: the id of the minted key. `traceparent`: as the caller sent it (W3C Trace
+    Context §3.2). `rule`: the rule of the key that allowed the call, or the reason for the refusal. `attempts`: number
+    of requests sent to the provider. `trace`: the data for the spans of a sampled call. `tool`: name of the MCP tool
+    that made the call, a tool of the gateway or of the provider.
     """
 
-    # A tuple, since one is created for each request.
+    # The class is a tuple, because tuples are cheap to create and every request creates one.
 
     at: datetime
     request_id: str

@@ -1,10 +1,12 @@
-"""The states of a connection and all transitions. Nothing else decides what state a connection is in.
+"""The states of a connection and all transitions. No other code decides the state of a connection.
 
-authorized ──▶ active ──unavailable──▶ degraded ──renewed──▶ active       accepted leads to active too
+authorized ──▶ active ──unavailable──▶ degraded ──renewed, accepted──▶ active
                  │  ╲                      │
               refused  unfinished       refused
                  ▼       ▼                 ▼
-           needs_reauth  incomplete   needs_reauth        authorized, renewed or written_back leads from anywhere to active
+           needs_reauth  incomplete   needs_reauth
+
+authorized, renewed, accepted and written_back change every state to active. taken_back changes every state to revoked.
 """
 
 from dataclasses import dataclass
@@ -14,11 +16,11 @@ from typing import Final
 
 
 class State(StrEnum):
-    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily and a token
-    that is still valid is used, or the API rejects call after call.
+    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily while the
+    current token is still valid, or the API rejects one call after another.
 
-    `needs_reauth`: the provider refuses permanently. `incomplete`: a setting is missing that the next refresh needs.
-    `revoked`: the provider says that the grant was revoked.
+    `needs_reauth`: the provider refuses refreshes permanently. `incomplete`: a setting is missing that the next refresh
+    needs. `revoked`: the provider says that the grant was revoked.
     """
 
     ACTIVE = "active"
@@ -29,10 +31,13 @@ class State(StrEnum):
 
 
 class StateTrigger(StrEnum):
-    """What happens to a connection and may change its state.
+    """What can happen to a connection and change its state.
 
-    `accepted`: the API accepts the credential that it rejected before. `replaced`: the credential was refreshed while
-    the API rejects it, which proves nothing: some modes sign a token without asking the provider.
+    `unavailable`, `refused`, `taken_back`: a refresh failed temporarily, permanently, or because the grant was revoked.
+    `unfinished`: a setting is missing. `accepted`: the API accepts the credential that it rejected before. `replaced`:
+    the credential was refreshed after the API had rejected it. The refresh does not prove that the API accepts the new
+    credential, because some auth modes sign a token without a request to the provider. `written_back`: a newer token,
+    which the database had lost in a failover, was stored again.
     """
 
     AUTHORIZED = "authorized"
@@ -47,9 +52,10 @@ class StateTrigger(StrEnum):
 
 
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
-REJECTED: Final = "rejected_by_api"  # the code of a failure: the API rejects the credential, not the token endpoint
+REJECTED: Final = "rejected_by_api"  # code of a failure: the API, not the token endpoint, rejects the credential
 RESTORED: Final = "restored"  # reason of a history entry without a change of state: a backup was restored
-FAILOVER: Final = "failover"  # likewise: a newer token that the database had lost in a failover was written back
+# Reason of a history entry without a change of state: a newer token, which the database had lost, was stored again.
+FAILOVER: Final = "failover"
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
     StateTrigger.AUTHORIZED: State.ACTIVE,
@@ -74,7 +80,8 @@ class Change:
 
 
 def next_state(state: State, trigger: StateTrigger) -> State:
-    """Return the next state. An outage says nothing about a grant that is known to be gone."""
+    """Return the state after `trigger`. A temporary failure changes only an active connection, because it says nothing
+    about a grant that the provider has already refused."""
     if trigger is StateTrigger.REPLACED:
         return state
     if trigger is StateTrigger.UNAVAILABLE:
@@ -85,7 +92,8 @@ def next_state(state: State, trigger: StateTrigger) -> State:
 
 
 def trigger_for_failure(code: str, *, final: bool) -> StateTrigger:
-    """Return the trigger that a failure stands for."""
+    """Return the trigger for a failed refresh. `code`: code of the failure. `final`: whether the provider refused
+    permanently."""
     if not final:
         return StateTrigger.UNAVAILABLE
     return StateTrigger.TAKEN_BACK if code in TAKEN_BACK_CODES else StateTrigger.REFUSED

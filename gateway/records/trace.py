@@ -1,6 +1,6 @@
-"""A sampled call's place in its trace (W3C Trace Context), and the data of its spans.
+"""The trace of a sampled call (W3C Trace Context), and the data of its spans.
 
-Only sampled calls have a `CallTrace`: without one, nothing is stored and nothing is exported.
+Only sampled calls have a `CallTrace`. For all other calls, no trace data is collected and no span is exported.
 """
 
 import random
@@ -15,17 +15,17 @@ TRACE_FIELDS: Final = frozenset({TRACEPARENT, "tracestate"})
 """The header fields of W3C Trace Context, in lower case."""
 
 CAUSE: Final = "traceparent"
-"""Name of the member in a stored event's facts that holds the ``traceparent`` of its cause."""
+"""Name of a member of a stored event's facts. The member has the ``traceparent`` of the span that caused the event."""
 
 SAMPLED: Final = 1  # the bit of the flags that marks a sampled trace
 TOOL_ERROR: Final = "tool_error"  # OpenTelemetry's `error.type` for a tool result that is an error
 _HEX: Final = frozenset("0123456789abcdef")
-_VERSION_00_CHARS: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
+_VERSION_00_CHARS: Final = 55  # characters of a ``traceparent`` of version 00; later versions can be longer
 _SPAN_BITS: Final = 64
 
 
 class TraceParent(NamedTuple):
-    """The parts of a ``traceparent``: 32 and 16 hex digits, and eight flags."""
+    """The parts of a ``traceparent``. `trace_id`: 32 hex digits. `span_id`: 16 hex digits. `flags`: eight bits."""
 
     trace_id: str
     span_id: str
@@ -41,7 +41,8 @@ def trace_id_in(traceparent: str | None) -> str | None:
 
 
 def parent_in(traceparent: str | None) -> TraceParent | None:
-    """Return all parts of a ``traceparent`` (§3.2); None if it is malformed, so that a new trace starts (§4.3)."""
+    """Return all parts of a ``traceparent`` (W3C Trace Context §3.2). None: the text is malformed, so the caller starts
+    a new trace (§4.3)."""
     trace_id = trace_id_in(traceparent)
     if trace_id is None or traceparent is None or traceparent[52] != "-":
         return None
@@ -64,10 +65,11 @@ def new_span_id() -> str:
 
 @dataclass(slots=True)
 class AttemptTrace:
-    """A request to the provider, as its trace shows it.
+    """One request to the provider, as the trace shows it.
 
-    `began` and `ended`: monotonic seconds; `ended`: when the response's head arrived or the attempt failed, None
-    before. `peer`: the provider's IP address. `error`: why no response arrived.
+    `began`: when the request began, in monotonic seconds. `ended`: when the head of the response arrived or the attempt
+    failed, in monotonic seconds; None: not ended. `peer`: the provider's IP address. `error`: why no response arrived;
+    None: no error.
     """
 
     host: str
@@ -85,8 +87,8 @@ class AttemptTrace:
 
 @dataclass(slots=True)
 class McpTrace:
-    """A message of the Model Context Protocol. `tool`: name of an existing tool in ``tools/call``. `error`: a JSON-RPC
-    code, or ``tool_error`` for an error result."""
+    """A message of the Model Context Protocol. `tool`: name of the tool that a ``tools/call`` message calls, if the
+    tool exists. `error`: a JSON-RPC code, or ``tool_error`` for an error result."""
 
     method: str
     revision: str
@@ -99,9 +101,9 @@ class McpTrace:
 class CallTrace:
     """The trace of one sampled request to the gateway.
 
-    `parent_id`: the caller's span, None if the trace starts here. `began`: monotonic seconds. `route`: the path's
-    template, if the URL has one. `waited_for`: refreshes that another call started and for which this call waited.
-    `mcp`: set for a message to the MCP endpoint.
+    `parent_id`: id of the caller's span; None: the trace starts here. `began`: when the request began, in monotonic
+    seconds. `route`: the template of the path, if known. `waited_for`: refreshes that another call started and for
+    which this call waited. `mcp`: set for a message to the MCP endpoint.
     """
 
     trace_id: str
@@ -115,7 +117,7 @@ class CallTrace:
     mcp: McpTrace | None = None
 
     def attempt(self, host: str, port: int, began: float | None = None) -> AttemptTrace:
-        """Add the next request to the provider, which is sent now."""
+        """Add a request to the provider, which is sent now. `began`: its start in monotonic seconds; None: now."""
         made = AttemptTrace(host, port, clock.monotonic() if began is None else began, new_span_id())
         self.attempts.append(made)
         return made
@@ -129,9 +131,9 @@ class CallTrace:
 class RefreshTrace:
     """The trace of one refresh in this process, sampled or not.
 
-    `under`: the sampled call that started the refresh, or else the first sampled call that waits for it. `began`: when
-    the refresh was requested, `asked`: when it left the queue, both in monotonic seconds. `exported`: its span was
-    created, and other spans may link to it.
+    `under`: the sampled call that started the refresh, or else the first sampled call that waits for the refresh.
+    `began`: when the refresh was requested, in monotonic seconds. `asked`: when the refresh left the queue, in
+    monotonic seconds. `exported`: whether the span of the refresh was created, so that other spans can link to it.
     """
 
     under: CallTrace | None
@@ -151,7 +153,8 @@ class RefreshTrace:
             by.waited_for.append(self)
 
     def end(self) -> None:
-        """End the span; call this before the outcome is recorded. A second outcome gets another span."""
+        """End the span. Call this method before the outcome is recorded. If a refresh has a second outcome, the second
+        outcome gets another span."""
         if self.exported:
             self.span_id = new_span_id()
         self.ended = clock.monotonic()
@@ -164,7 +167,7 @@ current_refresh: ContextVar[RefreshTrace | None] = ContextVar("current_refresh",
 """The trace of the current refresh."""
 
 current_cause: ContextVar[str | None] = ContextVar("current_cause", default=None)
-"""During a write to the store: the ``traceparent`` of the span that caused it."""
+"""During a write to the store: the ``traceparent`` of the span that caused the write."""
 
 
 def current_traceparent() -> str | None:

@@ -1,4 +1,4 @@
-"""Totals of the call log over some hours: by quarter of an hour, and by integration and result."""
+"""Totals of the call log, by quarter of an hour, and by integration and result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,11 +9,13 @@ from gateway.records.operation import OperationKind
 
 SLOT_S: Final = 900
 TIMES_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
-"""Upper bounds of the histogram's classes for a provider's time; the class after the last bound has none."""
+"""Upper bounds, in milliseconds, of the classes of the histogram of providers' response times. One more class follows,
+which has no upper bound."""
 
 
 class SlotTotal(NamedTuple):
-    """Proxied calls in the quarter of an hour that starts at `at`. The times are totals of the `timed` calls."""
+    """The proxied calls in the quarter of an hour that starts at `at`. `timed`: the number of calls with measured
+    times. The times are totals of these calls."""
 
     at: datetime
     calls: int
@@ -25,8 +27,8 @@ class SlotTotal(NamedTuple):
 
 
 class PlaceTotal(NamedTuple):
-    """Operations of one kind, integration and result. `reason`: an error code, a status from 400, or empty on success.
-    `times`: the number of calls in each class of `TIMES_MS`."""
+    """The operations with the same kind, integration and result. `reason`: an error code, a status of 400 or above, or
+    empty on success. `times`: the number of calls in each class of `TIMES_MS`."""
 
     kind: OperationKind
     integration_id: str
@@ -38,14 +40,15 @@ class PlaceTotal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The totals. Quarters of an hour without a call are left out."""
+    """The totals of the call log. Quarters of an hour without a call are left out."""
 
     slots: Sequence[SlotTotal] = field(default_factory=list)
     places: Sequence[PlaceTotal] = field(default_factory=list)
 
 
 def quantile_ms(times: Sequence[int], share: float) -> int | None:
-    """Return the bound of the class that holds this quantile; None without calls, or above the last bound."""
+    """Return the upper bound, in milliseconds, of the class that contains the quantile. `share`: the quantile, from 0
+    to 1. Return None if there are no calls, or if the class has no upper bound."""
     whole, reached = sum(times), 0
     for ends, count in zip(TIMES_MS, times, strict=False):
         reached += count
