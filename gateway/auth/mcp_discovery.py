@@ -5,7 +5,6 @@ placeholders. Egress blocks hosts in private networks.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +14,7 @@ from gateway.auth.mode import Dialogue
 from gateway.catalog.template import TemplateError
 from gateway.catalog.url_template import parse_url_template
 from gateway.catalog.value import is_web_url
+from gateway.http.scope_challenge import challenges_in
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import ProviderCall, Reply
 
@@ -23,7 +23,6 @@ PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).
 PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 DEFAULT_METHODS: Final = ("client_secret_basic",)  # the default if the metadata names no method (RFC 8414 §2)
 JSON: Final = {"Accept": "application/json"}
-_PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +86,9 @@ def _read_challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
         return None, ()
     if reply.status != 401:
         return None, ()
-    field_value = next((v for k, v in reply.headers.items() if k.lower() == "www-authenticate"), "")
-    found = dict(_PARAMETER.findall(field_value))
+    found: dict[str, str] = {}
+    for _, params in challenges_in(reply.headers.items()):
+        found = params | found  # the first challenge wins
     return _checked_url(found.get("resource_metadata")), tuple(found.get("scope", "").split())
 
 

@@ -1,6 +1,7 @@
-"""Reads the missing scopes from a 403 to a token without them (RFC 6750 §3.1)."""
+"""Reads the challenges of a 401 or 403 response (RFC 9110 §11.6.1), and the scopes that a token lacks (RFC 6750 §3.1)."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from gateway.http.headers import Fields
@@ -18,26 +19,28 @@ def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
     """Return the scopes that the token lacks; None if the response is not about scopes, empty if it names none."""
     if status != 403:
         return None
-    for name, value in fields:
-        if name.lower() == "www-authenticate" and (found := _scopes_in(value[:_FIELD_CHARS])) is not None:
-            return found
-    return None
-
-
-def _scopes_in(value: str) -> tuple[str, ...] | None:
-    """Return the scopes in a `WWW-Authenticate` value, which has one challenge or several (RFC 9110 §11.6.1)."""
-    scheme, challenges = "", list[tuple[str, dict[str, str]]]()
-    for part in _PART.finditer(value):
-        name, text = part[1].lower(), part[2]
-        if text is None:
-            scheme = name
-            challenges.append((scheme, {}))
-        elif challenges:
-            challenges[-1][1].setdefault(name, _unquote(text))
-    for scheme, params in challenges:
+    for scheme, params in challenges_in(fields):
         if scheme in SCHEMES and params.get("error") == "insufficient_scope":
             return scopes_of(params.get("scope", "").split())
     return None
+
+
+def challenges_in(fields: Iterable[tuple[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the scheme and the parameters of each challenge, both names in lower case, in the order of the response.
+
+    A `WWW-Authenticate` field has one challenge or several; a response may have several such fields.
+    """
+    for field, value in fields:
+        if field.lower() != "www-authenticate":
+            continue
+        challenges = list[tuple[str, dict[str, str]]]()
+        for part in _PART.finditer(value[:_FIELD_CHARS]):
+            name, text = part[1].lower(), part[2]
+            if text is None:
+                challenges.append((name, {}))
+            elif challenges:
+                challenges[-1][1].setdefault(name, _unquote(text))
+        yield from challenges
 
 
 def _unquote(text: str) -> str:

@@ -1,10 +1,12 @@
 """Metadata of a hostile MCP server: URLs that must not be called are rejected before they are used."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 
 from gateway.auth.mcp_discovery import McpServer, discover_server
 from gateway.oauth.token_responses import TokenRefused
@@ -14,7 +16,7 @@ NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SERVER = "https://mcp.example.com"
 
 
-def discovered_server(issuer: str = SERVER, **result: Any) -> McpServer:
+def discovered_server(issuer: str = SERVER, challenge: Sequence[tuple[str, str]] = (), **result: Any) -> McpServer:
     """Return the server that discovery finds if its metadata and its issuer's metadata contain these values."""
     resource = {"resource": SERVER, "authorization_servers": [issuer]}
     metadata = {
@@ -30,7 +32,7 @@ def discovered_server(issuer: str = SERVER, **result: Any) -> McpServer:
         response = resource if "oauth-protected-resource" in call.url else metadata
         status, body = (401, b"") if call.body is not None else (200, json.dumps(response).encode())
         try:
-            call = dialogue.send(Reply(status, {}, body, NOW))
+            call = dialogue.send(Reply(status, CIMultiDict(challenge if status == 401 else ()), body, NOW))
         except StopIteration as end:
             server: McpServer = end.value
             return server
@@ -51,6 +53,29 @@ def test_default_endpoints_lie_directly_below_the_issuer() -> None:
             break
     assert (server.authorization_url, server.token_url) == (f"{SERVER}/authorize", f"{SERVER}/token")
     assert server.registration_url == f"{SERVER}/register"
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        pytest.param([("WWW-Authenticate", 'Bearer scope="a b", resource_metadata="@"')], id="quoted"),
+        pytest.param([("www-authenticate", 'Bearer Resource_Metadata = "@",scope="a b"')], id="blanks and case"),
+        pytest.param(
+            [("WWW-Authenticate", 'Basic realm="x, scope=c"'), ("WWW-Authenticate", 'Bearer scope="a b"')], id="two"
+        ),
+        pytest.param(
+            [("WWW-Authenticate", 'Bearer error_description="needs \\"scope=c\\"", scope="a b"')], id="in a text"
+        ),
+    ],
+)
+def test_scopes_and_metadata_are_read_from_the_challenge(challenge: list[tuple[str, str]]) -> None:
+    metadata = f"{SERVER}/.well-known/oauth-protected-resource/here"
+    fields = [(name, value.replace("@", metadata)) for name, value in challenge]
+    assert discovered_server(challenge=fields).scopes == ("a", "b")
+
+
+def test_a_scope_without_quotes_is_read() -> None:
+    assert discovered_server(challenge=[("WWW-Authenticate", "Bearer scope=read")]).scopes == ("read",)
 
 
 ODD = ("#part", ":0/token", ":0", "#@other.example.com")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.scope_challenge import MOST_SCOPES, refused_scopes
+from gateway.http.scope_challenge import MOST_SCOPES, challenges_in, refused_scopes
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,19 @@ def test_scopes_are_read_from_the_challenge(value: str, scopes: tuple[str, ...])
 )
 def test_other_challenges_name_no_scopes(value: str) -> None:
     assert refused_scopes(403, [("www-authenticate", value)]) is None
+
+
+def test_the_challenges_of_several_fields_are_read_in_their_order() -> None:
+    fields = [
+        ("WWW-Authenticate", 'Negotiate, Basic realm="x"'),
+        ("Date", "Bearer a=1"),
+        ("www-authenticate", 'Bearer Scope=read, b = "say \\"b=2\\"", b=3'),
+    ]
+    assert list(challenges_in(fields)) == [
+        ("negotiate", {}),
+        ("basic", {"realm": "x"}),
+        ("bearer", {"scope": "read", "b": 'say "b=2"'}),
+    ]
 
 
 def test_only_a_403_with_a_challenge_names_scopes() -> None:
