@@ -185,7 +185,7 @@ def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
 
 def _store(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
     place = ("store", "encryption_keys")
-    reported = any(fault[: len(fault)] == place[: len(fault)] or fault[:2] == place for fault in faulty)
+    reported = any(fault == place[: len(fault)] or fault[:2] == place for fault in faulty)
     if not reported and not any(shape.store.encryption_keys):
         yield Finding(
             place,

@@ -56,6 +56,8 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
                 about = json.loads(head)
             except ValueError:
                 continue
+            if not isinstance(about, dict):
+                continue
             if kind in (BEGUN, REPLY) and about.keys() == HEAD_KEYS:
                 calls[about["attempt"], about["step"]] = about, sealed
             elif kind == RELEASED:
