@@ -13,6 +13,7 @@ from gateway.access.refusals import no_connection_error
 from gateway.api.connect_endpoints import check_required_tags
 from gateway.api.connection_json import full_connection_json
 from gateway.api.minted_key_limits import check_webhook
+from gateway.api.path_ids import check_exists
 from gateway.api.request_body import Strict, check_fault_count, pydantic_issues, read_any_json, read_query
 from gateway.api.shapes import (
     ConnectionId,
@@ -176,8 +177,7 @@ def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:
-        # The integration does not exist, so `get` raises NotFound and suggests the closest existing key.
-        generation.integrations.get(environment, body.provider_config_key)
+        check_exists(generation, caller, environment, body.provider_config_key)
     if body is None or faults:
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
     return body, credential

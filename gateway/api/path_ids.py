@@ -46,11 +46,16 @@ async def check_usable(runtime: Runtime, generation: Generation, caller: Caller,
             f"'provider_config_key' {id_fault(key, PROVIDER_CONFIG_KEY) or too_long_text()}.",
         )
     check_reach(caller, ref)
-    if caller.policy.of_resources and not generation.integrations.has(ref.environment, key):
-        raise no_integration_error(ref.environment, key)  # unlike `get` below, this error reveals no existing name
-    generation.integrations.get(ref.environment, key)
+    check_exists(generation, caller, ref.environment, key)
     await check_tags(runtime, caller, ref)
     return ref
+
+
+def check_exists(generation: Generation, caller: Caller, environment: str, key: str) -> None:
+    """Raise NotFound if there is no integration `key`. Only the error for a key without limits suggests another name."""
+    if caller.policy.of_resources and not generation.integrations.has(environment, key):
+        raise no_integration_error(environment, key)
+    generation.integrations.get(environment, key)
 
 
 def unique_key(request: web.Request) -> str:

@@ -28,6 +28,22 @@ async def test_an_import_without_an_id_gets_one(running: RunningGateway, tracker
     assert re.fullmatch(r"[0-9a-f-]{36}", response["connection_id"])
 
 
+async def test_an_import_suggests_no_other_integration_to_a_limited_key(running: RunningGateway) -> None:
+    body = {
+        "provider_config_key": "traker",
+        "connection_id": "c",
+        "credentials": {"type": "OAUTH2", "access_token": "a"},
+    }
+    refused = (await running.json("POST", "/connections", json=body, expect=404))["error"]
+    assert "Did you mean 'tracker'?" in refused["message"]
+    limits = {"integrations": ["traker"]}  # no integration has this name
+    wish = {"display_name": "n", "scopes": ["environment:connections:create"], "limits": limits}
+    key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+    headers = {"Authorization": f"Bearer {key}"}
+    async with running.http.post(f"{running.url}/connections", json=body, headers=headers) as response:
+        assert (response.status, "Did you mean" in await response.text()) == (404, False)
+
+
 async def test_import_without_settings_keeps_the_site_and_metadata(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(
         tracker.grant(), connection_config={"Subdomain": "globex.tracker.example"}, metadata={"a": 1}
