@@ -1,12 +1,14 @@
-"""Rules that read the request's body: ``POST /mcp with tools search_*``, ``POST /graphql with query issues`` (ADR 62).
+"""Rules that read the request's body, for example ``POST /mcp with tools search_*`` (ADR 62).
+
+The part of a rule after its path, and the bodies that it allows:
 
     with   = "tools " names       calls of these tools of an MCP server (`tools/call`), the methods of `HANDSHAKE`, and
                                   responses to the server's own requests
-           | "query " names       a GraphQL query whose root fields are all among the names
-           | "mutation " names    the same for a GraphQL mutation
-    names  = name *("," name)     a name may contain * for any run of characters, at most twice
+           | "query " names       a GraphQL query, if all its root fields are among the names
+           | "mutation " names    a GraphQL mutation, if all its root fields are among the names
+    names  = name *("," name)     a name can contain * for any characters, at most twice
 
-`read_body` parses the body from the bytes that are sent.
+`read_body` parses exactly the bytes that the gateway then sends to the provider.
 """
 
 import base64
@@ -29,11 +31,12 @@ Kind = Literal["tools", "query", "mutation"]
 KINDS: Final[dict[str, Kind]] = {"tools": "tools", "query": "query", "mutation": "mutation"}
 MAX_STARS: Final = 2
 MAX_COMPARISON_COST: Final = 50_000_000
-"""Maximum of `comparison_cost` for the rules of a key and all its ancestors, about 50 ms. A request above it is refused.
-Only hundreds of patterns together with thousands of fields, or names of thousands of characters, exceed it."""
-INLINE_COMPARISON_COST: Final = 5_000_000  # above this, names are compared in a thread
-COST_PER_COMPARISON: Final = 16  # fixed cost of a comparison, in characters
-COST_OF_SEARCH: Final = 10  # for a pattern that is searched for at each character of a name
+"""Maximum of `comparison_cost` for the rules of a key and all its ancestors, in nanoseconds: 50 ms. The gateway refuses
+a request that costs more. Only hundreds of patterns together with thousands of fields, or names of thousands of
+characters, cost more."""
+INLINE_COMPARISON_COST: Final = 5_000_000  # in nanoseconds; above this cost, a thread compares the names
+COST_PER_COMPARISON: Final = 16  # fixed cost of each comparison, as a number of characters
+COST_OF_SEARCH: Final = 10  # cost per character, if a pattern has a text of two or more characters between two ``*``
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 TOOLS_CALL: Final = "tools/call"
 TOOLS_LIST: Final = "tools/list"
@@ -49,7 +52,8 @@ HANDSHAKE: Final = frozenset(
         TOOLS_LIST,
     }
 )
-"""MCP methods that a client sends besides tool calls, for example to list the tools; they change nothing."""
+"""MCP methods that a client sends in addition to tool calls, for example to list the tools. Rules with tools always
+allow these methods, because they change nothing at the server."""
 ALWAYS_FIELDS: Final = frozenset({"__typename"})
 _TOOL_PATTERN: Final = re.compile(r"[A-Za-z0-9_./*-]{1,128}")
 _FIELD_PATTERN: Final = re.compile(r"[A-Za-z0-9_*]{1,128}")
@@ -57,8 +61,11 @@ _FIELD_PATTERN: Final = re.compile(r"[A-Za-z0-9_*]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class McpMessage:
-    """A message to an MCP server. `tool`: name of the tool in ``tools/call``, else empty. `method` None: a response to
-    a request of the server."""
+    """A message from a client to an MCP server.
+
+    `method`: None if the message is the client's response to a request of the server. `tool`: the name of the called
+    tool; empty if the method is not ``tools/call``.
+    """
 
     method: str | None
     tool: str = ""
@@ -66,8 +73,10 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """The body, read as an MCP message and as a GraphQL request. If the body is not such a message, or is ambiguous, a
-    text says why."""
+    """The body of a request, parsed in two ways: as an MCP message and as a GraphQL request.
+
+    `mcp`, `graphql`: the parsed body, or a text that says why the body is invalid or ambiguous.
+    """
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str
@@ -75,9 +84,12 @@ class SentBody:
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """The part of a rule after ``with``; `text` is that part. `exact`: its names without ``*``; `patterns`: the others,
-    which are compiled at the first comparison. `cost`: what it costs to compare one character of a body's name with
-    the rule, in nanoseconds."""
+    """The part of a rule after ``with``.
+
+    `text`: this part, as its author wrote it. `exact`: the names without ``*``. `patterns`: the names with ``*``, which
+    are compiled at the first comparison. `cost`: the time to compare one character of a name in a body with this rule,
+    in nanoseconds.
+    """
 
     text: str
     kind: Kind
@@ -91,7 +103,7 @@ class BodyRule:
         return name in self.exact or (bool(self.patterns) and self.compile().fullmatch(name) is not None)
 
     def compile(self) -> re.Pattern[str]:
-        """Return the regular expression of `patterns`, compiled if it is not yet."""
+        """Return the regular expression of `patterns`. The first call compiles the expression."""
         compiled = self._compiled
         if compiled is None:
             compiled = re.compile("|".join(map(_name_regex, self.patterns)), re.ASCII)
@@ -99,7 +111,10 @@ class BodyRule:
         return compiled
 
     def refusal(self, body: SentBody) -> str | None:
-        """Return why the rule does not allow this body, as words that follow "it"; None if it allows the body."""
+        """Return why the rule does not allow this body, as the end of a sentence that begins with "it".
+
+        Return None if the rule allows the body.
+        """
         if self.kind == "tools":
             return self._tool_refusal(body.mcp)
         return self._field_refusal(body.graphql)
@@ -107,7 +122,7 @@ class BodyRule:
     def _tool_refusal(self, message: McpMessage | str) -> str | None:
         if isinstance(message, str):
             return message
-        if message.method is None:  # a response calls no tool
+        if message.method is None:  # allowed, because a response calls no tool
             return None
         if message.method != TOOLS_CALL:
             return None if message.method in HANDSHAKE else f"sends the MCP method '{message.method[:64]}'"
@@ -126,8 +141,10 @@ class BodyRule:
 
 
 def parse_body_rule(text: str) -> BodyRule:
-    """Parse the part of a rule after ``with``. Raises ValueError with a text that continues a sentence about the
-    rule."""
+    """Parse the part of a rule after ``with``.
+
+    Raises ValueError with a message that continues a sentence about the rule.
+    """
     word, _, names = text.partition(" ")
     kind = KINDS.get(word)
     if kind is None:
@@ -147,9 +164,9 @@ def parse_body_rule(text: str) -> BodyRule:
 def _name_regex(pattern: str) -> str:
     """Return the pattern as a regular expression that matches in linear time.
 
-    Each ``*`` but the last matches up to the first occurrence of the text after it: a name that matches with a later
-    occurrence also matches with the first. The last ``*`` matches the rest of the name, which must end with the last
-    text. The expression does not backtrack.
+    Each ``*`` except the last matches up to the first occurrence of the text that follows the ``*``. A later occurrence
+    is never needed: a name that matches with a later occurrence also matches with the first. The last ``*`` matches the
+    rest of the name, which must end with the last text. The expression does not backtrack.
     """
     first, *middle, last = pattern.split("*")
     found = "".join(map(_first_occurrence_regex, middle))
@@ -157,8 +174,11 @@ def _name_regex(pattern: str) -> str:
 
 
 def _first_occurrence_regex(text: str) -> str:
-    """Return the expression for any characters and `text`, up to its first occurrence. For one character, `re` searches
-    ten times as fast by a set of characters."""
+    """Return a regular expression that matches any characters up to the first `text`, and this `text`.
+
+    For a `text` of one character, the expression has a set of characters, because `re` searches a set ten times as
+    fast.
+    """
     one = re.escape(text)
     return f"[^{one}]*+{one}" if len(text) == 1 else f"(?>.*?{one})"
 
@@ -168,8 +188,10 @@ def _cost_of(pattern: str) -> int:
 
 
 def comparison_cost(rules: Iterable[BodyRule], body: SentBody) -> int:
-    """Return how long it takes at most to match the names in `body` with `rules`, in nanoseconds; measured on one
-    machine."""
+    """Return the maximum time to match the names in `body` with `rules`, in nanoseconds.
+
+    The estimate relies on measurements on one machine.
+    """
     names: Iterable[str] = ()
     if isinstance(body.graphql, GraphqlOperation):
         names = body.graphql.fields
@@ -178,11 +200,10 @@ def comparison_cost(rules: Iterable[BodyRule], body: SentBody) -> int:
     return sum(rule.cost for rule in rules) * sum(len(name) + COST_PER_COMPARISON for name in names)
 
 
-# ── Parses the request's body from the bytes that are sent: an MCP message or a GraphQL operation. No I/O.
-#
-# Anything that another parser could read differently is refused: other media types and charsets, encoded bodies, JSON
-# with a duplicate member, members that differ only in case, several messages or operations in one body, and names that
-# headers or the URL contradict. A refusal is a text that continues a sentence that begins with "it".
+# ── Parses the request's body, exactly as the gateway sends it: an MCP message or a GraphQL operation. No I/O. Refuses
+# every body that another parser could read differently: other media types and charsets, encoded bodies, JSON with a
+# duplicate member, members that differ only in case, several messages or operations in one body, and names that headers
+# or the URL contradict. A refusal is the end of a sentence that begins with "it".
 
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 128
@@ -200,7 +221,11 @@ _BASE64_HEADER: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 
 def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> SentBody:
-    """Parse the body. `fields`: the header fields as sent, without those that carry the credential."""
+    """Parse the body of a request.
+
+    `fields`: the header fields that the gateway sends, without the fields that contain the credential. `query`: the
+    query of the URL. `raw`: the bytes of the body.
+    """
     head = _fields_by_name(fields)
     fault = _message_fault(head, raw)
     value: Any = None
@@ -220,7 +245,10 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
 
 
 def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the values of each field, by its name with ``-`` for ``_``, since CGI servers do not distinguish them."""
+    """Return the values of each header field, by the field's name with ``-`` in place of ``_``.
+
+    CGI servers do not distinguish the two characters.
+    """
     found: dict[str, list[str]] = {}
     for name, value in fields:
         found.setdefault(normalized_name(name), []).append(value)
@@ -242,11 +270,11 @@ def _message_fault(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
 
 
 def _fold_case(name: str) -> str:
-    """Return `name` as a JSON parser that ignores case, such as Go's, compares it."""
+    """Return `name` in the form in which a case-insensitive JSON parser, such as Go's, compares names."""
     return unicodedata.normalize("NFKC", name).casefold().partition("\0")[0].strip().replace("-", "_")
 
 
-# ── MCP (https://modelcontextprotocol.io/specification): one JSON-RPC message.
+# ── Parses an MCP message, which is one JSON-RPC message (https://modelcontextprotocol.io/specification).
 
 
 def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], query: str) -> McpMessage | str:
@@ -270,10 +298,13 @@ def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], 
 
 
 def _mcp_response(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], query: str) -> McpMessage | str:
-    """Read a message that has exactly the members of a JSON-RPC response, with a result or an error. A client sends it
-    for a request of the server, such as ``ping`` or ``elicitation/create``."""
+    """Read a message that has exactly the members of a JSON-RPC response, with a result or an error.
+
+    A client sends such a message in response to a request of the server, for example ``ping`` or
+    ``elicitation/create``.
+    """
     content = message.get("result", message.get("error"))
-    of_request = isinstance(message["id"], str) or type(message["id"]) is int  # not a bool
+    of_request = isinstance(message["id"], str) or type(message["id"]) is int  # excludes bool, a subclass of int
     if message["jsonrpc"] != "2.0" or not of_request or not isinstance(content, dict):
         return "has a body that is not an MCP response: jsonrpc, the id of a request, and result or error as an object"
     fault = _members_fault(content, "its result or error") or _contradiction_outside_body(None, None, head, query)
@@ -292,7 +323,7 @@ def _members_fault(members: Mapping[str, Any], place: str) -> str | None:
 def _contradiction_outside_body(
     method: str | None, tool: str | None, head: Mapping[str, Sequence[str]], query: str
 ) -> str | None:
-    """Return how a header or the URL contradicts the body; None if neither does."""
+    """Return how a header or the URL contradicts the body; None if there is no contradiction."""
     fault = _header_contradiction("mcp-method", method, head) or _header_contradiction("mcp-name", tool, head)
     if fault is None and (named := _url_parameter_among(query, _MCP_URL_PARAMETERS)):
         fault = f"has the URL parameter '{named}', which some servers read in place of the body"
@@ -300,8 +331,11 @@ def _contradiction_outside_body(
 
 
 def _header_contradiction(header: str, value_in_body: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
-    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `value_in_body`: the
-    value in the body."""
+    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if there is no contradiction.
+
+    `value_in_body`: the value in the body that the header must repeat. If the body has no such value, `value_in_body`
+    is None, and any header is a contradiction.
+    """
     values = head.get(header, ())
     if not values:
         return None
@@ -331,7 +365,7 @@ def _url_parameter_among(query: str, names: frozenset[str]) -> str | None:
     return None
 
 
-# ── GraphQL over HTTP (https://graphql.github.io/graphql-over-http/draft/): one operation in a POST.
+# ── Parses one GraphQL operation in a POST (https://graphql.github.io/graphql-over-http/draft/).
 
 
 def _graphql_operation(request: Mapping[str, Any], query: str) -> GraphqlOperation | str:

@@ -1,8 +1,8 @@
 """The caller of a request, its rights, and the use of its key: calls per minute (rate) and calls in total (budget).
 
-Each worker counts the rate for itself. It reserves calls of a budget in the store before it makes them: at most a
-twentieth of the remaining calls and at most 1,000 at a time, so all workers and nodes together never exceed the budget.
-If a part has at least 100 calls, the next part is reserved when half of it is used, so that no call waits for the
+Each worker counts the rate for itself. For a budget, a worker first reserves a part of the remaining calls in the
+store: at most a twentieth, and at most 1,000 calls. So all workers and nodes together never exceed the budget. If a
+part has at least 100 calls, the worker reserves the next part when half of the calls are used. So no call waits for the
 store.
 """
 
@@ -28,15 +28,18 @@ from gateway.timestamps import iso
 WINDOW_S: Final = 60.0
 MAX_RESERVED: Final = 1000
 MIN_CALLS_FOR_AHEAD: Final = 100
-"""If a part has at least this many calls, the next part is reserved ahead. Smaller parts, near the end of a budget,
-are reserved only when a call needs one."""
+"""If a part has at least this many calls, the worker reserves the next part before the calls are used up. Near the end
+of a budget, the parts are smaller, and the worker reserves a part only when a call needs the part."""
 
 ReserveCalls = Callable[[int], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class RateState:
-    """The rate limit as a caller sees it (docs/compatibility.md#rate-limits). `reset_at`: seconds since 1970."""
+    """The state of a key's rate limit, as response headers report it (docs/compatibility.md#rate-limits).
+
+    `reset_at`: the end of the current minute, in seconds since 1970.
+    """
 
     limit: int
     remaining: int
@@ -51,10 +54,12 @@ class RateState:
 
 
 class Meter:
-    """Counts the calls of a key. `rate`: calls per minute, `budget`: calls in total; None: no such limit.
+    """Counts the calls of a key.
 
-    `reserve_calls(most)` reserves up to `most` calls of the budget in the store and returns how many; a negative number
-    returns calls to the store.
+    `rate`: maximum calls per minute; None means no maximum. `budget`: maximum calls in total; None means no maximum.
+
+    `reserve_calls(most)` reserves up to `most` calls of the budget in the store, and returns the number of reserved
+    calls. A negative `most` returns calls to the store.
     """
 
     def __init__(self, rate: int | None, budget: int | None, reserve_calls: ReserveCalls) -> None:
@@ -64,13 +69,16 @@ class Meter:
         self._minute_began_at = -math.inf
         self._calls_in_minute = 0
         self._reserved = 0
-        self._refill_at = -1  # when only this many reserved calls are left, the next part is reserved
+        self._refill_at = -1  # the next part is reserved when this number of calls is left; -1: not reserved in advance
         self._spent_at = 0.0
         self._refill_lock = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
 
     def pace(self) -> RateState | None:
-        """Count one call and return the state of the rate limit; None without a rate. Raises TooManyRequests."""
+        """Count one call and return the new state of the rate limit; None if the key has no rate.
+
+        Raises TooManyRequests if the calls of this minute are used up.
+        """
         if self.rate is None:
             return None
         now = clock.monotonic()
@@ -95,8 +103,10 @@ class Meter:
         return RateState(self.rate, self.rate - self._calls_in_minute, reset_at)
 
     async def spend(self) -> None:
-        """Spend one call of the budget. Raises Forbidden if none is left, and Unavailable if the store cannot be
-        written."""
+        """Spend one call of the budget.
+
+        Raises Forbidden if no call is left, and Unavailable if the store cannot be written.
+        """
         if self.budget is None:
             return
         if not self._reserved:
@@ -112,8 +122,11 @@ class Meter:
         self._spend_reserved()
 
     def count(self) -> tuple[bool, RateState | None]:
-        """Count one call of the rate and the budget without I/O, if both allow it. Return whether they do, and the
-        state of the rate limit. False: `pace` and `spend` decide."""
+        """Count one call against the rate and the budget, if this needs no I/O and both limits allow the call.
+
+        Return whether the call was counted, and the state of the rate limit (None if the key has no rate). If the call
+        was not counted, call `pace` and `spend`: they reserve calls in the store, or raise the error.
+        """
         if self.budget is not None and not self._reserved:
             return False, None
         try:
@@ -147,7 +160,8 @@ class Meter:
     async def return_unspent(self, idle_s: float = 0.0) -> None:
         """Return unspent calls to the store, unless a call was spent within the last `idle_s` seconds.
 
-        If the store fails, the calls count as used, since the store may have accepted them before it failed."""
+        If the store fails, the calls count as used, because the store may have accepted the calls before the
+        failure."""
         if self._refilling is not None:
             await asyncio.wait([self._refilling])
         if self._reserved and clock.monotonic() - self._spent_at >= idle_s:
@@ -155,16 +169,20 @@ class Meter:
             await self._reserve_calls(-unspent)
 
 
-# ── The caller: an environment and, for a minted key, its rights there.
+# ── The caller: an environment and, for a minted key, the rights of the key in this environment.
 
 UNLIMITED: Final = Policy((EVERYTHING,), ())
 
 
 @dataclass(slots=True)
 class Access:
-    """A minted key in use. `meter` None: no rate and no budget. `ends_at`: seconds since 1970, or infinity.
-    `has_unsaved_use`: the key has a use that is not stored yet. `parents`: the ids of its ancestors, the nearest
-    first. `last_actor`: the last result of `Caller.actor`."""
+    """A minted key in use.
+
+    `meter`: counts the key's calls; None if the key has neither a rate nor a budget. `ends_at`: when the key expires,
+    in seconds since 1970; infinity if the key does not expire. `has_unsaved_use`: whether the store still has to record
+    a use of the key. `parents`: the ids of the key's ancestors, the nearest first. `last_actor`: the cached last result
+    of `Caller.actor`.
+    """
 
     key: MintedKey
     policy: Policy
@@ -180,7 +198,7 @@ class Access:
 
     @property
     def bound_connection(self) -> ConnectionRef | None:
-        """The connection that a capability stands for; None for a key."""
+        """The only connection that a capability can use; None for a secret key."""
         if self.key.kind != "capability":
             return None
         named = next(name for one in self.key.limits for name in one.connections)
@@ -190,7 +208,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of a request. `access` None: a key of gateway.yaml, which may do everything in its environment."""
+    """The caller of a request.
+
+    `access`: the minted key; None for a key of gateway.yaml, which can do everything in its environment.
+    """
 
     environment: Environment
     access: Access | None = None
@@ -205,8 +226,10 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """The name under which the caller shares common resources with others: the id of its minted key, or the name of
-        the environment for keys of gateway.yaml."""
+        """The name by which shared resources, such as a thread, are divided fairly among callers.
+
+        For a minted key, the name is the key's id. For a key of gateway.yaml, the name is the name of its environment.
+        """
         return self.environment.name if self.access is None else str(self.access.key.id)
 
     @property
@@ -229,13 +252,13 @@ class Caller:
 def build_access(
     key: MintedKey, meter: Meter | None, parents: tuple[int, ...] = (), policy: Policy | None = None
 ) -> Access:
-    """Return the key's rights. `policy`: the key's, if it has been made already."""
+    """Return the key's rights. `policy`: the key's policy, if it is built already; None builds the policy here."""
     ends_at = math.inf if key.expires_at is None else key.expires_at.timestamp()
     return Access(key, policy or Policy(key.scopes, key.limits), meter, ends_at, parents=parents)
 
 
 def compiled_policy(key: MintedKey) -> Policy:
-    """Return the key's policy with all rules compiled; for large keys, called in a thread."""
+    """Return the key's policy with all rules compiled. Call this in a thread if `is_slow_to_compile` returns True."""
     policy = Policy(key.scopes, key.limits)
     policy.compile()
     return policy

@@ -1,5 +1,4 @@
-"""Counts requests without a valid key, by the client's IP address: throttles such clients, and limits their log
-lines."""
+"""Counts requests without a valid key by the client's IP address, to throttle clients and to limit their log lines."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Network, ip_address
@@ -13,13 +12,14 @@ from gateway.errors import GatewayError, TooManyRequests, Unauthorized
 
 WINDOW_S: Final = 60.0
 MAX_CLIENTS: Final = 10_000
-OTHERS: Final = "others"  # the client that is logged for all further clients
+OTHERS: Final = "others"  # the name in the log for all clients beyond `MAX_CLIENTS`
 
 
 def client_network(address: str | None) -> str:
-    """Return ``192.0.2.1`` or ``2001:db8:1:2::/64``; empty for a client without an IP address, as on a Unix socket.
+    """Return the client's IPv4 address or IPv6 network: ``192.0.2.1`` or ``2001:db8:1:2::/64``.
 
-    A client with an IPv6 address usually has its whole /64, so the /64 is counted as one client.
+    Return an empty text for a client without an IP address, for example on a Unix socket. A client with an IPv6 address
+    usually controls all addresses of its /64 network, so the network counts as one client.
     """
     if not address:
         return ""
@@ -35,17 +35,19 @@ def client_network(address: str | None) -> str:
 
 
 class ClientWindow:
-    """Counts by client, for `WINDOW_S`, in this process. At most `MAX_CLIENTS` counts are kept; further clients share
-    one."""
+    """Counts requests by client for `WINDOW_S` seconds, in this process.
+
+    Keeps at most `MAX_CLIENTS` counts; all further clients share one count.
+    """
 
     def __init__(self) -> None:
         self._counts: WindowCounter[tuple[str, ...]] = WindowCounter(WINDOW_S)
 
     def count(self, client: str, subject: tuple[str, ...] = (), shared: tuple[str, ...] = ()) -> tuple[int, str, int]:
-        """Count one request; return the count, the client it was counted for, and the seconds until the window ends.
+        """Count one request; return the new count, the client that it belongs to, and the seconds to the window's end.
 
-        `subject`: what is counted separately for each client. `shared`: what is counted separately for the clients that
-        share one count.
+        `subject`: each client has a separate count for each subject. `shared`: the subject for the clients that share
+        one count, in place of `subject`.
         """
         self._counts.restart_if_over()
         key = (client, *subject)
@@ -55,10 +57,9 @@ class ClientWindow:
         return self._counts.add(key), client, self._counts.left_s
 
 
-# ── Limits how often one client may send an invalid key.
-#
-# Valid keys are looked up first and are never counted, so clients that share an address with an attacker (behind a load
-# balancer all clients do) are not affected.
+# ── Limits how often one client can send an invalid key. Valid keys are never counted. So a client with a valid key is
+# not affected, even if it has the same address as an attacker: behind a load balancer, all clients have the same
+# address.
 
 MAX_INVALID_KEYS: Final = 50
 
@@ -66,15 +67,18 @@ log = structlog.get_logger(__name__)
 
 
 class InvalidKeyThrottle:
-    """Counts invalid keys by client, for a minute, in this process. `count` is called for each invalid key."""
+    """Counts invalid keys by client within a minute, in this process. `count_metric`: called for each invalid key."""
 
     def __init__(self, count_metric: Callable[[], None]) -> None:
         self._count_metric = count_metric
         self._window = ClientWindow()
 
     def response(self, fault: Unauthorized, client: str, request_id: str) -> GatewayError:
-        """Return the error for the client `client` (`client_network`), whose key was refused with `fault`: `fault`, or
-        TooManyRequests after `MAX_INVALID_KEYS` within a minute."""
+        """Return the error for a client that sent an invalid key: `fault`, or TooManyRequests.
+
+        Return TooManyRequests after `MAX_INVALID_KEYS` invalid keys within a minute. `client`: the result of
+        `client_network`.
+        """
         self._count_metric()
         count, client, wait_s = self._window.count(client)
         if count <= MAX_INVALID_KEYS:
@@ -90,10 +94,11 @@ class InvalidKeyThrottle:
         )
 
 
-# ── Log lines that anyone can cause without a key: a few a minute for each client, then one line that says so.
+# ── Limits the log lines that anyone can cause without a key. In each minute, a client causes a few lines, then one
+# line that says that its further lines are left out.
 
 MAX_LINES: Final = 10
-"""Maximum lines of one event, from one client and about one subject, within a minute."""
+"""Maximum number of log lines within a minute for one event, one client and one subject."""
 
 
 class RefusalLog:
@@ -103,8 +108,11 @@ class RefusalLog:
         self._window = ClientWindow()
 
     def info(self, event: str, client: str | None, subject: str = "", /, **fields: Any) -> None:
-        """Log `event`, within the limit. `client`: the client's IP address. `subject`: counted separately and not
-        logged; one of a bounded number."""
+        """Log `event`, unless the limit is reached.
+
+        `client`: the client's IP address. `subject`: lines with different subjects have separate limits. The subject is
+        not logged. The caller must limit the number of different subjects, because each needs memory.
+        """
         if self._is_logged(event, client, subject):
             log.info(event, **fields)
 

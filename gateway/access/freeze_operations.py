@@ -1,8 +1,8 @@
 """Turns a rule such as ``operations jira read`` into a snapshot of its operations when a key is created (ADR 54).
 
 rule  = "operations " provider " " term *("," term)       operations that match one of the terms
-term  = word *("+" word)                                  each word must match
-word  = read / write / delete / admin / starter / id      a risk, the operations an assistant needs most, one operation
+term  = word *("+" word)                                  an operation must match each word
+word  = read / write / delete / admin / starter / id      a risk, the operations that assistants need most, or an operation
 """
 
 import re
@@ -23,7 +23,7 @@ from gateway.text import did_you_mean
 
 STARTER: Final = "starter"
 MAX_REPEATED: Final = (
-    5000  # maximum number of operations that a rule of the key names although an earlier rule names them
+    5000  # maximum number of operations that a key's rules name although an earlier rule of the key names them
 )
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _SETTING: Final = re.compile(r"\$\{[^{}]*\}")
@@ -51,26 +51,29 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
 
 
 def snapshot(text: str, catalog: Catalog) -> str:
-    """Return the snapshot of the operations that the rule `text` stands for in `catalog`.
+    """Return the snapshot of the operations that the rule `text` selects in `catalog`.
 
-    Raises ValueError with a text that continues a sentence about the rule.
+    Raises ValueError with a message that continues a sentence about the rule.
     """
     return _Freezer(catalog).snapshot(text)
 
 
 class _Freezer:
-    """Freezes the rules of one key: reads each provider's operations once, and checks each operation's path once."""
+    """Builds the snapshots for the rules of one key. Reads each provider's operations only once."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._known: dict[str, tuple[Provider, ProviderOperations]] = {}
-        self._named: dict[str, set[str]] = {}  # the ids of the operations that rules so far name, by provider
+        self._named: dict[str, set[str]] = {}  # by provider: the ids of the operations that the previous rules name
         self._repeated = 0
         self._made: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def snapshot(self, text: str) -> str:
-        """Return what the function `snapshot` returns. Raises ValueError also if the rule repeats too many operations
-        of other rules, since each rule is frozen, stored and read separately."""
+        """Return the snapshot of the operations that the rule `text` selects.
+
+        Raises ValueError if the rule is invalid, or if it repeats too many operations of other rules: each rule has its
+        own snapshot, which is stored and read separately.
+        """
         words = text.removeprefix(PREFIX).split(" ")
         if len(text) > MAX_RULE_LENGTH:
             raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
@@ -120,7 +123,10 @@ class _Freezer:
 
 
 def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation]:
-    """Return the operations at the base URL that `selection` selects; starters first. Raises ValueError."""
+    """Return the operations that `selection` selects, starters first.
+
+    Raises ValueError if a word is unknown, if an operation is not at the provider's base URL, or if nothing matches.
+    """
     by_id = {one.id: one for one in operations.operations}
     terms = [term.split("+") for term in selection.split(",")]
     for word in (word for term in terms for word in term):
@@ -148,7 +154,10 @@ def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
 def _pack_operations(
     provider: Provider, operations: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
 ) -> str:
-    """Return the snapshot. `checked`: the ids of operations that were checked already."""
+    """Return the snapshot of the operations `chosen`.
+
+    `checked`: the ids of operations with a path that is already checked.
+    """
     host, base = host_and_path(provider)
     before = base + operations.prefix
     base_path = _SETTING.sub("*", before)
@@ -158,13 +167,17 @@ def _pack_operations(
         if name not in checked:
             parse_rule(
                 f"{method} {base_path}{path} as x"
-            )  # each line must be a valid rule of its own; raises ValueError
+            )  # raises ValueError if the line is not a valid rule by itself
     left_out = [f"{one.method} {base_path}{_PLACEHOLDER.sub('*', one.path)}" for one in _unselected(operations, chosen)]
     return pack_snapshot(provider.name, host, base, before, lines, list(dict.fromkeys(left_out)))
 
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
-    """Return host and path of an entry's base URL: ``*`` for settings in the host, settings as written in the path."""
+    """Return the host and the path of an entry's base URL.
+
+    In the host, each setting becomes ``*``. In the path, each setting stays as in the entry, for example
+    ``${subdomain}``.
+    """
     base_url = parse_url_template(provider.proxy.base_url)
     if base_url.whole_base_url is not None:
         host = "*"
@@ -180,8 +193,10 @@ def _risk_letter(operation: ApiOperation) -> str:
 
 
 def operation_details(rules: Sequence[OperationRule], operations: ProviderOperations) -> dict[str, ApiOperation]:
-    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id. An operation
-    is left out unless the current catalog has the same method and path under its id."""
+    """Return the current catalog's data (summaries, parameters and more) for the operations of a snapshot, by id.
+
+    Leaves out an operation if the current catalog has no operation with its id, method and path.
+    """
     now = {one.id: one for one in operations.operations}
     return {
         rule.name: one
@@ -191,7 +206,7 @@ def operation_details(rules: Sequence[OperationRule], operations: ProviderOperat
 
 
 def rule_path(path: str) -> str:
-    """Return `path` with placeholders named as in rules: ``{issueIdOrKey}`` becomes ``{issue_id_or_key}``."""
+    """Return `path` with placeholders renamed as rules require: ``{issueIdOrKey}`` becomes ``{issue_id_or_key}``."""
     taken: set[str] = set(RESERVED_PLACEHOLDERS)
 
     def name(found: re.Match[str]) -> str:
@@ -207,7 +222,7 @@ def rule_path(path: str) -> str:
 
 
 def _unselected(operations: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
-    """Yield operations that were not chosen but whose requests may match the path of a chosen one."""
+    """Yield each operation that is not in `chosen` but has requests that can match the path of a chosen operation."""
     ids = {one.id for one in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}
     for one in chosen:
@@ -225,7 +240,7 @@ def _unselected(operations: ProviderOperations, chosen: Sequence[ApiOperation]) 
 
 
 def patterns_may_overlap(first: str, second: str) -> bool:
-    """Return whether some text may match both segments or hosts; True also if that is not certain."""
+    """Return whether one text can match both patterns, which are path segments or hosts; True if uncertain."""
     if "*" not in first:
         return first == second or ("*" in second and fits_shape(second.split("*"), first))
     if "*" not in second:

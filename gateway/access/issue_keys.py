@@ -22,20 +22,24 @@ from gateway.secret import Secret, digest
 from gateway.store import Store
 from gateway.store.minted_keys import NewMintedKey
 
-MAX_RULES_WITH_ANCESTORS: Final = 1000  # maximum number of rules that are compared with each call of a new key
+MAX_RULES_WITH_ANCESTORS: Final = 1000  # maximum number of rules of a new key and its ancestors
 
 log = structlog.get_logger(__name__)
 
 
 def check_rules_together(limits: Sequence[KeyLimits]) -> None:
-    """Raise InvalidRequest if a new key, the first in `limits`, has rules and too many together with its ancestors."""
+    """Raise InvalidRequest if a new key has rules, and has too many rules together with its ancestors.
+
+    The number is limited, because the gateway compares a call of the key with up to all these rules. `limits`: the
+    limits of the new key first, then of its ancestors.
+    """
     if limits[0].rules and sum(len(one.rules) for one in limits) > MAX_RULES_WITH_ANCESTORS:
         message = f"At most {MAX_RULES_WITH_ANCESTORS:,} rules in a key and its ancestors."
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("limits", "rules"))])
 
 
 class KeyIssuer:
-    """Creates and revokes keys. `catalog` returns the current catalog, for rules that name operations."""
+    """Creates and revokes keys. `catalog`: returns the current catalog, for rules that name operations."""
 
     def __init__(self, store: Store, minted: MintedKeyCache, catalog: Callable[[], Catalog]) -> None:
         self._store = store
@@ -45,8 +49,10 @@ class KeyIssuer:
     async def create(
         self, requested: RequestedKey, environment: str, created_by: str, caller: Caller | None = None
     ) -> tuple[Secret, MintedKey]:
-        """Create a key; return the key itself, which is shown only once, and its record. `created_by`: who
-        creates it, as text for the record. `caller` None: an operator, without a key.
+        """Create a key; return the key itself and its record. The key cannot be read again later.
+
+        `created_by`: a text for the record that says who creates the key. `caller`: the caller of the API; None for an
+        operator, who uses no key.
 
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
@@ -58,8 +64,8 @@ class KeyIssuer:
                 await self._check_may_replace(old, requester)
             requested, above = completed_replacement(requested, old), await self._parent_of(old)
         requested = await self._freeze(requested, environment if caller is None else caller.share)
-        # The new key is returned to the key that requested it. So that key becomes the parent, as if it had minted the
-        # new one, and revoking it also ends the replacement.
+        # The holder of the requesting key receives the new key. So the requesting key becomes the parent of the new
+        # key, and revoking the requesting key also revokes the new key.
         parent = requester if requester is not None and (old is None or old.id != requester.id) else above
         check_request(requested, now)
         scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
@@ -103,16 +109,21 @@ class KeyIssuer:
         return secret, key
 
     async def _freeze(self, requested: RequestedKey, share: str) -> RequestedKey:
-        """Return the request with the operations that its rules name today; in a thread, since reading them takes about
-        20 ms for each provider. `share`: whose turn in the thread it is. Raises InvalidRequest."""
+        """Return the request with a snapshot of the operations that its rules name. Raises InvalidRequest.
+
+        Reads the operations in a thread, because this takes about 20 ms for each provider. `share`: the name by which
+        callers take turns in the thread (`Caller.share`).
+        """
         if not any(map(is_reference, requested.limits.rules)):
             return requested
         limits = await off_loop(share, freeze_limits, requested.limits, self._catalog())
         return replace(requested, limits=limits)
 
     async def revoke(self, environment: str, key_id: int, revoked_by: str, caller: Caller | None = None) -> int:
-        """Revoke the key and every key that it minted, directly or through other keys; return their number. This
-        process refuses them immediately. Raises NotFound."""
+        """Revoke the key and every key that it minted, directly or through other keys; return the number of these keys.
+
+        This process refuses the revoked keys immediately. Raises NotFound.
+        """
         key = await self.find(environment, key_id, caller)
         ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
         for one in ended:
@@ -121,18 +132,21 @@ class KeyIssuer:
         return len(ended)
 
     async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:
-        """Return the key. Raises NotFound, also if a limited `caller` did not mint the key. So a limited key does not
-        find itself and cannot replace itself: revoking it would not end the replacement."""
+        """Return the key. Raises NotFound if there is no such key, or if a limited `caller` did not mint it.
+
+        So a limited key does not find itself and cannot replace itself. Otherwise, revoking the key would not end its
+        replacement.
+        """
         found = await self._store.keys.find(environment, key_id)
         if found is None or not may_see_key(caller, found):
             raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
         return found
 
     async def _check_may_replace(self, old: MintedKey, requester: MintedKey) -> None:
-        """Raise Forbidden if `requester` may not replace the key `old`.
+        """Raise Forbidden if the key `requester` is not allowed to replace the key `old`.
 
-        It may not if it descends from `old`, since it would become the parent of its ancestor's replacement; or if it
-        neither minted `old`, directly or through other keys, nor may revoke keys.
+        A descendant of `old` is not allowed: it would become the parent of its ancestor's replacement. Any other key is
+        allowed if it is `old` itself, minted `old` (directly or through other keys), or has the scope to revoke keys.
         """
         if await self._is_ancestor(old, requester):
             raise Forbidden(
@@ -169,13 +183,16 @@ class KeyIssuer:
 
 
 def may_see_key(caller: Caller | None, key: MintedKey) -> bool:
-    """Return whether the caller may see the key: a limited key sees only keys that it minted, any other sees all."""
+    """Return whether the caller can see the key. A limited key sees only the keys that it minted itself."""
     caller_key = None if caller is None else caller.key
     return caller_key is None or not caller_key.limits or key.parent_id == caller_key.id
 
 
 def check_within(scopes: Sequence[str], caller: Caller) -> None:
-    """Raise Forbidden if the new key would have scopes that the caller lacks."""
+    """Raise Forbidden if the caller is not allowed to mint a key with these scopes.
+
+    The caller's key must have all scopes of the new key, and neither a rate nor a budget.
+    """
     caller_key = caller.key
     if caller_key is None:
         return

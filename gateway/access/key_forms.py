@@ -1,4 +1,4 @@
-"""The form of minted keys and capabilities, and the checks of a request for a new one."""
+"""The text format of minted keys and capabilities, and the checks of a request for a new key."""
 
 import secrets
 import string
@@ -15,7 +15,7 @@ from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey
 from gateway.secret import Secret
 
-# ── The form of minted keys: secret keys, and capabilities that are part of a URL.
+# ── The text format of minted keys: secret keys, and capabilities, which are a part of a URL.
 
 PREFIX: Final = "gw_sk_"
 CAPABILITY_PREFIX: Final = "gw_cap_"
@@ -27,15 +27,20 @@ _URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
 
 
 def mint(kind: KeyKind = "key") -> Secret:
-    """Return a new key: a prefix that secret scanners recognize, 43 URL-safe characters, and a checksum of six
-    characters, with which a scanner distinguishes a key from a similar text without calling the gateway.
+    """Return a new key: a prefix, 43 URL-safe characters, and a checksum of six characters.
+
+    Secret scanners recognize the prefix. With the checksum, a scanner distinguishes a key from a similar text without a
+    call to the gateway.
     """
     body = secrets.token_urlsafe(32)
     return Secret(f"{PREFIXES[kind]}{body}{checksum(body)}")
 
 
 def key_kind(text: str) -> KeyKind | None:
-    """Return the kind of key that `text` is by its form and checksum; None if it is not a key of a gateway."""
+    """Return whether `text` is a secret key or a capability; None if `text` is neither.
+
+    The prefix, the length and the checksum decide.
+    """
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
             body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
@@ -54,18 +59,22 @@ def checksum(body: str) -> str:
 
 
 OVERLAP: Final = timedelta(days=1)
-MAX_ITEMS: Final = 50  # maximum number of scopes, and of each kind of limit except rules, in one key
+MAX_ITEMS: Final = 50  # maximum number of scopes in a key, and of values in each of its limits except rules
 MAX_RULES: Final = 200
-MAX_NAME_LENGTH: Final = 511  # ``INTEGRATION/CONNECTION``
+MAX_NAME_LENGTH: Final = 511  # maximum length of ``INTEGRATION/CONNECTION``
 CAPABILITY_SCOPES: Final = ("environment:proxy", "environment:connect_sessions:write")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedKey:
-    """A request for a new key. `scopes` None: all scopes; with limits, or for a capability, only the proxy; with
-    `replaces`, those of the replaced key. `rate`: calls per minute. `budget`: calls in total.
+    """A request for a new key.
 
-    `replaces`: the id of a key that stays valid for `overlap`, so that clients can switch to the new key.
+    `scopes`: None means all scopes, or only the proxy's scope if the key has limits or is a capability. `rate`: maximum
+    calls per minute; None means no maximum. `budget`: maximum calls in total; None means no maximum.
+
+    `replaces`: the id of the key that the new key replaces; None if it replaces no key. The replaced key stays valid
+    for `overlap`, so that clients can switch to the new key. In a request for a replacement, None as `scopes`, `rate`
+    or `budget` means the value of the replaced key.
     """
 
     name: str
@@ -80,7 +89,7 @@ class RequestedKey:
 
 
 def completed_replacement(requested: RequestedKey, old: MintedKey) -> RequestedKey:
-    """Return the request for a replacement, completed from the old key."""
+    """Return the request for a replacement. Values that the request lacks come from the old key."""
     return replace(
         requested,
         kind=old.kind,
@@ -173,7 +182,7 @@ def _rule_faults(text: str, limits: KeyLimits) -> Iterator[str]:
     except ValueError as wrong:
         yield f"'{text[:128]}' {wrong}."
         return
-    if count_wildcards(rule) > MAX_WILDCARDS:  # checked here and not in `parse_rule`, since stored keys may have more
+    if count_wildcards(rule) > MAX_WILDCARDS:  # not checked in `parse_rule`: stored keys can have more
         yield f"'{text[:128]}' has more than {MAX_WILDCARDS} wildcards and placeholders."
 
 

@@ -1,7 +1,7 @@
-"""Decides whether a key's scopes, limits and rules allow a request, for the chain and the fast path alike.
+"""Decides whether a key's scopes, limits and rules allow a request, for the middleware chain and the fast path.
 
-The decision uses the request as it will be sent: its method, the host and the raw path after the join with the base
-URL, and the names of its header fields.
+The decision is about the request that the gateway will send to the provider: its method, its host, its raw path (with
+the path of the base URL), its query, the names of its header fields and, if a rule requires it, its body.
 """
 
 import re
@@ -30,22 +30,21 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 # ── Rules such as ``GET /ex/*/rest/api/3/search*``: the allowed methods and paths.
 #
 #     rule     = methods SP path [" with " what] [" as " name]
-#     methods  = "*" / method *("," method)      compared with the method that is sent; ``WEBSOCKET``: an upgrade to it
+#     methods  = "*" / method *("," method)      compared with the sent method; ``WEBSOCKET``: an upgrade to WebSocket
 #     path     = "/" ...                         ``*``: any characters except "/"; ``**``: any characters, at most once
-#
 #     what     = the allowed bodies (`body_rules`); only after the method POST
-#     name     = a lower-case word              the name under which agents see the request (`gateway.mcp`); only in a
-# rule
-#                                               with a name, ``{issue}`` is a ``*`` with that name
+#     name     = a lower-case word              the name of the tool that agents call for the request (`gateway.mcp`)
 #
-# The path of a rule is compared with the path that is sent to the provider, base URL included, byte for byte and
-# without its query. `path_ambiguity` finds paths that are never compared, since another server may read them
-# differently.
+# In a rule with a name, ``{issue}`` matches as ``*`` does, and is a parameter of the tool.
+#
+# A rule's path is compared with the path that the gateway sends to the provider, byte for byte: with the path of the
+# base URL, and without the query. `path_ambiguity` finds the paths that two servers can read differently. The gateway
+# refuses a request with such a path without a comparison.
 
 WEBSOCKET: Final = "WEBSOCKET"
 MAX_RULE_LENGTH: Final = 512  # maximum length of a rule
 MAX_WILDCARDS: Final = 20  # maximum number of wildcards and placeholders in a rule of a new key
-MAX_PATH_LENGTH: Final = 2048  # maximum length of a path; a longer one matches no rule
+MAX_PATH_LENGTH: Final = 2048  # maximum length of a path; a longer path matches no rule
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible ASCII without # ; ? and \
@@ -64,11 +63,14 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """A rule. `text` as it was written; `methods` None: any. `path`: its path, with ``*`` for placeholders. `name`: the
-    name for agents, empty if it has none; `path_pattern`: its path, with placeholder names. `body`: the allowed bodies;
-    None allows all.
+    """A rule that allows requests by method, path and, if needed, body.
 
-    The path is compiled at the first match. This takes up to 3 ms, 100 times as long as a check of its form.
+    `text`: the rule as its author wrote it. `methods`: the allowed methods; None allows all. `path`: the rule's path,
+    with ``*`` in place of each placeholder. `name`: the name of the tool for agents; empty if the rule has none.
+    `path_pattern`: the rule's path, with placeholders. `body`: the allowed bodies; None allows all.
+
+    The path is compiled at the first match and not when the rule is parsed: compiling takes up to 3 ms, 100 times as
+    long as parsing.
     """
 
     text: str
@@ -86,7 +88,7 @@ class KeyRule:
         return matches(path) is not None
 
     def compile(self) -> None:
-        """Compile the rule, if it is not yet."""
+        """Compile the rule, unless it is already compiled."""
         self._compile_path()
         if self.body is not None:
             self.body.compile()
@@ -104,7 +106,10 @@ def count_wildcards(rule: KeyRule) -> int:
 
 
 def parse_rule(text: str) -> KeyRule:
-    """Parse a rule. Raises ValueError with a text that continues a sentence about the rule: ``'GET' has no path …``."""
+    """Parse a rule.
+
+    Raises ValueError with a message that continues a sentence about the rule: ``'GET' has no path …``.
+    """
     methods, space, rest = text.partition(" ")
     before, named_as, name = rest.partition(_AS)
     written, with_body, what = before.partition(WITH)
@@ -137,7 +142,10 @@ def _body_rule(what: str, methods: frozenset[str] | None, name: str) -> BodyRule
 
 
 def _without_placeholders(written: str, name: str) -> str:
-    """Return the path of a rule named `name`, with ``*`` for its placeholders. Raises ValueError."""
+    """Return the path of a rule named `name`, with ``*`` in place of each placeholder.
+
+    Raises ValueError if the name or a placeholder is invalid.
+    """
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ValueError(
             f"has an invalid name: after 'as', write a lower-case word of at most 63 letters, digits and '_', except the "
@@ -157,8 +165,9 @@ def _without_placeholders(written: str, name: str) -> str:
 
 
 def path_ambiguity(path: str) -> str | None:
-    """Return why two servers may read `path` as different paths, as words that follow "a path that"; None if they
-    cannot.
+    """Return why two servers can read `path` as different paths; None if they cannot.
+
+    The text is the end of a sentence that begins with "a path that".
 
     `path` is visible ASCII without ``\\`` and ``#``, as `http.url.parse_proxied_target` returns it.
     """
@@ -193,7 +202,7 @@ def _escape_ambiguity(path: str) -> str | None:
     if not _LOOKALIKES.isdisjoint(text):
         return "holds a character that some readers take for a delimiter"
     folded = unicodedata.normalize("NFKC", text)
-    if not _LOOKALIKES.isdisjoint(folded):  # U+FFE5, a wide yen sign
+    if not _LOOKALIKES.isdisjoint(folded):  # for example U+FFE5, a wide yen sign
         return "holds a character that some readers take for a delimiter"
     if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
         return "holds a character that some readers take for a delimiter"
@@ -202,8 +211,8 @@ def _escape_ambiguity(path: str) -> str | None:
 
 BrokenLimit = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
 
-# Headers with which frameworks and gateways replace the method or path of the request line, or with which a request
-# reads or writes a path besides its own.
+# Headers that make frameworks and gateways replace the method or path of the request line, or that make a request read
+# or write a second path.
 OVERRIDES: Final = frozenset(
     {
         "x-http-method-override",
@@ -224,40 +233,46 @@ OVERRIDES: Final = frozenset(
         "x-rewrite-uri",
         "x-rewrite-url",
         "x-override-url",
-        # The path of another object, where `_OTHER_OBJECT` does not match.
-        "x-emc-path",  # Dell EMC Atmos: the new name
+        # Headers with the path of another object, which `_OTHER_OBJECT` does not match.
+        "x-emc-path",  # Dell EMC Atmos: the object's new name
         "x-object-manifest",  # OpenStack Swift
     }
 )
-# Headers that name another object, which the provider copies, moves or links to the path of the request line, such as
-# ``x-amz-copy-source`` and ``x-oss-symlink-target``. Storage services name them alike, so new ones are refused too.
+# Headers that name another object, such as ``x-amz-copy-source`` and ``x-oss-symlink-target``. The provider copies or
+# moves this object to the path of the request line, or links to it. Storage services use similar names for such
+# headers, so the pattern also matches headers that are not known yet.
 _OTHER_OBJECT: Final = re.compile(
     r"x-(?:.+-)?(?:(?:copy|fetch|move|rename)-(?:from|source)|symlink-target)|x-.+-source-?ur[il]"
 )
 _DESTINATION: Final = "destination"
-_WITH_DESTINATION: Final = frozenset({"COPY", "MOVE"})  # RFC 4918 §10.3; for others, the name means nothing special
-# Windows turns these into a slash or a backslash if its code page lacks them ("best fit").
+_WITH_DESTINATION: Final = frozenset({"COPY", "MOVE"})  # RFC 4918 §10.3; other methods ignore this header
+# Windows converts these characters to a slash or a backslash if its code page lacks them ("best fit").
 _LOOKALIKES: Final = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9")
 QUERY_OVERRIDES: Final = frozenset(
     {"_method", "_httpmethod", "$httpmethod", "httpmethod", "$method", "x-http-method-override", "x-http-method"}
 )
-_METHOD_PARAMETER: Final = "method"  # also an ordinary name, so it is an override only if its value is a method
+_METHOD_PARAMETER: Final = "method"  # also an ordinary parameter, so an override only if its value is a method
 _METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete", "options"})
 _MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)
 
 
 @lru_cache(maxsize=512)  # the fast path passes the same set for each request with the same header fields
 def overrides_in(names: frozenset[str]) -> tuple[str, ...]:
-    """Return the names of headers that may change a request's method or path or name another object, sorted. One of
-    them, ``destination``, does so only with some methods."""
+    """Return, sorted, the headers in `names` that can change a request's method or path, or can name another object.
+
+    The header ``destination`` names another object only with some methods; the caller must check the method.
+    """
     return tuple(
         sorted(name for name in names if name in OVERRIDES or name == _DESTINATION or _OTHER_OBJECT.fullmatch(name))
     )
 
 
 class SentRequest(NamedTuple):
-    """A request as it will be sent. `names`: names of its header fields, in lower case with ``-``. `path` has no query.
-    `body`: the parsed body, None if it was not read."""
+    """A request as the gateway will send it.
+
+    `path`: the path without the query. `names`: the names of the header fields, in lower case with ``-`` in place of
+    ``_``. `body`: the parsed body; None if the gateway has not read the body.
+    """
 
     method: str
     host: str
@@ -269,20 +284,26 @@ class SentRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """The limit that a request breaks, and why. `allowed`: the rules or hosts of the key. ``unread_body``: a rule may
-    allow the request, but its body has not been read."""
+    """The limit that a request breaks, and the reason.
+
+    `broken`: the limit; ``unread_body`` means that a rule about the body can allow the request, but the gateway has not
+    read the body yet. `why`: the reason, as the end of a sentence. `allowed`: the rules or hosts of the key, to show to
+    the caller.
+    """
 
     broken: BrokenLimit
     why: str
     allowed: tuple[str, ...] = ()
 
 
-INLINE_CHARS: Final = 4096  # rules of up to this size are compiled on the event loop, in at most about 20 ms
+INLINE_CHARS: Final = 4096  # the event loop compiles rules of up to this size itself, in about 20 ms at most
 
 
 def is_slow_to_compile(limits: Iterable[KeyLimits]) -> bool:
-    """Return whether `Policy.compile` would hold up the event loop. A snapshot takes a quarter of the time of a rule of
-    its size."""
+    """Return whether `Policy.compile` would block the event loop for too long.
+
+    Compiling a snapshot takes a quarter of the time that rules of the same length take.
+    """
     size = sum(sum(map(len, one.rules)) + sum(map(len, one.operations.values())) // 4 for one in limits)
     return size > INLINE_CHARS
 
@@ -290,9 +311,9 @@ def is_slow_to_compile(limits: Iterable[KeyLimits]) -> bool:
 class Policy:
     """The policy of a key: its scopes, its own limits and the limits of its ancestors.
 
-    `of_resources`: some limit names integrations, connections or tags. `of_connections`: some limit names connections
-    or tags. `of_tags`: some limit names tags. `of_requests`: some limit has rules or hosts. `may_proxy`: the key has
-    the scope of the proxy.
+    `of_resources`: whether a limit names integrations, connections or tags. `of_connections`: whether a limit names
+    connections or tags. `of_tags`: whether a limit names tags. `of_requests`: whether a limit has rules or hosts.
+    `may_proxy`: whether the key has the scope of the proxy.
     """
 
     def __init__(self, scopes: Sequence[str], limits: Sequence[KeyLimits]) -> None:
@@ -307,17 +328,20 @@ class Policy:
         self._hosts = [one.hosts for one in self.limits if one.hosts]
 
     def compile(self) -> None:
-        """Compile all rules, so that no decision has to: for 1,000 rules, that takes up to 3 s (`is_slow_to_compile`)."""
+        """Compile all rules, so that no decision has to compile a rule. For 1,000 rules, this takes up to 3 s."""
         for one in self._rules:
             one.compile()
 
     @property
     def rules(self) -> Sequence[Sequence[KeyRule | OperationRule]]:
-        """One list for the key and one for each ancestor, if they have rules; the key's own is last. A request must
-        match one rule of each list. A rule that names operations is listed as its operations."""
+        """One list of rules for the key and one for each ancestor; the key's own list is last.
+
+        A key or ancestor without rules has no list. A request must match one rule of each list. Each rule that names
+        operations appears as these operations.
+        """
         return [
             [*one.parsed, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
-        ]  # `MintedKey.limits` start with the key's own
+        ]  # reversed, because `MintedKey.limits` starts with the key's own limits
 
     @property
     def operation_sets(self) -> Mapping[str, OperationSet]:
@@ -327,21 +351,22 @@ class Policy:
     def allows(self, scope: str) -> bool:
         """Return whether the key's scopes cover `scope`.
 
-        A key with rules or hosts never sees a credential: with the credential it could send any request.
+        A key with rules or hosts never gets a credential: with the credential, the caller could send any request
+        directly to the provider.
         """
         return covers(self.scopes, scope) and not (self.of_requests and scope.endswith("_credentials"))
 
     @property
     def keeps_settings(self) -> bool:
-        """Whether existing connections keep their settings, and thus their hosts, in flows that this key starts."""
+        """Whether authorizations that this key starts keep the settings, and so the hosts, of existing connections."""
         return self.of_connections or not self.allows(CONFIGURE)
 
     def reaches_integration(self, integration_id: str) -> bool:
-        """Return whether this key may see the integration."""
+        """Return whether this key is allowed to see the integration."""
         return all(_reaches_integration(one, integration_id) for one in self.limits)
 
     def reaches(self, integration_id: str, connection_id: str) -> bool:
-        """Return whether this key may see the connection; tags are not checked here (`fits`)."""
+        """Return whether this key is allowed to see the connection. Does not check tags; `fits` checks tags."""
         return all(_reaches(one, integration_id, connection_id) for one in self.limits)
 
     @property
@@ -355,15 +380,15 @@ class Policy:
         return wanted
 
     def fits(self, tags: Mapping[str, str]) -> bool:
-        """Return whether the key may use a connection with these tags."""
+        """Return whether the key is allowed to use a connection with these tags."""
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
 
     def decision(self, request: SentRequest) -> Breach | str:
-        """Return the Breach if this request may not be sent, else the text of the rule that allows it; empty if the key
-        has no rules.
+        """Return the text of the rule that allows this request, or the Breach if the request is not allowed.
 
-        For a rule that names operations, the operation's id follows: ``operations jira read: get_issue``. If both the
-        key and its ancestors have rules, a rule of each must allow the request; the farthest ancestor's is returned.
+        The text is empty if the key has no rules. For a rule that names operations, the operation's id follows the
+        rule: ``operations jira read: get_issue``. If both the key and its ancestors have rules, one rule of each must
+        allow the request. The result is then the rule of the farthest ancestor.
         """
         if not self.of_requests:
             return ""
@@ -388,19 +413,22 @@ class Policy:
         return allowing
 
     def is_slow_for(self, body: SentBody) -> bool:
-        """Return whether `decision` for a request with this body may take more than a few milliseconds."""
+        """Return whether `decision` for a request with this body can take more than a few milliseconds."""
         of_bodies = (body_rule for rules in self._rules for _, body_rule in rules.body_rules)
         return comparison_cost(of_bodies, body) > INLINE_COMPARISON_COST
 
     def tool_rules(self, request: SentRequest) -> list[list[BodyRule]]:
-        """Return one list for each key of the chain without a plain rule for this request: a tool that the request
-        calls must be named by a rule of each list."""
+        """Return the rules about the body for this request, in one list for the key and one for each ancestor.
+
+        A rule of each list must name the tool that the request calls. A key has no list if it has no rules, or if a
+        rule without a part about the body allows the request.
+        """
         without = [rules for rules in self._rules if not rules.matching_rule(request)]
         return [[body for _, body in rules.matching_body_rules(request)] for rules in without]
 
 
 def _other_reading(request: SentRequest) -> Breach | None:
-    """Return the Breach if the provider may read another method, path or object out of this request; else None."""
+    """Return a Breach if the provider can understand another method, path or object than the gateway; else None."""
     for header in overrides_in(frozenset(request.names)):
         if header != _DESTINATION or request.method in _WITH_DESTINATION:
             return Breach("method_override", f"the header {header} may change its method or path, or name another")
@@ -413,8 +441,11 @@ def _other_reading(request: SentRequest) -> Breach | None:
 
 
 class _Rules:
-    """The rules of one key, by kind: rules with methods and a path, rules that also read the body, and rules that name
-    operations."""
+    """The rules of one key, in three groups.
+
+    `plain_rules`: rules with methods and a path. `body_rules`: rules that also have a part about the body.
+    `references`: rules that name operations.
+    """
 
     __slots__ = ("_sets", "_snapshots", "body_rules", "parsed", "plain_rules", "references", "rule_texts")
 
@@ -429,7 +460,7 @@ class _Rules:
 
     @property
     def sets(self) -> list[OperationSet]:
-        """The operations of each of `references`, unpacked when they are first needed."""
+        """The operations of each rule in `references`, unpacked at the first use."""
         if self._sets is None:
             self._sets = [operation_set(text, self._snapshots.get(text, "")) for text in self.references]
         return self._sets
@@ -440,8 +471,10 @@ class _Rules:
         _ = self.sets
 
     def matching_rule(self, request: SentRequest) -> str:
-        """Return the text of the first rule that allows the request, with the operation's id if the rule names
-        operations; "" if no rule allows it."""
+        """Return the text of the first rule that allows the request; "" if no rule allows the request.
+
+        If the rule names operations, the operation's id follows the rule.
+        """
         for rule in self.plain_rules:
             if rule.fits(request.method, request.path):
                 return rule.text
@@ -491,14 +524,16 @@ def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool
 
 
 def _matches_host(pattern: str, host: str) -> bool:
-    """Return whether `host` equals `pattern`, or is a name below ``*.example.com``."""
+    """Return whether `host` equals `pattern`, or matches a pattern such as ``*.example.com``."""
     pattern, host = pattern.lower(), host.lower()
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
 def _method_override_in(query: str) -> str | None:
-    """Return the query parameter that makes some provider or framework replace the method; None if the query has
-    none."""
+    """Return the query parameter with which some providers and frameworks replace the method.
+
+    Return None if the query has no such parameter.
+    """
     for pair in re.split("[&;?]", query):
         name, _, value = pair.partition("=")
         name, value = unquote_plus(name).strip().lower(), unquote_plus(value).strip().lower()

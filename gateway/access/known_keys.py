@@ -1,7 +1,8 @@
-"""From a bearer token to its caller: minted keys in memory, by digest, dropped when any process changes them.
+"""Finds the caller of a bearer token. Keeps minted keys in memory, by digest.
 
-Changes arrive through the same log as changes of connections (`ChangeFeed.follow`): normally within 0.1 s, and within
-`live.trust_s` at the latest. While the store cannot be read, a known key stays valid until `live.ttl_s`.
+A change of a key by any process removes the key from memory: normally within 0.1 s, and within `live.trust_s` at the
+latest. The change feed (`ChangeFeed.follow`) reports these changes together with the changes of connections. If the
+store cannot be read, a key in memory stays valid for at most `live.ttl_s`.
 """
 
 import asyncio
@@ -28,13 +29,13 @@ MAX_CACHED: Final = 10_000
 WRITE_INTERVAL_S: Final = 30.0
 IDLE_S: Final = 30.0  # after this time without a call, unspent calls of a budget are returned to the store
 MAX_PARALLEL_READS: Final = 8
-RETRY_READ_S: Final = 5.0  # retry after the store could not be read
+RETRY_READ_S: Final = 5.0  # time between two attempts, if the store cannot be read
 
 log = structlog.get_logger(__name__)
 
 
 class MintedKeyCache:
-    """The cache of minted keys. It outlives reloads of the configuration."""
+    """The cache of minted keys. A reload of the configuration does not replace this cache."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,16 +45,19 @@ class MintedKeyCache:
         self._loading: dict[str, asyncio.Task[Caller | None]] = {}
         self._load_limit = asyncio.Semaphore(MAX_PARALLEL_READS)
         self._generation = 0
-        self._ended: dict[str, None] = {}  # keys that ended while this process used them
+        self._ended: dict[str, None] = {}  # used keys that were later found to be expired or revoked
         self._tasks: set[asyncio.Task[None]] = set()
-        self._first_used: set[str] = set()  # keys whose first use was recorded here; their cached rows do not show it
-        self._being_checked: set[str] = set()  # keys that are being read to learn whether they have ended
-        # Keys to write to the store as used; cached callers that are marked `has_unsaved_use` are added at the next
-        # write.
+        self._first_used: set[str] = set()  # keys with a recorded first use, which their cached rows lack
+        self._being_checked: set[str] = set()  # keys that a task reads to find out whether they have ended
+        # Keys that the next write marks as used in the store. The write also marks the cached callers with
+        # `has_unsaved_use`.
         self._used: set[str] = set()
 
     def peek(self, key_digest: str) -> Caller | None:
-        """Return the caller with this key digest if it is cached and alive, without I/O; else None."""
+        """Return the caller with this key digest from the cache, without I/O, and mark the key as used.
+
+        Return None if the key is not in the cache, or has expired.
+        """
         caller = self._callers.get(key_digest)
         if caller is None or caller.access is None or not caller.access.alive:
             return None
@@ -61,7 +65,10 @@ class MintedKeyCache:
         return caller
 
     async def caller(self, key_digest: str) -> Caller | None:
-        """Return the caller with this key digest, from the store if needed. Raises Unavailable."""
+        """Return the caller with this key digest, from the cache or from the store; None if the key is not valid.
+
+        Raises Unavailable if the store cannot be read.
+        """
         found = self.peek(key_digest) or await self._caller(key_digest)
         if found is not None:
             self._used.add(key_digest)
@@ -80,9 +87,10 @@ class MintedKeyCache:
         return await asyncio.shield(task)
 
     def record_first_use(self, caller: Caller, address: str) -> None:
-        """Start to record the first use of a minted key with the caller's `address`. Later uses do nothing.
+        """Record the first use of a minted key in the background, with the caller's IP address `address`.
 
-        Does not wait for the store. If the store cannot be written, `write` records the use later, without the address.
+        Does nothing for later uses. Does not wait for the store. If the store cannot be written, `write` records the
+        use later, without the address.
         """
         access = caller.access
         if access is None or access.key.last_used_at is not None or access.key.digest in self._first_used:
@@ -102,7 +110,10 @@ class MintedKeyCache:
             log.warning("key_use_not_written", detail=fault.message)
 
     def forget(self, key_digest: str) -> None:
-        """Forget a key that this or another process has changed. If it was cached, read it again in the background."""
+        """Remove a key from the cache, because this or another process has changed the key.
+
+        If the key was in the cache, read the key again in the background.
+        """
         self._generation += 1
         before = self._callers.pop(key_digest, None)
         self._unknown.pop(key_digest, None)
@@ -112,16 +123,17 @@ class MintedKeyCache:
             self._read_again(key_digest)
 
     def has_ended(self, access: Access) -> bool:
-        """Return whether an exchange with this key must stop because the key has ended.
+        """Return whether a running exchange with this key must stop, because the key was revoked or has expired.
 
-        `access`: the key when the exchange started; it may have been revoked, or have got an earlier end, since. If the
-        key is no longer cached, it is read in the background, and a later call returns whether it has ended.
+        `access`: the key at the start of the exchange. After that, the key may have been revoked, or may have got an
+        earlier end. If the key is no longer in the cache, return False and read the key in the background, so that a
+        later call returns the answer.
         """
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
             return True
         now = self._callers.get(key_digest)
-        if now is None or now.access is None:  # not cached any more, so its end may have been missed
+        if now is None or now.access is None:  # the key is not in the cache, so its end may have been missed
             if key_digest not in self._being_checked:
                 self._being_checked.add(key_digest)
                 self._read_again(key_digest)
@@ -129,11 +141,11 @@ class MintedKeyCache:
         return not now.access.alive
 
     def changed(self, ref: ConnectionRef) -> None:
-        if not ref.integration_id:  # the row of `minted_keys.changed_key`
+        if not ref.integration_id:  # a change of a key (`minted_keys.changed_key`), not of a connection
             self.forget(ref.connection_id)
 
     def missed(self) -> None:
-        """Forget everything, since changes may have been missed."""
+        """Remove all keys from the cache, because this process may have missed changes."""
         self._generation += 1
         for caller in self._callers.values():
             self._record_use(caller)
@@ -142,7 +154,7 @@ class MintedKeyCache:
         self._loading.clear()
 
     def _read_again(self, key_digest: str) -> None:
-        """Read a key that this process used from the store, to learn whether it has ended."""
+        """Read a key from the store again, to find out whether the key has ended."""
 
         async def read() -> None:
             try:
@@ -161,7 +173,7 @@ class MintedKeyCache:
         task.add_done_callback(self._tasks.discard)
 
     def _record_use(self, caller: Caller | None) -> None:
-        """Record the use of a key before it is evicted, so that `write` still stores the use."""
+        """Remember the use of a cached key, so that `write` stores the use even if the key leaves the cache."""
         if caller is not None and caller.access is not None and caller.access.has_unsaved_use:
             caller.access.has_unsaved_use = False
             self._used.add(caller.access.key.digest)
@@ -170,9 +182,9 @@ class MintedKeyCache:
         policy = None
         key, parents, generation = await self._read(key_digest)
         if key is not None and is_slow_to_compile(key.limits):
-            root = parents[-1] if parents else key.id  # all keys below one key share its turns
+            root = parents[-1] if parents else key.id  # all descendants of one key take turns under its name
             policy = await off_loop(str(root), compiled_policy, key)
-            # Read the key again, since it may have ended in the meantime. Its limits never change.
+            # Read the key again, because the key may have ended in the meantime. The limits of a key never change.
             key, parents, generation = await self._read(key_digest)
         if key is None:
             self._cache_result(self._unknown, key_digest, None, generation)
@@ -182,7 +194,10 @@ class MintedKeyCache:
         return caller
 
     async def _read(self, key_digest: str) -> tuple[MintedKey | None, tuple[int, ...], int]:
-        """Return the key if it is alive, the ids of its ancestors, and the generation at which they were read."""
+        """Return the key, the ids of its ancestors, and the cache's generation before the read.
+
+        The key is None if it is not valid.
+        """
         async with self._load_limit:
             generation = self._generation
             key = await self._store.keys.get(key_digest)
@@ -194,15 +209,20 @@ class MintedKeyCache:
     def _cache_result(
         self, place: dict[str, Caller] | dict[str, None], key_digest: str, result: Caller | None, then: int
     ) -> None:
-        """Cache the result, unless a change arrived during the read: the result may be older than the change."""
+        """Cache the result, unless a change arrived during the read: then the result can be older than the change.
+
+        `then`: the cache's generation before the read. Each change increases the generation.
+        """
         if then == self._generation:
             while len(place) >= MAX_CACHED:
                 self._record_use(place.pop(next(iter(place))))
             place[key_digest] = result  # type: ignore[assignment]
 
     def _meter_for(self, key: MintedKey) -> Meter | None:
-        """Return the key's meter; None without rate and budget. It outlives the cached key, so that dropping the key
-        from the cache does not restart its minute."""
+        """Return the key's meter; None if the key has neither a rate nor a budget.
+
+        The meter stays when the key leaves the cache, so that the key's minute does not restart.
+        """
         if key.rate is None and key.budget is None:
             return None
         meter = self._meters.get(key.digest)
@@ -217,7 +237,10 @@ class MintedKeyCache:
         return meter
 
     async def write(self) -> None:
-        """Store the use of keys and return unspent calls of idle keys, every `WRITE_INTERVAL_S`, until cancelled."""
+        """Store the use of keys and return unspent calls of idle keys, again and again.
+
+        Runs every `WRITE_INTERVAL_S` seconds, until the task is cancelled.
+        """
         while True:
             await asyncio.sleep(WRITE_INTERVAL_S)
             try:
@@ -248,14 +271,13 @@ class MintedKeyCache:
             await meter.return_unspent(idle_s)
 
 
-# ── From the bearer token of a request to its caller. Only digests are kept in memory.
+# ── Finds the caller of a request's bearer token. Only digests of keys are kept in memory.
 
 INVALID_TOKEN_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_token"'}  # RFC 6750 §3.1
 
 
 class KeyLookup:
-    """The keys of gateway.yaml and the minted keys. Keys are looked up by digest, so the duration of a look-up reveals
-    nothing about a key."""
+    """Finds keys of gateway.yaml and minted keys by digest, so that the duration of a search reveals nothing."""
 
     def __init__(self, by_digest: Mapping[str, Caller], minted: MintedKeyCache, environments: Collection[str]) -> None:
         self._by_digest = dict(by_digest)
@@ -275,13 +297,18 @@ class KeyLookup:
         )
 
     def find_known(self, key_digest: str) -> Caller | None:
-        """Return the caller with this key digest (`secret.digest`), if it is known without reading the store."""
+        """Return the caller with this key digest (`secret.digest`), without reading the store.
+
+        Return None if the key is neither in gateway.yaml nor in the cache.
+        """
         declared = self._by_digest.get(key_digest)
         return declared if declared is not None else self._if_declared(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: KeyKind = "key") -> Caller:
-        """Return the caller whose key or capability is `text`. Raises Unauthorized, and Unavailable if the store cannot
-        be read."""
+        """Return the caller with the key or capability `text`.
+
+        Raises Unauthorized if `text` is not valid, and Unavailable if the store cannot be read.
+        """
         key_digest = digest(text)
         found = self.find_known(key_digest)
         if found is None and key_kind(text) == kind:
@@ -291,14 +318,16 @@ class KeyLookup:
         return found
 
     def _if_declared(self, caller: Caller | None) -> Caller | None:
-        """Return the caller, unless its environment is no longer declared."""
+        """Return the caller; None if gateway.yaml no longer has its environment."""
         return caller if caller is not None and caller.environment.name in self._environments else None
 
 
 def wrong_kind_error(text: str, kind: KeyKind) -> Unauthorized | None:
-    """Return the error for a key sent as a capability, a capability sent as a key, or the placeholder of the
-    documentation; None for any other text. The error says where that kind belongs, and does not reveal whether the key
-    exists."""
+    """Return the error for a key of the wrong kind or the documentation's placeholder; None for any other text.
+
+    A key of the wrong kind is a secret key sent as a capability, or a capability sent as a secret key. The error says
+    how to use the text, and does not reveal whether the key exists.
+    """
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability URL, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."

@@ -1,8 +1,10 @@
 """Rules that name operations of the catalog, such as ``operations jira read``, and the match with requests (ADR 54).
 
-When a key is created, `freeze_operations` turns such a rule into a snapshot of the methods and paths that it then
-stands for. The snapshot is stored with the key and the catalog is not read again, so no later catalog widens a key. A
-request matches if one of the operations has its host, method and path, and no left-out operation matches it as exactly.
+When a key is created, `freeze_operations` stores a snapshot of the rule with the key: the methods and paths of the
+operations at that time. The catalog is not read again, so a later catalog cannot give the key more rights.
+
+A request matches if its host, method and path match an operation of the snapshot. If a request also matches an
+operation that the rule leaves out, the request is refused, unless an operation of the rule matches more exactly.
 """
 
 import base64
@@ -32,12 +34,12 @@ def is_reference(rule: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OperationRule:
-    """An operation of a rule.
+    """An operation that a rule names.
 
-    `text`: the rule. `name`: the operation's id, which agents call. `path_pattern`: its path, including the path of the
-    base URL, with ``*`` for settings and ``{placeholders}``. `operation_path`: the part of the path that the entry's
-    operations file has; `path_prefix`: the part before it, with ``${settings}``: the path of the base URL and the
-    file's prefix.
+    `text`: the rule. `name`: the operation's id, after which the tool for agents is named. `path_pattern`: the whole
+    path, with ``*`` in place of settings, and with ``{placeholders}``. `path_prefix`: the beginning of the whole path,
+    with ``${settings}``: the path of the base URL and the prefix of the operations file. `operation_path`: the rest of
+    the whole path, as in the operations file of the catalog entry.
     """
 
     text: str
@@ -60,8 +62,11 @@ log = structlog.get_logger(__name__)
 
 
 class _Node:
-    """A node of the path tree. Its children, the most exact first: `texts` (literal segments), `mixed` (text with
-    placeholders), `whole` (a placeholder alone)."""
+    """A node of the path tree.
+
+    The children of a node are, the most exact first: `texts` (literal segments), `mixed` (segments of text and
+    placeholders) and `whole` (a segment that is one placeholder).
+    """
 
     __slots__ = ("ends", "mixed", "texts", "whole")
 
@@ -73,13 +78,14 @@ class _Node:
 
 
 class OperationSet:
-    """The frozen operations of one rule. Equal snapshots share one immutable object."""
+    """The operations in the snapshot of one rule. Equal snapshots share one immutable object."""
 
     def __init__(
         self, provider: str, host: str, base: str, rules: Iterable[OperationRule], left_out: Iterable[str]
     ) -> None:
-        """`host`: host of the base URL, with ``*`` for a setting; `base`: its path. `left_out`: ``METHOD /path`` of
-        operations that the rule leaves out although some of their requests match one of `rules`."""
+        """`host`: the host of the base URL, with ``*`` in place of each setting. `base`: the path of the base URL.
+        `left_out`: the ``METHOD /path`` of each operation that the rule does not name, but that has some requests that
+        match one of `rules`."""
         self.provider = provider
         self.host = host
         self.base = base
@@ -98,8 +104,10 @@ class OperationSet:
                 _add_path(self._left_out, method, shape, None)
 
     def matching_operation(self, method: str, host: str, path: str) -> OperationRule | None:
-        """Return the operation that this request calls; None if it calls none of them. `path` includes the path of the
-        base URL."""
+        """Return the operation that this request calls; None if the request calls no operation of this set.
+
+        `path`: the path of the request, with the path of the base URL.
+        """
         host = host.lower()
         if host != self.host if self._host is None else not fits_shape(self._host, host):
             return None
@@ -142,7 +150,9 @@ def _exactness(segment: str) -> int:
 
 
 def fits_shape(shape: Sequence[str], text: str) -> bool:
-    """Return whether `text` consists of the parts of `shape` in order, with one or more characters between each two.
+    """Return whether `text` consists of the parts of `shape` in order, with other text between them.
+
+    There must be at least one character between two parts.
 
     Takes linear time: each middle part is matched at its first occurrence. If a text fits with a later occurrence, it
     also fits with the first.
@@ -160,8 +170,10 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
 
 
 def _most_exact_match(node: _Node, segments: Sequence[str], position: int, method: str) -> OperationRule | None:
-    """Return the operation with the path `segments`. If several match, return the one that is most exact in the first
-    segment in which they differ."""
+    """Return the operation with the path `segments`; None if no operation matches.
+
+    If several operations match, the first segment in which they differ decides: the most exact operation is returned.
+    """
     while position < len(segments):
         segment = segments[position]
         position += 1
@@ -184,7 +196,7 @@ def _most_exact_match(node: _Node, segments: Sequence[str], position: int, metho
 def _matches(
     node: _Node, segments: Sequence[str], position: int, method: str, so_far: tuple[int, ...]
 ) -> Iterator[_RankedMatch]:
-    """Yield each operation with the path `segments`, and its exactness for each segment."""
+    """Yield, for each operation with the path `segments`, the exactness of each segment and the operation."""
     if position == len(segments):
         if method in node.ends:
             yield so_far, node.ends[method]
@@ -202,21 +214,25 @@ def _matches(
 
 
 def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    """Return whether `first` is at least as exact in every segment, and more exact in one."""
+    """Return whether `first` is at least as exact as `second` in every segment, and more exact in one segment."""
     return first != second and all(mine <= theirs for mine, theirs in zip(first, second, strict=True))
 
 
-# ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base
-# (the path of the base URL) and before (base, and the prefix of the operations file). Each further line is an
-# operation, ``RISK METHOD PATH ID``, the risk as one letter, upper case for a starter; or ``- METHOD PATH`` for a
-# left-out operation, with its whole PATH.
+# ── The snapshot: ``COUNT:``, then a compressed text in base64.
+#
+# The first line of the text is a JSON object with the provider, the host, the base (the path of the base URL) and
+# ``before`` (the base, then the prefix of the operations file). Each further line is an operation of the rule,
+# ``RISK METHOD PATH ID``, or an operation that the rule leaves out, ``- METHOD PATH``. RISK is one letter, in upper
+# case for a starter operation. An ID follows a PATH without ``before``; a line without an ID has the whole PATH.
 
 
 def pack_snapshot(
     provider: str, host: str, base: str, before: str, operations: Sequence[str], left_out: Sequence[str]
 ) -> str:
-    """Return the snapshot. Raises ValueError with a text that continues a sentence about the rule, if it is too
-    large."""
+    """Return the snapshot.
+
+    Raises ValueError if the snapshot is too large, with a message that continues a sentence about the rule.
+    """
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
     text = "\n".join((head, *operations, *(f"- {other}" for other in left_out))).encode()
     if len(text) > MAX_SNAPSHOT_BYTES:
@@ -228,7 +244,7 @@ _shared_sets: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakVa
 
 
 def operation_set(rule: str, snapshot: str) -> OperationSet:
-    """Return the operations that `rule` stood for when its key was created.
+    """Return the operations that `rule` named when its key was created.
 
     Keys with the same snapshot share one object. An unreadable or missing snapshot allows nothing.
     """
@@ -243,7 +259,7 @@ def _unpack_snapshot(rule: str, snapshot: str) -> OperationSet:
         data = base64.b64decode(snapshot.partition(":")[2], validate=True)
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(data, MAX_SNAPSHOT_BYTES).decode()
-        if not unpacker.eof:  # a cut list could lack the left-out operations, and allow too much
+        if not unpacker.eof:  # a truncated text can lack left-out operations, and then allow too much
             raise ValueError("the snapshot is too large, or cut off")
         head, *lines = text.split("\n")
         about = json.loads(head)

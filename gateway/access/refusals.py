@@ -1,4 +1,4 @@
-"""Errors for the limits of a key. Each names the rule, who can change it, and the next step."""
+"""Errors for the limits of a key. Each error names the rule, who can change the rule, and the next step."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -42,8 +42,10 @@ def field_scope_error(scope: str, field: str) -> Forbidden:
 
 
 def beyond_limits_error(reason: str) -> Forbidden:
-    """Return the error for an action that keys limited to some integrations or connections may not do. `reason`:
-    the rest of a sentence that says why."""
+    """Return the error for an action that a key with limits to integrations or connections is not allowed to do.
+
+    `reason`: the end of a sentence that says why.
+    """
     return Forbidden(
         "forbidden",
         f"This key is limited to some integrations or connections, and {reason}.",
@@ -52,8 +54,11 @@ def beyond_limits_error(reason: str) -> Forbidden:
 
 
 def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
-    """Return the error for a breach. `path`: the caller's path after ``/proxy``. `below_base`: the provider's base URL
-    has a path before it, which may be secret and is not reported."""
+    """Return the error for a breach.
+
+    `path`: the caller's path after ``/proxy``. `below_base`: whether the provider's base URL has a path. The error does
+    not contain that path, because it can be secret.
+    """
     rule, fix = "rules", f"Send a request that this key allows, or use a key that allows {method} {path}."
     if below_base:
         fix = (
@@ -81,7 +86,10 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
 
 
 def unread_body_error(reason: str = "The body of this kind of call cannot be read") -> Forbidden:
-    """Return the error for a rule that reads the body, if the request's body cannot be read."""
+    """Return the error for a request with a body that a rule must read, but that cannot be read.
+
+    `reason`: a sentence without its period that says why.
+    """
     return Forbidden(
         "forbidden",
         f"A rule of this key reads the body of the request. {reason}, so the request is refused.",
@@ -90,8 +98,11 @@ def unread_body_error(reason: str = "The body of this kind of call cannot be rea
 
 
 def no_integration_error(environment: str, integration_id: str) -> NotFound:
-    """Return the error for an integration that does not exist, or that the limited key may not use; both get the same
-    error."""
+    """Return the error for an integration that does not exist, or that a limited key is not allowed to use.
+
+    A missing and a forbidden integration get the same error, so that a limited key does not learn whether the
+    integration exists.
+    """
     return NotFound(
         "unknown_provider_config",
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
@@ -105,8 +116,11 @@ def no_integration_error(environment: str, integration_id: str) -> NotFound:
 
 
 def no_connection_error(integration_id: str, connection_id: str) -> NotFound:
-    """Return the error for a connection that does not exist, or that the limited key may not use; both get the same
-    error."""
+    """Return the error for a connection that does not exist, or that a limited key is not allowed to use.
+
+    A missing and a forbidden connection get the same error, so that a limited key does not learn whether the connection
+    exists.
+    """
     return NotFound(
         "unknown_connection",
         f"Integration '{integration_id}' has no connection '{connection_id}' that this key may use.",
@@ -121,8 +135,10 @@ def no_connection_error(integration_id: str, connection_id: str) -> NotFound:
 
 
 def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
-    """Return a copy of `fault` with more payload and, unless None, another `message`; callers may share `fault`
-    itself."""
+    """Return a copy of `fault` with more payload and, if `message` is not None, with this message.
+
+    The original stays unchanged, because several callers can share `fault`.
+    """
     return type(fault)(
         fault.code,
         fault.message if message is None else message,
@@ -137,13 +153,13 @@ def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str |
 # ── The next step for a connection that is missing or must be authorized again: one sentence for API errors, events
 # and the CLI.
 #
-# A message says how to create a link; `with_link` replaces that with the link itself, since SDKs show only the
-# message.
+# Each message says how to create a link. `with_link` replaces this instruction with the link itself, because SDKs show
+# only the message.
 
 RECONNECT_STEP: Final = "create a link with POST /connect/sessions/reconnect and let the end user authorize again"
-"""For a connection that exists: it keeps its id, its end user and its settings."""
+"""The next step for a connection that exists. The connection keeps its id, its end user and its settings."""
 CONNECT_STEP: Final = "create a link with POST /connect/sessions and let the end user connect"
-"""For an id that does not exist. A connection made with such a link gets a new id."""
+"""The next step for a connection id that does not exist. A connection created with the link gets a new id."""
 
 
 def sentence(step: str) -> str:
@@ -172,7 +188,7 @@ def with_challenge(step: str) -> str:
 
 
 def without_scope(message: str) -> str:
-    """Return `message` for a key that may not create that link."""
+    """Return `message` for a key without the scope to create the link."""
     return _replace_step(
         _replace_step(message, RECONNECT_STEP, with_scope(RECONNECT_STEP)), CONNECT_STEP, with_scope(CONNECT_STEP)
     )

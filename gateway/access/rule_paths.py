@@ -1,23 +1,26 @@
 """Matches a request's path with the path of a rule, in time proportional to the path's length. No I/O.
 
 ``*`` matches any characters except "/"; ``**``, which a rule has at most once, matches any characters. The match never
-backtracks: the part before ``**`` is matched with the shortest beginning of the path, and the part after ``**`` with
-the shortest end (both are reversed for that). The path matches if beginning and end do not overlap.
+backtracks. The part before ``**`` is matched with the shortest beginning of the path, and the part after ``**`` with
+the shortest end. To find the shortest end, this part and the path are reversed. The path matches if the beginning and
+the end do not overlap.
 """
 
 import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-MAX_LAZY_LENGTH: Final = 8  # maximum length of a text between two wildcards for which `re` may try each position
+MAX_LAZY_LENGTH: Final = 8  # maximum length of a text between two wildcards for which `re` can try each position
 
 
 def path_matcher(path_pattern: str) -> Callable[[str], object]:
-    """Return a function of a path: it returns None if the path does not match `path_pattern`, and any other value if it
-    matches."""
+    """Return a function that matches a path with `path_pattern`.
+
+    The function returns None if the path does not match, and any other value if the path matches.
+    """
     before, deep, after = path_pattern.partition("**")
     front = _Part(before, ends_open=bool(deep))
-    if not front.further and not after:  # nearly every rule: one regular expression
+    if not front.further and not after:  # nearly every rule needs only one regular expression
         return front.first.match if deep else front.first.fullmatch
     back = _Part(after[::-1], ends_open=True) if "*" in after else None
 
@@ -37,11 +40,15 @@ def path_matcher(path_pattern: str) -> Callable[[str], object]:
 
 
 class _Part:
-    """A part of a rule's path without ``**``. `ends_open`: ``**`` follows it, so that it need not end with a segment.
+    """A part of a rule's path without ``**``.
 
-    `first` matches its beginning. `further`: texts of more than `MAX_LAZY_LENGTH` characters between two wildcards of
-    one segment, each with the expression for what follows it. `re` searches a text alone in linear time, but inside an
-    expression it compares the text again at each character.
+    `ends_open`: whether ``**`` follows the part, so that the part can end in the middle of a segment of the request's
+    path.
+
+    `first`: the expression for the beginning of the part. `further`: each text of more than `MAX_LAZY_LENGTH`
+    characters between two wildcards of one segment, with the expression for the rest up to the next such text. These
+    texts have their own expressions for speed: `re` searches a text alone in linear time, but compares a text inside an
+    expression again at each character.
     """
 
     __slots__ = ("first", "further")
@@ -53,7 +60,7 @@ class _Part:
             first, *texts = segment.split("*")
             chunks[-1] += re.escape(first if number == 0 else f"/{first}")
             last = texts.pop() if texts and not (ends_open and number == len(segments) - 1) else None
-            for text in texts:  # followed by a wildcard: if a later occurrence matches, the first one matches too
+            for text in texts:  # a wildcard follows: if a later occurrence matches, the first matches too
                 if len(text) > MAX_LAZY_LENGTH:
                     chunks += [re.escape(text), ""]
                 else:
@@ -64,7 +71,7 @@ class _Part:
         self.further = tuple(zip(others[::2], others[1::2], strict=True))
 
     def end(self, path: str) -> int:
-        """Return where the shortest beginning of `path` that matches ends; -1 if none matches."""
+        """Return the end of the shortest beginning of `path` that matches; -1 if no beginning matches."""
         found = self.first.match(path)
         for text, rest in self.further:
             if found is None:

@@ -31,13 +31,13 @@ SCOPES: Final = frozenset(
         REVOKE,
     }
 )
-"""All scopes without wildcards. ``<part>:*`` stands for all scopes that begin with ``<part>:``."""
+"""All scopes without wildcards. The wildcard ``<part>:*`` covers all scopes that begin with ``<part>:``."""
 
 WILDCARDS: Final = frozenset(f"{scope.rpartition(':')[0]}:*" for scope in SCOPES if scope.count(":") == 2) | {
     EVERYTHING
 }
 
-# A key that may read credentials may also read the record without them.
+# A key that is allowed to read credentials is also allowed to read the record without the credentials.
 _IMPLIED_BY: Final = {
     f"environment:{of}:{what}": f"environment:{of}:{what}_credentials"
     for of in ("integrations", "connections")
@@ -48,7 +48,7 @@ _IMPLIED_BY: Final = {
 def covers(granted: Iterable[str], requested: str) -> bool:
     """Return whether one of the scopes `granted` is `requested`, a wildcard that covers it, or a scope that implies it.
 
-    `requested` may be a wildcard itself; only the same wildcard or a wider one covers it.
+    If `requested` is a wildcard, only the same wildcard or a wider wildcard covers `requested`.
     """
     stronger = _IMPLIED_BY.get(requested)
     return any(_covers(scope, requested) or (stronger is not None and _covers(scope, stronger)) for scope in granted)
@@ -66,5 +66,5 @@ def is_scope(text: str) -> bool:
 def nearest_scope(text: str) -> str | None:
     """Return the scope that `text` is probably a typo of; None if no scope is similar."""
     by_rest = {scope.removeprefix(PREFIX): scope for scope in sorted(SCOPES | WILDCARDS)}
-    near = nearest(text.removeprefix(PREFIX), by_rest)  # the common prefix would make all scopes similar
+    near = nearest(text.removeprefix(PREFIX), by_rest)  # without the common prefix, which would make all scopes similar
     return by_rest[near] if near is not None else None

@@ -1,4 +1,4 @@
-"""Selects the tools of an MCP server's list that a key may call, in bounded time."""
+"""Selects the tools of an MCP server's list that a key is allowed to call, in bounded time."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,17 +13,18 @@ from gateway.access.body_rules import (
 from gateway.access.key_policy import Policy, SentRequest
 from gateway.http.headers import MalformedResponse
 
-_BYTES_PER_TOOL: Final = len('{"name":"a"},')  # of a list, at least
+_BYTES_PER_TOOL: Final = len('{"name":"a"},')  # minimum size of a tool in a list
 
 
 class ToolFilter:
-    """Decides for each tool of a list as `Policy.decision` does for a call of it. One filter serves one response.
+    """Decides which tools of a list the caller can call, with the same result as `Policy.decision` for each call.
 
-    `inline_bytes`: maximum size of a list that is filtered on the event loop; a larger one may take too long.
+    Create a new filter for each response. `inline_bytes`: maximum size in bytes of a list that the event loop filters
+    itself. A larger list can block the event loop for too long.
     """
 
     def __init__(self, policy: Policy, request: SentRequest) -> None:
-        """`request`: the request for the list."""
+        """`policy`: the policy of the caller's key. `request`: the request for the list of tools."""
         self._keys = [_ToolNames(rules) for rules in policy.tool_rules(request)]
         self._cost = COST_PER_COMPARISON + sum(rule.cost for key in self._keys for rule in key.with_patterns)
         self._cost_left = MAX_COMPARISON_COST
@@ -31,8 +32,10 @@ class ToolFilter:
         self.inline_bytes = INLINE_COMPARISON_COST // cost_per_tool * _BYTES_PER_TOOL
 
     def shows(self, tool: str) -> bool:
-        """Return whether the caller may call this tool. Raises MalformedResponse if the rules cannot be compared with
-        all tools of the list in reasonable time."""
+        """Return whether the caller is allowed to call this tool.
+
+        Raises MalformedResponse if a comparison of the rules with all tools of the list would take too long.
+        """
         if not TOOL_NAME.fullmatch(tool):
             return False  # a call with such a name is refused
         self._cost_left -= self._cost * (len(tool) + COST_PER_COMPARISON)
@@ -42,7 +45,7 @@ class ToolFilter:
 
 
 class _ToolNames:
-    """The tools that the rules of one key name."""
+    """The names and patterns of tools in the rules of one key."""
 
     def __init__(self, rules: Iterable[BodyRule]) -> None:
         rules = [rule for rule in rules if rule.kind == "tools"]

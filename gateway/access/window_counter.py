@@ -10,8 +10,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class WindowCounter(Generic[Key]):
-    """Counts by key. All counts restart together, at the first use that is at least `window_s` seconds after the start
-    of the window. A window starts at its first use."""
+    """Counts by key within a window of `window_s` seconds.
+
+    All counts restart together: `restart_if_over` starts a new window if the old window is over.
+    """
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
@@ -19,7 +21,10 @@ class WindowCounter(Generic[Key]):
         self._began_at = -math.inf
 
     def restart_if_over(self) -> None:
-        """Start a new window, without counts, if the window is over. Call this before a decision about a count."""
+        """Start a new window without counts, if the current window is over.
+
+        Call this before a decision about a count.
+        """
         now = clock.monotonic()
         if now - self._began_at >= self._window_s:
             self._began_at = now
@@ -45,6 +50,9 @@ class WindowCounter(Generic[Key]):
         return count
 
     def subtract(self, key: Key) -> None:
-        """Take back one event of `key`, unless its count restarted since."""
+        """Take back one event of `key`.
+
+        Does nothing if the count is zero, for example because a new window has started.
+        """
         if self._counts.get(key):
             self._counts[key] -= 1

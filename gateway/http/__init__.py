@@ -1,8 +1,8 @@
 """Pure functions on HTTP messages: no I/O, no aiohttp application. Each rule cites its RFC section.
 
-    headers                                   tables of header names by kind; which headers pass in each direction
+    headers                                   which header fields pass from the caller to the provider, and back
     url, origin, ids                          paths and queries byte for byte; scheme, host and port; characters of ids
-    request_head, response_head, passed_head  heads of a request, a provider's response, the response to the caller
+    request_head, response_head, passed_head  the heads of requests, of providers' responses, of responses to callers
     chunks, content_coding                    decode chunked framing and content codings, within limits
     body_members, strict_json, json_scan      add members to a body; parse JSON strictly; find the end of a JSON value
     json_depth                                limits the nesting depth of JSON
@@ -13,5 +13,6 @@
     scope_challenge                           the missing scopes that a 403 names
     abort                                     resets the connection of an incomplete response
 
-Always true: a message that two parsers could read differently is refused; hop-by-hop headers never pass (`headers`).
+Always true: a message that two parsers could read differently is refused; hop-by-hop header fields never pass
+(`headers`).
 """

@@ -13,28 +13,31 @@ LINGER_RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 
 
 def abort_connection(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
-    """Reset the connection and drop the bytes that are not sent yet.
+    """Reset the connection and discard the bytes that are not sent yet.
 
-    An ordinary close sends FIN, which ends an HTTP/1.0 response without a length correctly (RFC 9112 §6.3), so the
-    client would take the response for complete. `reset` may be False if the framing shows that the response is
-    incomplete; then the bytes in the socket buffer still arrive.
+    An ordinary close sends FIN. FIN is the correct end of an HTTP/1.0 response without a length (RFC 9112 §6.3), so the
+    client would take the response for complete.
+
+    `reset`: False lets the bytes in the socket buffer still arrive. Use False only if the framing already shows that
+    the response is incomplete.
     """
     if transport is None:
         return
     peer: socket.socket | None = transport.get_extra_info("socket")
     if reset and peer is not None:
-        with suppress(OSError):  # the peer may be gone already
+        with suppress(OSError):  # the peer may have closed the connection already
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
     transport.abort()
 
 
 def unread_bytes(transport: asyncio.WriteTransport) -> int:
-    """Return how many bytes the client has not read yet: the bytes in our write buffer and in the socket buffer.
+    """Return how many bytes the client has not read yet: the bytes in the transport's buffer and in the socket buffer.
 
-    The socket buffer may hold megabytes, so our own buffer shrinks only now and then while a slow client reads.
+    The transport's buffer alone does not show whether a slow client reads: the socket buffer can contain megabytes, so
+    the transport's buffer shrinks rarely.
     """
     buffered, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
     queued = bytearray(4)
-    with suppress(OSError):  # not every system supports it
+    with suppress(OSError):  # not every system supports this request
         fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
     return buffered + int.from_bytes(queued, sys.byteorder)

@@ -17,21 +17,25 @@ _PAIR: Final = re.compile(rb"(?P<name>[^=&]++)(?:=[^&]*+)?+&?+")
 
 @dataclass(frozen=True, slots=True)
 class BodyMembers:
-    """Members to add, nested as in JSON. `slots` carry the credential and replace the caller's members of the same
-    name; `defaults` apply only where the caller sent no such member.
+    """Members to add to a body, nested as in JSON.
+
+    `slots`: members that contain the credential; they replace the caller's members of the same name. `defaults`:
+    members that are added only if the caller sent no member of the same name.
     """
 
     slots: Mapping[str, Any] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def can_add_to(self, method: str, content_type: str, content_encoding: str) -> bool:
-        """Return whether members can be added to such a body: a JSON or form body without content coding."""
+        """Return whether members can be added to the body: it must be JSON or a form, without a content coding."""
         media = media_type(content_type)
         return method in METHODS_WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
     def add_to_body(self, content_type: str, body: bytes) -> bytes:
-        """Return `body` with the members added, or unchanged if it is not a JSON object or form. All other members keep
-        their bytes and are not parsed into objects, so time and memory are linear in the length of the body.
+        """Return `body` with the members added; unchanged if `body` is not a JSON object or a form.
+
+        All other members keep their bytes and are not parsed into objects. So time and memory are proportional to the
+        length of the body.
         """
         if media_type(content_type) == FORM:
             return self._add_to_form(body)
@@ -70,15 +74,15 @@ class BodyMembers:
 def _object_with_members(
     text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[list[str], int]:
-    """Return the object at `pos` with the members added, as pieces of text, and its end.
-    Raises NotJson if it is no object.
+    """Return the object at `pos` with the members added, as pieces of text, and the end position of the object.
 
-    `text` is UTF-8 decoded as Latin-1. If a name appears twice, the last one counts, as in most JSON parsers.
+    Raises NotJson if there is no object at `pos`. `text` is UTF-8 decoded as Latin-1. If a name appears twice, the last
+    member with this name counts, as in most JSON parsers.
     """
     if text[pos : pos + 1] != "{":
         raise NotJson(pos)
-    spans: list[tuple[int, int]] = []  # start and end of runs of members that are copied unchanged
-    sent: dict[str, tuple[int, int]] = {}  # the other members: start and end of the value
+    spans: list[tuple[int, int]] = []  # start and end of each sequence of members that are copied unchanged
+    sent: dict[str, tuple[int, int]] = {}  # by name of each other member: start and end of its value
     last, end = pos, skip_space(text, pos + 1) + 1
     for member in members_at(text, pos):
         name = string_value(text[member.start : member.colon])
@@ -100,8 +104,10 @@ def _object_with_members(
 def _member_value(
     text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
-    """Return the value's text for `name`, a key of `slots` or `defaults`;
-    `sent`: span of the caller's value in `text`."""
+    """Return the text of the value for `name`, a key of `slots` or `defaults`.
+
+    `sent`: start and end of the caller's value in `text`; None if the caller sent no value.
+    """
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):
@@ -114,12 +120,12 @@ def _member_value(
 
 
 def _json_text(value: Any) -> str:
-    """Return the value as JSON: UTF-8 decoded as Latin-1, like `text` in `_object_with_members`."""
+    """Return the value as JSON text in UTF-8, decoded as Latin-1."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict).encode().decode("latin-1")
 
 
 def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` updated with `override`; objects in both are merged recursively."""
+    """Return `base` updated with `override`. Objects under the same name are merged recursively."""
     merged = dict(base)
     for name, value in override.items():
         existing = merged.get(name)

@@ -7,25 +7,27 @@ from gateway.http.headers import FRAMING, normalized_name
 from gateway.http.response_head import MalformedMessage
 
 LINE_BYTES: Final = 1024
-REQUEST_LINE_BYTES: Final = 16_384  # aiohttp's limit; the middleware chain reads requests with its parser
+REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the middleware chain uses
 TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _VALUE: Final = rb'(?:"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"|%b*+)' % _TOKEN
-# Extensions of a request's chunk have names; the chain's parser accepts an empty name only before a value.
+# A chunk extension in a request must have a name. aiohttp's parser accepts an empty name only before a value.
 _REQUEST_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;(?:%b++(?:=%b)?|=%b))*+\r\n" % (_TOKEN, _VALUE, _VALUE))
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
 _SIZES: Final = {form % size: size for size in range(1, 256) for form in (b"%x", b"%X")}
-_SHORT_LINE_BYTES: Final = 4  # length of a size line with a size of `_SIZES`, CR LF included
+_SHORT_LINE_BYTES: Final = 4  # maximum length of a size line with a size in `_SIZES`, with its CR LF
 _AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
 
 
 class ChunkedDecoder:
-    """An incremental decoder. `rest`: the bytes after the last chunk and the trailer; None until both were fed.
+    """Decodes a chunked body in pieces.
 
-    `of_request`: the body belongs to a request. Then MalformedMessage is raised for a chunk extension that does not follow
-    RFC 9112 §7.1.1, as in aiohttp's parser, and for a trailer with a framing field, because the next parser might apply
-    it (RFC 9110 §6.5.1).
+    `rest`: the bytes after the end of the body; None until the decoder has read the last chunk and the trailer.
+
+    `of_request`: whether the body belongs to a request. For a request, MalformedMessage is raised in two more cases.
+    The first is a chunk extension that does not follow RFC 9112 §7.1.1, as in aiohttp's parser. The second is a framing
+    field in the trailer, because the next parser could apply this field (RFC 9110 §6.5.1).
     """
 
     __slots__ = (
@@ -49,13 +51,13 @@ class ChunkedDecoder:
         self._trailer_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return the body bytes in `data`, possibly empty. Raises MalformedMessage."""
+        """Return the bytes of the body in `data`; empty if `data` has none. Raises MalformedMessage."""
         if self._incomplete_line:
             data, self._incomplete_line = self._incomplete_line + data, b""
         parts: list[bytes] = []
         at, size = 0, len(data)
         while at < size:
-            if self._stage == _AT_SIZE:  # a fast path for short, complete chunks, of which a body may have very many
+            if self._stage == _AT_SIZE:  # a shortcut for short, complete chunks: some bodies have very many
                 line = data.find(b"\r\n", at, at + _SHORT_LINE_BYTES)
                 length = _SIZES.get(data[at:line]) if line > 0 else None
                 if length is not None and data[line + 2 + length : line + 4 + length] == b"\r\n":
@@ -82,7 +84,7 @@ class ChunkedDecoder:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _keep_incomplete_line(self, line: bytes) -> None:
-        """Keep an incomplete line for the next `feed`. Raises MalformedMessage if it is too long."""
+        """Keep an incomplete line for the next `feed`. Raises MalformedMessage if the line is too long."""
         if len(line) >= self._line_bytes or (self._stage == _AFTER_CHUNK and line != b"\r"):
             raise MalformedMessage("a line of its chunked framing has no end")
         self._incomplete_line = line

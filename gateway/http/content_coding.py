@@ -1,11 +1,12 @@
-"""Decodes content codings piece by piece (RFC 9110 §8.4), within limits,
-so that a small response cannot fill the memory.
+"""Decodes content codings piece by piece (RFC 9110 §8.4). Limits prevent a small response from filling the memory.
 
-Each decoded piece has a maximum size. The decoder counts input and output bytes; a ratio above `MAX_RATIO`, which no
-ordinary text reaches, is treated as a decompression bomb. Members without content cost time but add no output, so their
-number is limited. The number of members inside another coding is limited too, since a few bytes may hold very many of
-them. Input that stops before the coding's end is an error, because a truncated response must not pass as a complete
-one.
+Each decoded piece has a maximum size. The decoder counts input and output bytes. A body with a ratio above `MAX_RATIO`,
+which ordinary text never reaches, is refused as a decompression bomb.
+
+The number of members without content is limited, because such members cost time but add no output. The number of
+members inside another coding is limited too, because a few bytes can contain very many members.
+
+Input that ends before the coding's end is an error: a truncated response must not look complete.
 """
 
 import re
@@ -15,16 +16,16 @@ from typing import Final, Protocol
 
 PIECE_BYTES: Final = 256 * 1024
 MAX_RATIO: Final = 100
-GRACE_BYTES: Final = 1024 * 1024  # the ratio is not checked for less output than this
+GRACE_BYTES: Final = 1024 * 1024  # in bytes; with less output, the ratio is not checked
 MAX_CODINGS: Final = 2
-MAX_EMPTY_MEMBERS: Final = 1000  # in a row, members or frames: a heartbeat every 15 s may last for four hours
-# Members inside another coding; more are allowed where the input has `MEMBER_BYTES` for each.
+MAX_EMPTY_MEMBERS: Final = 1000  # maximum in succession; enough for a heartbeat every 15 s for four hours
+# Maximum number of members inside another coding, unless the input has at least `MEMBER_BYTES` bytes for each member.
 MAX_INNER_MEMBERS: Final = 1000
-MEMBER_BYTES: Final = 16  # fewer than the shortest gzip member has
+MEMBER_BYTES: Final = 16  # the shortest gzip member has more bytes
 _FIRST_SLICE_BYTES: Final = 1024
 _PADDING: Final = re.compile(rb"\0*")
-_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: the largest window allowed in HTTP
-_ZSTD_SLICE_BYTES: Final = 256  # four bytes may decode to 128 KiB, so one slice yields 8 MiB at most
+_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # the largest window that HTTP allows (RFC 9659 §3)
+_ZSTD_SLICE_BYTES: Final = 256  # four bytes can decode to 128 KiB, so one slice gives at most 8 MiB
 
 
 class CodingError(Exception):
@@ -32,8 +33,11 @@ class CodingError(Exception):
 
 
 class CodingDecoder(Protocol):
-    """A decoder of one coding. `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB); `finish` raises CodingError
-    if the coding has not ended. `members`: number of members or frames begun after the first."""
+    """A decoder for one coding.
+
+    `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB). `finish` raises CodingError if the coding has not
+    ended. `members`: the number of members or frames after the first.
+    """
 
     members: int
 
@@ -51,7 +55,7 @@ class Gzip:
         self._inflate = zlib.decompressobj(self.wbits)
         self._has_input = False
         self.members = 0
-        self._empty_members = 0  # members begun since the last output
+        self._empty_members = 0  # number of members after the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         at, size = 0, len(data)
@@ -60,7 +64,8 @@ class Gzip:
                 at = self._next_member(data, at)
                 if at == len(data):
                     return
-                # zlib copies the input after a member, so small slices keep the time linear for many small members
+                # zlib copies the input after each member. Small slices keep these copies short if there are many
+                # members.
                 size = _FIRST_SLICE_BYTES
             self._has_input = True
             part = data[at : at + size]
@@ -78,7 +83,10 @@ class Gzip:
             yield piece
 
     def _next_member(self, data: bytes, at: int) -> int:
-        """Begin the member after the padding at `at`. Return its position, or the end of `data` if there is none."""
+        """Begin the next member, after the padding at `at`.
+
+        Return the position of the member, or the end of `data` if there is no further member.
+        """
         begins = _end_of_padding(data, at)
         if begins < len(data):
             self._inflate = zlib.decompressobj(self.wbits)
@@ -105,8 +113,10 @@ def _count_empty_member(count: int) -> int:
 
 
 class Deflate(Gzip):
-    """``deflate``: the zlib format (RFC 9110 §8.4.1.2) or raw deflate, which some servers send;
-    the first two bytes decide."""
+    """``deflate``: the zlib format (RFC 9110 §8.4.1.2), or raw deflate, which some servers send.
+
+    The first two bytes show which of the two formats the body has.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +147,7 @@ class Brotli:
     """``br`` (RFC 7932)."""
 
     def __init__(self) -> None:
-        import brotli  # lazy import, like zstandard below: few requests ask for a decoded response
+        import brotli  # imported here, because few requests need a decoded response
 
         self._inflate = brotli.Decompressor()
         self._error = brotli.error
@@ -175,7 +185,7 @@ class Zstd:
         self._inflate = self._library.decompressobj()
         self._has_input = False
         self.members = 0
-        self._empty_members = 0  # frames begun since the last output
+        self._empty_members = 0  # number of frames after the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_SLICE_BYTES):
@@ -210,8 +220,10 @@ CODINGS: Final[dict[str, Callable[[], CodingDecoder]]] = {
 
 
 def codings_of(content_encoding: str) -> tuple[str, ...] | None:
-    """Return the codings in the order they were applied, without ``identity``;
-    None if one of them cannot be decoded."""
+    """Return the codings in the order in which the sender applied them, without ``identity``.
+
+    Return None if there are too many codings, or the gateway cannot decode a coding.
+    """
     names = [name.strip().lower() for name in content_encoding.split(",")]
     applied = tuple(name for name in names if name not in ("", "identity"))
     if len(applied) > MAX_CODINGS or any(name not in CODINGS for name in applied):
@@ -220,22 +232,29 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
 
 
 class Decoder:
-    """Decodes all codings of one response body. `start` takes the response's Content-Encoding."""
+    """Decodes all codings of one response body. Call `start`, then `feed` for each piece, then `finish`."""
 
     def __init__(self) -> None:
         self._codings: list[CodingDecoder] = []
         self._in_bytes = 0
-        self._out_bytes: list[int] = []  # of each coding: the first may produce much output and the last little
+        self._out_bytes: list[int] = []  # of each coding, because the first can give much output and the last little
 
     def start(self, content_encoding: str) -> bool:
-        """Set the codings; return whether the body will be decoded. False: it has no coding or an unsupported one."""
+        """Set the codings, and return whether the body will be decoded.
+
+        Return False if the body has no coding or an unsupported coding. `content_encoding`: the value of the response's
+        Content-Encoding.
+        """
         applied = codings_of(content_encoding)
         self._codings = [CODINGS[name]() for name in reversed(applied or ())]
         self._out_bytes = [0] * len(self._codings)
         return bool(self._codings)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded bytes in bounded pieces; read all of them before the next `feed`. Raises CodingError."""
+        """Yield the decoded bytes in pieces of limited size. Raises CodingError.
+
+        Read all pieces before the next `feed`.
+        """
         self._in_bytes += len(data)
         yield from self._decode_from(0, data)
 
@@ -253,6 +272,6 @@ class Decoder:
             yield from self._decode_from(stage + 1, piece)
 
     def finish(self) -> None:
-        """Call at the end of the body. Raises CodingError if a coding has not ended."""
+        """Check, at the end of the body, that all codings have ended. Raises CodingError."""
         for coding in self._codings:
             coding.finish()

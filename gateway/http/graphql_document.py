@@ -1,9 +1,9 @@
 """Reads the operation of a GraphQL document: its kind and its root fields. No I/O.
 
-Access rules use the result; nothing is executed. A document must have exactly one operation, and may have fragments.
-Syntax that versions of GraphQL read differently is refused (https://spec.graphql.org/draft/#sec-Language): block
-strings, control characters, variables of fragments, type definitions. Directives such as ``@include`` are not
-evaluated: a field counts even if a directive would skip it."""
+Access rules use the result. Nothing is executed. A document must have exactly one operation, and can have fragments.
+The reader refuses syntax that versions of GraphQL read differently (https://spec.graphql.org/draft/#sec-Language):
+block strings, control characters, variables of fragments, type definitions. Directives such as ``@include`` are not
+evaluated. So a field counts even if a directive would skip the field."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,12 +33,16 @@ _FORBIDDEN_CHARS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202
 
 
 class AmbiguousDocument(ValueError):
-    """The document is malformed or ambiguous. The message continues a sentence that begins with "the document"."""
+    """The document is malformed or ambiguous. The message is the end of a sentence that begins with "the document"."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphqlOperation:
-    """The operation of a document. `fields`: names (not aliases) of the root fields, including those in fragments."""
+    """The operation of a document.
+
+    `kind`: ``query``, ``mutation`` or ``subscription``. `name`: empty if the operation has no name. `fields`: the names
+    (not aliases) of the root fields, including the fields of fragments.
+    """
 
     kind: str
     name: str
@@ -47,7 +51,10 @@ class GraphqlOperation:
 
 @dataclass(slots=True)
 class _Selection:
-    """A selection set at the root: its `fields`, and in `spreads` the names of the fragments it spreads."""
+    """A selection set at the root.
+
+    `fields`: the names of the fields. `spreads`: the names of the fragments that the selection set spreads.
+    """
 
     fields: list[str] = field(default_factory=list)
     spreads: list[str] = field(default_factory=list)
@@ -103,7 +110,7 @@ def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> l
 
 
 def _tokens(text: str) -> list[str]:
-    """Return the document's names, signs and values; ``""`` stands for any string and ``0`` for any number."""
+    """Return the document's names, signs and values. Each string becomes ``""``, and each number becomes ``0``."""
     if len(text) > MOST_CHARS:
         raise AmbiguousDocument(f"has more than {MOST_CHARS} characters; pass values as variables")
     if (forbidden := _FORBIDDEN_CHARS.search(text)) is not None:
@@ -156,7 +163,7 @@ class _Tokens:
         return token
 
     def skip_group(self) -> None:
-        """Skip a group in brackets, nested groups included; checks that the brackets match."""
+        """Skip a group in brackets with its nested groups. Raises AmbiguousDocument if the brackets do not match."""
         expected_closings: list[str] = []
         while True:
             token = self.next()
@@ -180,7 +187,7 @@ class _Tokens:
                 self.skip_group()
 
     def selection(self, depth: int = 1) -> _Selection:
-        """Read a selection set, from after its ``{`` to its ``}``."""
+        """Read a selection set up to its ``}``. The caller has already consumed the ``{``."""
         if depth > MAX_DEPTH:
             raise AmbiguousDocument(f"nests deeper than {MAX_DEPTH} levels")
         selection = _Selection()
@@ -196,7 +203,7 @@ class _Tokens:
                 raise AmbiguousDocument("has something other than a field at its root")
 
     def _spread(self, selection: _Selection, depth: int) -> None:
-        """Read what follows ``...``: a fragment's name or an inline fragment. Their fields count as root fields."""
+        """Read the fragment's name or the inline fragment after ``...``. The fragment's fields count as root fields."""
         if _NAME.fullmatch(self.peek()) and self.peek() != "on":
             selection.spreads.append(self.name("a fragment"))
             self.directives()

@@ -1,8 +1,8 @@
-"""Filters header fields in both directions (RFC 9110 §7.6.1): tables of names, and pure functions over them.
+"""Decides which header fields pass between the caller and the provider (RFC 9110 §7.6.1).
 
-Removed from a request, in any spelling: hop-by-hop fields, framing, and fields that are for the gateway. Removed from a
-response: hop-by-hop fields, framing, fields that apply to a whole site, and by default cookies. Links are rewritten if
-the caller of `response_fields` asks for it. All other fields pass unchanged.
+A request loses hop-by-hop fields, framing fields and fields for the gateway, in any spelling. A response loses
+hop-by-hop fields, framing fields, fields that apply to a whole site and, by default, cookies. `response_fields` can
+also rewrite links. All other fields pass unchanged.
 """
 
 import re
@@ -11,14 +11,15 @@ from typing import Final
 
 from gateway.errors import InvalidRequest, Issue
 
-# ── Field names by kind: in lower case, with `-` where a sender wrote `_`.
+# ── Sets of field names. The names are in lower case, with `-` in place of `_`.
 
 Fields = list[tuple[str, str]]
-"""Header lines in order, with duplicates. Bytes that are not UTF-8 become lone surrogates (``surrogateescape``)."""
+"""Header fields in order, with duplicates, as pairs of name and value. Bytes that are not UTF-8 become lone surrogates
+(``surrogateescape``)."""
 
 FIELD_BYTES: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
-"""The bytes allowed in a header line (RFC 9110 §5.5).
-`bytes.translate` deletes them; line ends and bad bytes remain."""
+"""The bytes that are allowed in a header line (RFC 9110 §5.5). To find forbidden bytes, `bytes.translate` deletes the
+allowed bytes; line ends and forbidden bytes remain."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -35,7 +36,8 @@ HOP_BY_HOP: Final = frozenset(
 )
 
 FRAMING: Final = frozenset({"host", "content-length", "transfer-encoding", "expect"})
-"""Written by the sender of each message, never copied: two different body lengths make request smuggling possible."""
+"""Each sender writes these fields itself and never copies them: two different body lengths make request smuggling
+possible."""
 
 OPTIONS: Final = frozenset(
     {
@@ -55,7 +57,7 @@ OPTIONS: Final = frozenset(
 FOR_GATEWAY: Final = OPTIONS | {
     "forwarded",
     "x-real-ip",
-    "baggage",  # W3C: services pass data about their users in it, which providers need not know
+    "baggage",  # W3C: contains data about users that providers need not know
 }
 FOR_GATEWAY_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
@@ -86,34 +88,43 @@ SITE_WIDE: Final = frozenset(
         "use-as-dictionary",
     }
 )
-"""Fields in which a provider describes its own site; a browser would apply them to the gateway's site."""
+"""Fields in which a provider describes its own site. A browser would apply such a field to the gateway's site."""
 
 FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
-"""Commands to the web server in front of the gateway, such as nginx's ``X-Accel-Redirect``; always dropped from a
-provider's response."""
+"""Commands to the web server in front of the gateway, such as nginx's ``X-Accel-Redirect``. The gateway always removes
+these commands from a provider's response."""
 
 RANGES: Final = ("Range", "If-Range")
-"""Fields that request a part of the body. They are dropped if the gateway must read the whole body, since a part is no
-valid JSON."""
+"""Fields that request a part of the body. The gateway removes these fields if it must read the whole body, because a
+part of a JSON text is not valid JSON."""
 
 SNIFFING: Final = "x-content-type-options"
-"""Replaced by the gateway's own on every response of a provider (`passed_head.NOT_RENDERED`)."""
+"""The gateway replaces this field in every response of a provider (`passed_head.NOT_RENDERED`)."""
 
 REFERENCES: Final = frozenset({"link", "location", "content-location", "refresh"})
 
 
 def normalized_name(name: str) -> str:
-    """Return the name as the tables spell it. CGI servers read ``X_Y`` as ``X-Y``, so the gateway does too."""
+    """Return the name in lower case, with ``-`` in place of ``_``.
+
+    The gateway treats ``X_Y`` as ``X-Y``, because CGI servers do not distinguish the two names.
+    """
     return name.lower().replace("_", "-")
 
 
 def is_for_gateway(name: str) -> bool:
-    """Return whether a field (spelled as by `normalized_name`) is for the gateway or describes hops before it."""
+    """Return whether a field is for the gateway, or describes the hops before the gateway.
+
+    `name`: a result of `normalized_name`.
+    """
     return name in FOR_GATEWAY or name.startswith(FOR_GATEWAY_PREFIXES)
 
 
 def names_in_connection(fields: Fields) -> frozenset[str]:
-    """Return the names that ``Connection`` makes hop-by-hop (RFC 9110 §7.6.1), spelled as by `normalized_name`."""
+    """Return the names in ``Connection``, as `normalized_name` returns them.
+
+    These names are hop-by-hop fields too (RFC 9110 §7.6.1).
+    """
     lists = [value for name, value in fields if normalized_name(name) == "connection"]
     if not lists:
         return frozenset()
@@ -121,19 +132,19 @@ def names_in_connection(fields: Fields) -> frozenset[str]:
 
 
 def from_wire(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
-    """Return header lines as text that encodes back to the same bytes."""
+    """Return header fields as text that can be encoded to the same bytes again."""
     return [(name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
 
 
-# ── The media type of a Content-Type field (RFC 9110 §8.3), in linear time.
+# ── Reads the media type of a Content-Type field (RFC 9110 §8.3), in linear time.
 
 
 def media_type(field: str) -> str:
-    """Return the media type in lower case, without its parameters; empty if there is none."""
+    """Return the media type in lower case, without its parameters; empty if `field` has no media type."""
     return field.partition(";")[0].strip().lower()
 
 
-# ── Which fields pass.
+# ── Decides which fields pass.
 
 _FORBIDDEN_IN_FIELD: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -153,18 +164,18 @@ _kind_by_name: Final[dict[str, int]] = {}
 
 
 class MalformedResponse(Exception):
-    """A header field of the provider's response holds a forbidden character; the message names the field."""
+    """A header field of the provider's response contains a forbidden character. The message names the field."""
 
 
 def request_fields(received: Fields, token: str = "") -> Fields:
-    """Return the fields to send to the provider, in order;
-    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``.
+    """Return the fields to send to the provider, in order.
 
-    A field that holds the caller's secret key is dropped whatever its name: a client that also sends the key under
-    another name would give it to the provider. A field that holds `token`, the capability in the called URL, is dropped
-    too.
+    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``. A field with any name is removed if its value
+    contains the caller's secret key. Without this removal, a client that also sends the key in another field would give
+    the key to the provider. A field that contains `token`, the capability in the called URL, is removed too; an empty
+    `token` means no capability.
 
-    Raises InvalidRequest ``invalid_headers`` naming every field whose value cannot be forwarded.
+    Raises InvalidRequest ``invalid_headers``, with the names of all fields that cannot be forwarded.
     """
     hop_by_hop = HOP_BY_HOP | names_in_connection(received)
     key = _key_of_caller(received)
@@ -204,14 +215,16 @@ def is_token(name: str) -> bool:
 
 
 def _service_worker_error(name: str) -> InvalidRequest:
-    """Return the error for ``Service-Worker``: a browser is loading a worker script,
-    which could control the gateway's pages."""
+    """Return the error for the header ``Service-Worker``.
+
+    A browser sends this header to load a worker script, and the worker could then control the gateway's pages.
+    """
     message = "A service worker cannot be loaded through the gateway. Load its script from your own site."
     return InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, (name.lower(),))])
 
 
 def _key_of_caller(received: Fields) -> str:
-    """Return the key in Authorization; empty if it is too short to be a key."""
+    """Return the key in Authorization; empty if there is no key, or if the text is too short for a key."""
     for name, value in received:
         if len(name) == 13 and name.lower() == "authorization":
             key = value.rpartition(" ")[2]
@@ -241,8 +254,9 @@ def response_fields(
 ) -> Fields:
     """Return the fields to send back to the caller, in order.
 
-    `set_cookie`: the integration passes the provider's cookies on. `rewrite` gets (lower-case name, value) of each
-    field that holds a URL and returns the value to send. Raises MalformedResponse.
+    `set_cookie`: whether the provider's cookies pass. `rewrite`: called with the lower-case name and the value of each
+    field that contains a URL; returns the value to send. If `rewrite` is None, all values stay unchanged. Raises
+    MalformedResponse.
     """
     values = " ".join([value for _, value in received])
     if not values.isprintable() and _CONTROL.search(values):
@@ -262,7 +276,7 @@ def response_fields(
             name, value = field
             passing.append((name, rewrite(normalized_name(name), value)) if rewrite else field)
         elif kind == _COOKIE:
-            # Browsers send the cookie `=gw-x=y`, which has no name, back as `gw-x=y`.
+            # Without the `lstrip`, a provider could set a cookie of the gateway: browsers return `=gw-x=y` as `gw-x=y`.
             if set_cookie and not field[1].lstrip("= \t").lower().startswith(OWN_COOKIES):
                 passing.append(field)
         elif kind == _CONNECTION and field[1].lower() not in _COMMON_OPTIONS:
@@ -273,8 +287,10 @@ def response_fields(
 
 
 def _kind(name: str) -> int:
-    """Return the kind of a response's field, by its name; caches at most `_MAX_KINDS` names.
-    Raises MalformedResponse."""
+    """Return how a response's field with this name is handled. Raises MalformedResponse.
+
+    Caches the results for at most `_MAX_KINDS` names.
+    """
     if not is_token(name):
         raise _malformed_error(name)
     normalized = normalized_name(name)
@@ -292,8 +308,10 @@ def _kind(name: str) -> int:
 
 
 def depends_on_value(name: str) -> bool:
-    """Return whether the handling of a response's field depends on its value, not on its name alone.
-    Raises MalformedResponse."""
+    """Return whether the handling of a response's field depends on its value too, not only on its name.
+
+    Raises MalformedResponse.
+    """
     return (_kind_by_name.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
 
 
@@ -302,8 +320,10 @@ def _malformed_error(name: str) -> MalformedResponse:
 
 
 def decoded_fields(fields: Fields) -> Fields:
-    """Return the fields of a response after decoding:
-    without digests of the coded bytes, with a weak ETag and ``Vary``."""
+    """Return the fields of a response after its body was decoded.
+
+    Removes the fields that describe the encoded bytes, makes an ETag weak, and adds ``Vary``.
+    """
     passing: Fields = []
     for name, value in fields:
         normalized = name.lower()

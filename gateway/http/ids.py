@@ -1,10 +1,11 @@
-"""Checks the characters of integration and connection ids, and names the first that is not allowed."""
+"""Checks the characters of integration and connection ids, and names the first forbidden character."""
 
 import re
 import string
 from typing import Final
 
-# Published: legal in ECMA-262 with the flag `u`, where a backslash before a quote is a syntax error.
+# OpenAPI publishes these patterns. So they must be valid in ECMA-262 with the flag `u`, in which a backslash before a
+# quote is a syntax error.
 CONNECTION_ID: Final = r"""^[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+$"""
 PROVIDER_CONFIG_KEY: Final = r"^[a-zA-Z0-9~:.@ _-]+$"
 _MARKS: Final = {CONNECTION_ID: ",.;:=+~[]|@${}\"'\\/_-", PROVIDER_CONFIG_KEY: "~:.@_-"}
@@ -13,7 +14,7 @@ _PLAIN: Final = string.ascii_letters + string.digits + " "
 
 
 def id_fault(text: str, pattern: str) -> str | None:
-    """Return why `text` does not match `pattern`, for example ``holds 'ü'; allowed are …``; None if it matches.
+    """Return why `text` does not match `pattern`, for example ``holds 'ü'; allowed are …``; None if `text` matches.
 
     `pattern`: CONNECTION_ID or PROVIDER_CONFIG_KEY.
     """

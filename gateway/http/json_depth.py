@@ -1,4 +1,4 @@
-"""Limits the nesting depth of JSON values, since Python code that walks a very deep value fails or takes seconds."""
+"""Limits the nesting depth of JSON values. Code that visits a very deep value can fail or take seconds."""
 
 import json
 import re
@@ -7,14 +7,14 @@ from typing import Any, Final
 MOST_LEVELS: Final = 64
 """Maximum depth of a value that a caller sends."""
 MOST_STORED_LEVELS: Final = 128
-"""Maximum depth of a stored value. Deeper values, which earlier versions could store, are read as null."""
+"""Maximum depth of a stored value. Earlier versions could store deeper values; their deeper parts are read as null."""
 
-# An unclosed string matches to the end of the text, so that the regex does not search it again from inside.
+# A string without an end matches up to the end of the text. So the search does not start again inside such a string.
 _BRACKET_OR_STRING: Final = re.compile(r'[\[\]{}]|"(?:[^"\\]++|\\.)*+(?:"|\\?+\Z)', re.DOTALL)
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
-    """Return whether arrays and objects nest more than `levels` deep."""
+    """Return whether arrays and objects are nested more than `levels` levels deep."""
     layer = [value] if isinstance(value, (dict, list)) else []
     for _ in range(levels):
         layer = [
@@ -29,7 +29,7 @@ def nests_deeper(value: Any, levels: int) -> bool:
 
 
 def prune(value: Any, levels: int) -> Any:
-    """Return `value` with null in place of each array or object below `levels` levels."""
+    """Return `value` with null in place of each array or object that is more than `levels` levels deep."""
     if isinstance(value, dict):
         return {name: prune(inner, levels - 1) for name, inner in value.items()} if levels else None
     if isinstance(value, list):
@@ -38,7 +38,7 @@ def prune(value: Any, levels: int) -> Any:
 
 
 def prune_text(text: str, levels: int) -> str:
-    """Return the JSON `text` with null in place of each array or object below `levels` levels."""
+    """Return the JSON `text` with null in place of each array or object that is more than `levels` levels deep."""
     kept: list[str] = []
     depth = at = 0
     for found in _BRACKET_OR_STRING.finditer(text):
@@ -55,8 +55,10 @@ def prune_text(text: str, levels: int) -> str:
 
 
 def parse_stored_json(text: Any) -> Any:
-    """Parse a stored JSON text, of at most `MOST_STORED_LEVELS` levels. Raises ValueError, and TypeError for a number,
-    as SQLite returns for a text of digits."""
+    """Parse a stored JSON text, up to a depth of `MOST_STORED_LEVELS` levels.
+
+    Raises ValueError, and TypeError if `text` is a number: SQLite returns a number for a text of digits.
+    """
     if isinstance(text, str) and text.count("{") + text.count("[") > MOST_STORED_LEVELS:
         text = prune_text(text, MOST_STORED_LEVELS)
     return json.loads(text)

@@ -1,7 +1,7 @@
-"""Finds the end of a JSON value without parsing it into objects (RFC 8259): a hostile page costs time, not memory.
+"""Finds the end of a JSON value (RFC 8259) without creating objects, so that a hostile page cannot fill the memory.
 
-The text is UTF-8 decoded as Latin-1, so positions count bytes,
-and no byte of a longer character looks like JSON syntax.
+The text is UTF-8 decoded as Latin-1. So each position is a number of bytes, and no byte of a multi-byte character looks
+like JSON syntax.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 MAX_DEPTH: Final = 512
-RUN_LENGTH: Final = 1000  # scalars per match of the regular expression: no other thread runs during a match
+RUN_LENGTH: Final = 1000  # maximum scalars in one regular expression match, during which no other thread runs
 
 _SPACE: Final = r"[ \t\n\r]*+"
 _STRING: Final = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -34,7 +34,11 @@ MORE_MEMBERS: Final = re.compile(f"{_SPACE}{_TO_MEMBER}{_MEMBERS}")
 
 
 class JsonMember(NamedTuple):
-    """Positions of a member: start and end of its name, start and end of its value, start of the rest of the object."""
+    """The positions of a member in the text.
+
+    `start`, `colon`: start and end of the member's name. `value`, `end`: start and end of the member's value. `after`:
+    start of the rest of the object.
+    """
 
     start: int
     colon: int
@@ -44,7 +48,7 @@ class JsonMember(NamedTuple):
 
 
 class NotJson(ValueError):
-    """The text is not JSON; `at` is the position of the first fault."""
+    """The text is not JSON. `at`: the position of the first fault."""
 
     def __init__(self, at: int) -> None:
         super().__init__(f"no JSON at byte {at}")
@@ -58,14 +62,19 @@ def skip_space(text: str, pos: int) -> int:
 
 
 def end_of_value(text: str, pos: int) -> int:
-    """Return the position after the value that begins at `pos`. Raises NotJson, also for more than `MAX_DEPTH`
-    levels."""
+    """Return the position after the value that begins at `pos`.
+
+    Raises NotJson if there is no valid value, or if the value is more than `MAX_DEPTH` levels deep.
+    """
     scalar = SCALAR.match(text, pos)
     return scalar.end() if scalar is not None else _end_of_container(text, pos)
 
 
 def members_at(text: str, pos: int) -> Iterator[JsonMember]:
-    """Yield the members of the object at `pos`; `after` of the last member is the object's end. Raises NotJson."""
+    """Yield the members of the object at `pos`. Raises NotJson.
+
+    In the last member, `after` is the end of the object.
+    """
     pos = skip_space(text, pos + 1)
     if text[pos : pos + 1] == "}":
         return
@@ -89,7 +98,7 @@ def members_at(text: str, pos: int) -> Iterator[JsonMember]:
 
 
 def string_value(text: str) -> str:
-    """Return the value of a JSON string; `text` includes its quotes."""
+    """Return the value of a JSON string. `text`: the JSON string with its quotes."""
     if text.isascii() and "\\" not in text:
         return text[1:-1]
     value: str = json.loads(text.encode("latin-1"))
@@ -97,8 +106,10 @@ def string_value(text: str) -> str:
 
 
 def _end_of_container(text: str, pos: int) -> int:
-    """Return the position after the array or object at `pos`. A stack holds the open brackets; one match skips all
-    scalars between two brackets."""
+    """Return the position after the array or object at `pos`.
+
+    A stack remembers the open brackets. One match skips all scalars between two brackets.
+    """
     closers: list[str] = []
     while True:
         char = text[pos : pos + 1]
@@ -111,7 +122,7 @@ def _end_of_container(text: str, pos: int) -> int:
             if not closers:
                 return pos
             run = (MORE_ITEMS if closers[-1] == "]" else MORE_MEMBERS).match(text, pos)
-        else:  # a run reached its maximum length and continues, or this is not JSON
+        else:  # more than RUN_LENGTH scalars follow each other, or this is not JSON
             run = (ITEMS if closers[-1] == "]" else MEMBERS).match(text, pos) if closers else None
             run = run if run is not None and run.end() > pos else None
         if run is None or len(closers) > MAX_DEPTH:

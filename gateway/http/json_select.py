@@ -1,7 +1,7 @@
-"""Evaluates JMESPath expressions (https://jmespath.org) on a provider's response, if their cost is bounded.
+"""Evaluates JMESPath expressions (https://jmespath.org) on a provider's response, within a maximum cost.
 
-Each step of an expression can double the size of its result. The maximum growth is computed from the expression before
-it runs, so an expression that could fill the memory is refused.
+Each step of an expression can double the size of the result. Before an expression runs, the maximum growth is computed,
+and an expression that could fill the memory is refused.
 """
 
 import json
@@ -12,27 +12,28 @@ from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult, Parser
 
 MAX_GROWTH: Final = 64
-MAX_WORK: Final = 2_000_000  # growth × values of the document: at most 1 s of one thread and about 100 MiB
-MAX_STEPS: Final = 10_000_000  # steps × values of the document: at most 15 s of one thread
-MAX_NODES: Final = 256  # maximum steps of an expression for one value
-INLINE_STEPS: Final = 20_000  # maximum steps on the event loop: 30 ms
-BYTES_A_VALUE: Final = 64  # a long text counts as one value for every 64 bytes, since it is copied
-# maximum values of a response that is parsed as JSON: an empty list takes 2 bytes in JSON, and 64 in memory
+MAX_WORK: Final = 2_000_000  # maximum of growth × values of the document: 1 s of one thread and about 100 MiB
+MAX_STEPS: Final = 10_000_000  # maximum of steps × values of the document: 15 s of one thread
+MAX_NODES: Final = 256  # maximum steps of an expression for each value
+INLINE_STEPS: Final = 20_000  # maximum of steps × values on the event loop: 30 ms
+BYTES_A_VALUE: Final = 64  # a long text counts as one value for each 64 bytes, because it is copied
+# Maximum values of a response that is parsed as JSON. The limit is needed because an empty list takes 2 bytes in JSON,
+# but 64 bytes in memory.
 MOST_VALUES: Final = 1_000_000
 _ADDING: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
-_CHAINED: Final = frozenset(  # each child gets the result of the child before
+_CHAINED: Final = frozenset(  # each child gets the result of the previous child
     {"pipe", "subexpression", "index_expression", "projection", "value_projection", "filter_projection"}
 )
 _SINGLE_RESULT: Final = frozenset({"comparator", "not_expression"})
-TO_STRING_GROWTH: Final = 4  # a nested call of to_string escapes the escapes of the inner call again
+TO_STRING_GROWTH: Final = 4  # each nested call of to_string escapes the backslashes of the inner call again
 
 
 class UnusableExpression(ValueError):
-    """The expression cannot be parsed, costs too much, or does not fit the response; the message says which."""
+    """The expression cannot be parsed, costs too much, or does not fit the response. The message gives the reason."""
 
 
 def parse_expression(expression: str) -> ParsedResult:
-    """Parse a JMESPath expression. Raises UnusableExpression if it is invalid or too expensive."""
+    """Parse a JMESPath expression. Raises UnusableExpression if the expression is invalid or too expensive."""
     try:
         parsed = Parser().parse(expression)
         size, step_count = growth(parsed.parsed), steps(parsed.parsed)
@@ -50,7 +51,7 @@ def parse_expression(expression: str) -> ParsedResult:
 
 
 def growth(node: dict[str, Any]) -> int:
-    """Return the maximum size of this node's results, intermediate ones included, as a multiple of its input.
+    """Return the maximum size of this node's results, with intermediate results, as a multiple of its input.
 
     Raises UnusableExpression for a `join` with a separator that comes from the response.
     """
@@ -58,7 +59,7 @@ def growth(node: dict[str, Any]) -> int:
     inner = [growth(child) for child in children]
     if kind == "literal":
         return max(1, len(json.dumps(node["value"])))
-    if kind in _SINGLE_RESULT:  # the result is a single value, but both sides are evaluated; literals are not copied
+    if kind in _SINGLE_RESULT:  # the result is one value, but both operands are evaluated; literals are not copied
         return max(1, *(size for size, child in zip(inner, children, strict=True) if child["type"] != "literal"), 1)
     if kind in _ADDING:
         return max(1, sum(inner))
@@ -76,7 +77,7 @@ def steps(node: dict[str, Any]) -> int:
     """Return the maximum number of nodes that are evaluated for each value of the input."""
     children = _child_nodes(node)
     total = current_growth = 1
-    if node["type"] == "function_expression":  # an &expression is evaluated for each value of the other arguments
+    if node["type"] == "function_expression":  # an &expression runs for each value of the other arguments
         children = sorted(children, key=lambda child: child["type"] == "expref")
     elif node["type"] not in _CHAINED:
         return 1 + sum(map(steps, children))
@@ -87,22 +88,25 @@ def steps(node: dict[str, Any]) -> int:
 
 
 def _child_nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the child nodes; a slice has none, only numbers."""
+    """Return the child nodes. A slice has numbers in place of child nodes."""
     return [] if node["type"] == "slice" else node["children"]
 
 
 def values_in(body: bytes) -> int:
-    """Return an upper bound for the number of values in a JSON text; long texts count as several."""
+    """Return an upper bound for the number of values in a JSON text. A long text counts as several values."""
     return max(1 + sum(map(body.count, (b",", b":", b"[", b"{"))), len(body) // BYTES_A_VALUE)
 
 
 def is_quick(expression: ParsedResult, body: bytes) -> bool:
-    """Return whether selecting from `body` is quick enough for the event loop."""
+    """Return whether the expression takes so little time for `body` that the event loop can run it."""
     return steps(expression.parsed) * values_in(body) <= INLINE_STEPS
 
 
 def evaluate(expression: ParsedResult, document: Any, values: int) -> Any:
-    """Evaluate the expression. `values`: the document's value count by `values_in`. Raises UnusableExpression."""
+    """Evaluate the expression on `document`. Raises UnusableExpression.
+
+    `values`: the result of `values_in` for the document.
+    """
     if growth(expression.parsed) * values > MAX_WORK or steps(expression.parsed) * values > MAX_STEPS:
         raise UnusableExpression("The response is too large for this 'select'; request less of it from the provider.")
     try:

@@ -1,6 +1,6 @@
-"""One strict parser for the scheme, host and port of a URL, so that two parsers cannot disagree about its destination.
+"""The only parser for the scheme, host and port of a URL, so that two parsers cannot disagree about the destination.
 
-The gateway connects to the host and port that this parser returns; nothing else parses the URL's text.
+The gateway connects to the host and port that this parser returns. No other code parses the text of the URL.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from typing import Final
 from gateway.authority import DEFAULT_PORTS, origin_of
 
 ABSOLUTE: Final = re.compile(r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://(?P<authority>[^/?#]*)")
-_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"  # `_` is common in names of containers
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"  # with `_`, which is common in names of containers
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}")
 _NUMERIC_HOST: Final = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -20,7 +20,11 @@ _AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?:
 
 @dataclass(frozen=True, slots=True)
 class ParsedUrl:
-    """A parsed http or https URL. `host` is lower case, IPv6 without brackets; `path` has no trailing slash."""
+    """A parsed http or https URL.
+
+    `host`: in lower case; an IPv6 address has no brackets. `path`: without a trailing slash. `query`: empty, or with
+    its ``?``.
+    """
 
     scheme: str
     host: str
@@ -30,13 +34,15 @@ class ParsedUrl:
 
     @property
     def origin(self) -> str:
-        """``https://api.example.com:443``, as `UpstreamRequest.origin` spells it."""
+        """The origin with its port, such as ``https://api.example.com:443``."""
         return origin_of(self.scheme, self.host, self.port)
 
 
 def covers(origins: Collection[str], origin: str) -> bool:
-    """Return whether `origins` contains `origin` or a wildcard for it:
-    ``https://*.example.com:443`` covers one label."""
+    """Return whether `origins` contains `origin` or a wildcard that covers `origin`.
+
+    In ``https://*.example.com:443``, the ``*`` covers exactly one label.
+    """
     if origin in origins:
         return True
     scheme, _, authority = origin.partition("://")
@@ -45,12 +51,13 @@ def covers(origins: Collection[str], origin: str) -> bool:
 
 
 def parse_host(text: str) -> str | None:
-    """Return the host: an ASCII name, an IPv4 address of four decimals, or IPv6 (in brackets in `text`); else None.
+    """Return the host in `text`; None if the host is invalid.
 
-    ``127.1``, ``0x7f.1`` and ``2130706433`` give None, though resolvers accept them as IPv4 addresses.
+    A valid host is an ASCII name, an IPv4 address of four decimal numbers, or an IPv6 address in brackets. ``127.1``,
+    ``0x7f.1`` and ``2130706433`` give None, although resolvers accept these texts as IPv4 addresses.
     """
     if text.startswith("["):
-        if not text.endswith("]") or "%" in text:  # a zone means something on one machine only (RFC 6874)
+        if not text.endswith("]") or "%" in text:  # a zone has a meaning on only one machine (RFC 6874)
             return None
         try:
             return str(ipaddress.IPv6Address(text[1:-1]))
@@ -66,7 +73,7 @@ def parse_host(text: str) -> str | None:
 
 
 def parse_authority(scheme: str, text: str) -> tuple[str, int] | None:
-    """Return (host, port) of ``host[:port]``; None for anything else, such as user information."""
+    """Return (host, port) of ``host[:port]``; None for any other text, for example with user information."""
     found = _AUTHORITY.fullmatch(text)
     if found is None or (host := parse_host(found["host"])) is None:
         return None

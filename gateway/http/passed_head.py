@@ -1,10 +1,12 @@
-"""The head of a response as sent to the caller: the gateway's own framing, the provider's lines, and fields we add.
+"""Builds the head of a response to the caller: the gateway's framing, the provider's lines, and additional fields.
 
-A plain head is converted line by line, without parsing it into fields. Most lines are the same in every response
-(Server, Content-Type …), and for most others the name alone decides whether they pass. `response_head` and `headers`
-classify each line once, and the result is cached. A head is not plain if the handling of a line depends on more than
-the line's name (references, cookies, unusual framing or white space); `response_head` and `headers` parse such a head
-in full."""
+A plain head is converted line by line, without being parsed into fields. Most lines are the same in every response
+(Server, Content-Type …). For most other lines, the name alone decides whether the line passes. So the decision about a
+line is made one time, by `response_head` and `headers`, and cached.
+
+A head is not plain if a decision depends on more than the line's name (references, cookies, unusual framing or white
+space). `response_head` and `headers` parse such a head in full.
+"""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from gateway.http import headers
 from gateway.http.headers import FIELD_BYTES, Fields, MalformedResponse
 from gateway.http.response_head import HEADER_LINES, LENGTH_DIGITS, MalformedMessage, ResponseHead, parse_head
 
-# ── Framing and bytes of the head that the caller gets.
+# ── Chooses the framing of the response to the caller, and writes its head as bytes.
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _CLOSE: Final = ("Connection", "close")
@@ -24,8 +26,11 @@ _CHUNKED: Final = ("Transfer-Encoding", "chunked")
 
 
 class Framing(NamedTuple):
-    """How a response is framed: the `fields` to write, whether the body is `chunked`, whether there is no body
-    (`bodiless`), and whether the connection is kept alive (`keep_alive`)."""
+    """The framing of a response.
+
+    `fields`: the framing fields to write. `chunked`: whether the body is sent in chunks. `bodiless`: whether the
+    response has no body. `keep_alive`: whether the connection stays open after the response.
+    """
 
     fields: Fields
     chunked: bool
@@ -39,9 +44,10 @@ def printable(reason: str) -> str:
 
 
 def framing(method: str, version: tuple[int, int], status: int, length: int | None, *, keep_alive: bool) -> Framing:
-    """Choose the framing (RFC 9112 §6): no body, a length, chunks, or, for HTTP/1.0, the connection's end.
+    """Choose the framing (RFC 9112 §6): no body, a length, chunks or, for HTTP/1.0, the end of the connection.
 
-    `length`: length of the body; None if unknown.
+    `method`, `version`: the method and the HTTP version of the caller's request. `length`: the length of the body in
+    bytes; None if unknown.
     """
     fields: Fields = []
     chunked = False
@@ -65,9 +71,10 @@ def framing(method: str, version: tuple[int, int], status: int, length: int | No
 
 
 def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Fields) -> bytes:
-    """Return the head and the empty line after it; lone surrogates become the bytes they stand for.
+    """Return the head with the empty line after it, as bytes.
 
-    Raises ValueError if a control character would change the message.
+    Each lone surrogate becomes the byte from which it was decoded. Raises ValueError if a control character would
+    change the message.
     """
     lines = [f"HTTP/{version[0]}.{version[1]} {status} {reason}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
@@ -96,11 +103,11 @@ _lines: Final[dict[bytes, int]] = {}
 
 
 class PlainHead(ResponseHead):
-    """A head of plain lines. `lines`: lines for the caller, without line ends; `with_fields` parses the head into
-    fields.
+    """A head of plain lines, not parsed into fields.
 
-    `start`: the status line for the caller. `media_type`: the Content-Type line. `has_date`: whether the provider sent
-    Date. `vary`: the Vary line, which is not among `lines`.
+    `start`: the status line for the caller. `lines`: the header lines for the caller, without line ends. `media_type`:
+    the Content-Type line; empty if there is none. `has_date`: whether the provider sent the header Date. `vary`: the
+    Vary line, which `lines` does not contain; empty if there is none.
     """
 
     __slots__ = ("_raw", "has_date", "lines", "media_type", "start", "vary")
@@ -118,7 +125,10 @@ class PlainHead(ResponseHead):
         self._raw = raw
 
     def apply_line(self, kind: int, line: bytes) -> bool:
-        """Store a line that has a value to read; return False if the line makes the head not plain."""
+        """Store a line with a value that the gateway reads. Return False if a head with this line is not plain.
+
+        `kind`: the result of `_kind` for the line.
+        """
         if kind == _LENGTH and self.length is None:
             self.length = int(line[16:])
         elif kind == _DATE:
@@ -141,12 +151,15 @@ class PlainHead(ResponseHead):
         return True
 
     def with_fields(self) -> ResponseHead:
-        """Return the head parsed into fields."""
+        """Return the same head parsed into fields."""
         return parse_head(self._raw)
 
 
 def plain_head(raw: bytes) -> PlainHead | None:
-    """Parse the head in `raw`, which ends before the empty line; None if `parse_head` must parse it."""
+    """Parse the head in `raw`; return None if the head is not plain, so that `parse_head` must parse it.
+
+    `raw` ends before the empty line.
+    """
     lines = raw.split(b"\r\n")
     if len(lines) > HEADER_LINES:
         return None
@@ -175,12 +188,15 @@ def cached_line_count() -> int:
 
 
 def clear_cache() -> None:
-    """Clear the cache of header lines. Call it regularly: header lines may contain personal data."""
+    """Clear the cache of header lines. Call this regularly, because header lines can contain personal data."""
     _lines.clear()
 
 
 def _status_line(line: bytes) -> tuple[int, bytes] | None:
-    """Return status and status line for the caller; None unless it is a final response in HTTP/1.1."""
+    """Return the status, and the status line for the caller.
+
+    Return None if the line does not begin a final response in HTTP/1.1.
+    """
     try:
         head = parse_head(line)
     except MalformedMessage:
@@ -194,7 +210,7 @@ def _status_line(line: bytes) -> tuple[int, bytes] | None:
 
 
 def _kind(line: bytes) -> int:
-    """Return the kind of a single line; caches short lines."""
+    """Return how a line is handled (`_PASSES`, `_DROPPED` …). Caches the result for short lines."""
     name, colon, value = line.partition(b": ")
     text = name.decode("utf-8", "surrogateescape")
     if not colon or value.strip(b" \t") != value or line.translate(None, FIELD_BYTES):
@@ -222,24 +238,28 @@ def _kind(line: bytes) -> int:
     return kind
 
 
-# ── Fields that we add to a provider's response: protection in browsers and caches, and Server-Timing.
+# ── Adds fields to a provider's response: protection in browsers and caches, and Server-Timing.
 #
-# The CSP directive ``sandbox`` gives the document an opaque origin and runs no script; ``nosniff`` keeps browsers from
-# guessing a type. The provider's own policies are passed on too, and browsers apply all of them. Other clients ignore
-# both fields.
+# With the CSP directive ``sandbox``, a browser gives the document an opaque origin and runs no script. With
+# ``nosniff``, a browser does not guess the media type. The provider's own policies pass too, and browsers apply all
+# policies. Clients that are not browsers ignore ``sandbox`` and ``nosniff``.
 
 VARY: Final = "Vary"
 NOT_RENDERED: Final[Fields] = [("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "sandbox")]
 CALLED_BY: Final = ("Authorization", "Connection-Id", "Provider-Config-Key", "Base-Url-Override")
-"""The request headers that select the credential and the provider, so responses vary by them (RFC 9110 §12.5.5)."""
+"""The request headers that select the credential and the provider. A response depends on these headers, so Vary names
+them (RFC 9110 §12.5.5)."""
 
 
 _GATEWAY_VARY: Final = ", ".join(CALLED_BY)
 
 
 def with_protection_fields(fields: Fields, *, by_headers: bool) -> Fields:
-    """Return `fields` of a response, with `NOT_RENDERED` and Vary added.
-    `by_headers`: headers, not the URL, name the connection."""
+    """Return the `fields` of a response with `NOT_RENDERED` and Vary added.
+
+    `by_headers`: whether request headers name the connection. If the URL names the connection, Vary stays as the
+    provider sent it.
+    """
     provider_values = [field for field in fields if len(field[0]) == 4 and field[0].lower() == "vary"]
     if provider_values:
         fields = [field for field in fields if field not in provider_values]
@@ -253,8 +273,10 @@ def with_protection_fields(fields: Fields, *, by_headers: bool) -> Fields:
 
 
 def vary(provider_values: Sequence[str]) -> str:
-    """Return the provider's and the gateway's `Vary` as one value, since some caches read only one line. If the
-    provider sent ``*``, return only that."""
+    """Return the provider's and the gateway's `Vary` as one value, because some caches read only one line.
+
+    If the provider sent ``*``, return only ``*``.
+    """
     names = {
         name.lower(): name for name in (part.strip() for value in provider_values for part in value.split(",")) if name
     }
@@ -267,14 +289,14 @@ ATTEMPTS: Final = istr("Gateway-Attempts")
 """The number of times that the call was sent to the provider."""
 
 CONNECT_URL_FIELD: Final = istr("Gateway-Connect-Url")
-"""On a 403 for missing scopes: the link where the end user grants them."""
+"""In a 403 for missing scopes: the link at which the end user grants the scopes."""
 
-# ── ``Server-Timing``: where the time of a proxied call went (W3C Server Timing, §4).
+# ── ``Server-Timing`` shows how long each part of a proxied call took (W3C Server Timing, §4).
 
 SERVER_TIMING: Final = istr("Server-Timing")
 
 
 def server_timing(gateway_ms: float, token_ms: float, upstream_ms: float) -> str:
-    """Return the field's value: milliseconds with two decimals."""
+    """Return the value of ``Server-Timing``, with the milliseconds of each part."""
     token = f"{token_ms:.2f}" if token_ms else "0"
     return f"gateway;dur={gateway_ms:.2f}, token;dur={token}, upstream;dur={upstream_ms:.2f}"

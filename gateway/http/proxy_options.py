@@ -1,5 +1,7 @@
-"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers);
-reports all faults at once."""
+"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers).
+
+The error for an invalid call names all faults together.
+"""
 
 import re
 from collections.abc import Callable
@@ -19,7 +21,7 @@ _STATUSES: Final = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
 _SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
 _SHOWN: Final = re.compile(
     r"[A-Za-z0-9 .,+-]{1,16}"
-)  # values that an error message may repeat; a longer value may be a secret
+)  # values that an error message repeats; a longer value could be a secret
 _MAX_CHARS: Final = 255
 CONNECTION_HEADERS: Final = ("Provider-Config-Key", "Connection-Id")
 LIST_HINTS: Final = {
@@ -30,10 +32,11 @@ LIST_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """The parsed headers. `decompress` is None if the header was not sent, `base_url` if it is absent or empty
-    (published SDKs send it empty).
+    """The parsed headers.
 
-    `timeout_s` is None if the operator's setting applies. `retries` is capped at `MAX_RETRIES`.
+    `retries`: the number of retries, at most `MAX_RETRIES`. `retry_on`: additional statuses to retry. `decompress`:
+    None if the header is missing. `base_url`: None if the header is missing or empty; published SDKs send an empty
+    header. `timeout_s`: None if the header is missing, so that the operator's setting applies.
     """
 
     integration_id: str
@@ -47,10 +50,13 @@ class ProxyOptions:
 
 
 def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
-    """Parse the headers. Raises InvalidRequest ``invalid_headers`` with one issue per header;
-    its path is the lower-case name.
+    """Parse the headers.
 
-    `bound_to`: integration and connection of a capability URL; the headers must then be absent or equal.
+    Raises InvalidRequest ``invalid_headers`` with one issue for each invalid header. The issue's path is the lower-case
+    name of the header.
+
+    `bound_to`: the integration and the connection of a capability URL. The headers that name a connection must then be
+    missing or have the same values. `bound_to` is None for other calls.
     """
     issues: list[Issue] = []
 
@@ -108,7 +114,10 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
 
 
 def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:
-    """Return the value of `name`, empty if absent. Raises InvalidRequest if it was sent several times."""
+    """Return the value of the header `name`; empty if the header is missing.
+
+    Raises InvalidRequest if the header was sent several times.
+    """
     values = headers.getall(name, ())
     if len(values) > 1:
         raise wrong_header(name, f"was sent {len(values)} times; send it once")
@@ -116,7 +125,7 @@ def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:
 
 
 def wrong_header(name: str, *faults: str) -> InvalidRequest:
-    """Return the error for header `name`; each of `faults` continues a sentence that begins with the name."""
+    """Return the error for the header `name`. Each of `faults` continues a sentence that begins with the name."""
     issues = [Issue("invalid_format", f"{name} {fault}.", (name.lower(),)) for fault in faults]
     return InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
 

@@ -1,7 +1,7 @@
-"""Parses Link fields (RFC 8288), and rewrites links into the provider's API so that they go through the gateway.
+"""Parses Link fields (RFC 8288), and rewrites links to the provider's API into links to the gateway.
 
-Without the rewriting, clients that follow an absolute link to the next page would send the gateway's secret key to the
-provider.
+Without the rewriting, a client that follows an absolute link to the next page would send its secret key for the gateway
+to the provider.
 """
 
 import re
@@ -12,21 +12,25 @@ from typing import Final, NamedTuple
 from gateway.http.origin import ABSOLUTE, ParsedUrl, parse_authority
 from gateway.http.url import parameter_name
 
-# ── Parses a Link field (RFC 8288 §3) in one pass, for any input.
+# ── Parses a Link field (RFC 8288 §3), in linear time for any input.
 
-# If a closing character is missing, the pattern matches to the end of the field, which ends the search. Otherwise each
-# `<` or `"` would start its own search to the end, which takes quadratic time.
+# If a closing character is missing, the pattern matches up to the end of the field, which ends the search. Without this
+# rule, each `<` or `"` would start another search up to the end, which takes quadratic time.
 _PIECE: Final = re.compile(
     r'<(?P<target>[^>]++)(?:>(?P<params>(?:[^,"<]++|"(?:[^"\\]++|\\.)*+")*+)|\Z)'
     r'|"(?:[^"\\]++|\\.)*+(?:"|(?P<open>\\?+\Z))',
     re.DOTALL,
 )
-# Used after a quote that is never closed: there, quotes have no meaning.
+# Used after a quote that is never closed, because quotes have no meaning there.
 _PIECE_IGNORING_QUOTES: Final = re.compile(r'<(?P<target>[^>]++)(?:>(?P<params>[^,"<]*+)|\Z)')
 
 
 class LinkValue(NamedTuple):
-    """A link-value: its target is ``value[start:end]``, `params` is the text after it, up to the next link."""
+    """One link of a Link field.
+
+    `start`, `end`: the position of the link's target in the field. `params`: the text between the target and the next
+    link.
+    """
 
     start: int
     end: int
@@ -34,7 +38,7 @@ class LinkValue(NamedTuple):
 
 
 def links_in(value: str) -> Iterator[LinkValue]:
-    """Yield all links of a Link field. A `<` inside quotes does not begin a link."""
+    """Yield all links in the value of a Link field. A `<` inside quotes does not begin a link."""
     unclosed_quote: int | None = None
     for found in _PIECE.finditer(value):
         if found["params"] is not None:
@@ -49,24 +53,29 @@ def links_in(value: str) -> Iterator[LinkValue]:
 
 @dataclass(frozen=True, slots=True)
 class LinkRewriter:
-    """Rewrites references below `base`, the provider's base URL, to `gateway_url`, the gateway's URL for it.
+    """Rewrites references to the provider's API into references to the gateway.
 
-    `gateway_url` is absolute, without a trailing slash: ``https://gw.example.com/proxy``. `credential_parameters`:
-    decoded names of the query parameters in which the gateway adds the credential; a provider that builds links from
-    the requested URL repeats them."""
+    `base`: the provider's base URL. `gateway_url`: the gateway's absolute URL for the base URL, without a trailing
+    slash, such as ``https://gw.example.com/proxy``. `credential_parameters`: the decoded names of the query parameters
+    in which the gateway sends the credential. These parameters are removed from references, because a provider that
+    builds links from the requested URL repeats them.
+    """
 
     base: ParsedUrl
     gateway_url: str
     credential_parameters: frozenset[str] = frozenset()
 
     def __call__(self, name: str, value: str) -> str:
-        """Return the value to send for ``link``, ``location`` or ``content-location``; ``refresh`` stays as it is."""
+        """Return the rewritten value of the field ``link``, ``location`` or ``content-location``.
+
+        The field ``refresh`` stays unchanged.
+        """
         if name == "refresh":
             return value
         return self.in_links(value) if name == "link" else self.reference(value)
 
     def in_links(self, value: str) -> str:
-        """Rewrite every target of a Link field (RFC 8288); parameters stay as they are."""
+        """Rewrite every target in the value of a Link field (RFC 8288). The links' parameters stay unchanged."""
         pieces: list[str] = []
         at = 0
         for link in links_in(value):
@@ -75,10 +84,11 @@ class LinkRewriter:
         return "".join((*pieces, value[at:]))
 
     def reference(self, reference: str) -> str:
-        """Rewrite one URI reference (RFC 3986 §4.1). A reference to another origin stays; from a reference that is
-        relative to the request's path, only the credential is removed.
+        """Rewrite one URI reference (RFC 3986 §4.1).
 
-        A path from the root is resolved here, since the caller would resolve it against the gateway's root.
+        A reference to another origin stays unchanged. A reference that is relative to the request's path loses only the
+        credential. A path that begins with ``/`` and is below the base URL becomes an absolute URL, because the caller
+        would resolve the path against the gateway's root.
         """
         text = reference.strip()
         absolute = ABSOLUTE.match(text) or ABSOLUTE.match(f"{self.base.scheme}:{text}" if text.startswith("//") else "")
@@ -100,7 +110,7 @@ class LinkRewriter:
         return self.gateway_url + self._without_credential(below_base)
 
     def _without_credential(self, reference: str) -> str:
-        """Return the reference without the query pairs that the gateway added; all else stays byte for byte."""
+        """Return the reference without the query parameters that the gateway added. All other bytes stay unchanged."""
         if not self.credential_parameters or "?" not in reference:
             return reference
         url, hash_sign, fragment = reference.partition("#")
@@ -112,15 +122,18 @@ class LinkRewriter:
         return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"
 
 
-# ── Masks the credential in redirects: a redirect to another host or to a login page may repeat the request's URL, and
-# with it the credential that the gateway added.
+# ── Masks the credential in redirects. A redirect to another host or to a login page can repeat the request's URL,
+# which contains the credential that the gateway added.
 
 MASK: Final = "***"
-_ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice
+_ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # also matches text that was encoded twice: %2541 is an A
 
 
 def mask_secrets(reference: str, secrets: Collection[str]) -> str:
-    """Return `reference` with `secrets` masked in any percent-encoding, also in a URL encoded inside the URL."""
+    """Return `reference` with `secrets` masked, in any percent-encoding.
+
+    Also masks a secret in a URL that is encoded inside the URL.
+    """
     decoded, starts = _decoded(reference)
     normalized_secrets = {
         form for text in secrets for form in (_decoded(text)[0], _normalized(text.encode(errors="surrogateescape")))
@@ -139,7 +152,10 @@ def mask_secrets(reference: str, secrets: Collection[str]) -> str:
 
 
 def _decoded(text: str) -> tuple[bytes, list[int]]:
-    """Return `text` decoded for comparison, and the position in `text` of each decoded byte and of the end."""
+    """Return `text` decoded for comparison, and the positions of the decoded bytes in `text`.
+
+    The last position is the end of `text`.
+    """
     raw = text.encode(errors="surrogateescape")
     decoded = bytearray()
     starts: list[int] = []
@@ -154,7 +170,11 @@ def _decoded(text: str) -> tuple[bytes, list[int]]:
 
 
 def _normalized(raw: bytes) -> bytes:
-    """Return the text normalized for comparison: lower case, like hosts, and a space for each plus, like forms."""
+    """Return the text normalized for comparison.
+
+    The text becomes lower case, because hosts are not case-sensitive. Each plus becomes a space, because forms encode a
+    space as a plus.
+    """
     return raw.lower().replace(b"+", b" ")
 
 

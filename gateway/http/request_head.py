@@ -1,8 +1,10 @@
-"""Checks the head of a request before the gateway acts on it, and writes heads as bytes.
+"""Checks the head of a request before the gateway handles the request, and writes heads as bytes.
 
-aiohttp's parser accepts more than these checks do. The gateway's own server checks each request before it handles it;
-if the gateway runs under another server, `strict` in `gateway.middleware.request_message` checks it. The fast path,
-which has no parser, calls `check_fields` with the lines that it has read (`server/request_lines.py`)."""
+The checks are needed because aiohttp's parser accepts more than the gateway. The gateway's own server checks each
+request before handling. If the gateway runs under another server, the middleware `strict` in
+`gateway.middleware.request_message` checks each request. The fast path has its own reader (`server/request_lines.py`)
+and calls only `check_fields`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +17,10 @@ from gateway.errors import ExpectationFailed, InvalidRequest, MethodNotAllowed, 
 from gateway.http.headers import FIELD_BYTES
 from gateway.http.url import origin_form
 
-if TYPE_CHECKING:  # the parent process reads heads without the web framework
+if TYPE_CHECKING:  # the parent process uses this module without the web framework
     from aiohttp import web
 
-# If one of these is sent twice, two parsers may use different values.
+# If one of these fields is sent twice, two parsers can use different values.
 SINGLE_FIELDS: Final = (
     hdrs.HOST,
     hdrs.AUTHORIZATION,
@@ -29,9 +31,9 @@ SINGLE_FIELDS: Final = (
 CHECKED: Final[Mapping[str, istr]] = {
     name.lower(): name for name in (*SINGLE_FIELDS, hdrs.TRANSFER_ENCODING, hdrs.EXPECT)
 }
-"""The fields that `check_fields` checks, by their names in lower case."""
+"""The fields that `check_fields` checks, by name in lower case."""
 
-# CONNECT opens a tunnel; the response to TRACE would show the caller the credential that the gateway adds.
+# CONNECT opens a tunnel. The response to TRACE would show the caller the credential that the gateway adds.
 FORBIDDEN_METHODS: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ALLOW: Final[Mapping[str, str]] = {hdrs.ALLOW: ", ".join(METHODS)}
@@ -41,11 +43,11 @@ TARGET_CHARS: Final = r"!-\"$-\[\]-~"
 FORBIDDEN_TARGET_CHAR: Final = re.compile(f"[^{TARGET_CHARS}]")
 HOST: Final = re.compile(
     r"(?:[A-Za-z0-9._~%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?"
-)  # RFC 3986 §3.2.2, less sub-delims
+)  # RFC 3986 §3.2.2, without sub-delims
 
 
 def check_head(method: str, target: str, version: HttpVersion, headers: "CIMultiDictProxy[str]") -> str:
-    """Check a request's head and return its target in origin-form (or ``*``). Every refusal closes the connection.
+    """Check a request's head, and return its target in origin-form (or ``*``). Every error closes the connection.
 
     Raises InvalidRequest, MethodNotAllowed, ExpectationFailed, NotImplementedHere or VersionNotSupported.
     """
@@ -63,7 +65,7 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
 
 
 def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = HttpVersion11) -> None:
-    """Check the fields of `CHECKED` that were sent. `values`: each field's values in order, by its lower-case name.
+    """Check the fields of `CHECKED` in a request. `values`: each sent field's values in order, by name in lower case.
 
     Raises InvalidRequest, ExpectationFailed or NotImplementedHere.
     """
@@ -79,7 +81,10 @@ def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = Htt
 
 
 def _check_coding(values: Mapping[str, Sequence[str]], version: HttpVersion) -> None:
-    """Refuse any Transfer-Encoding except ``chunked``, and one beside Content-Length or in HTTP/1.0 (RFC 9112 §6.1)."""
+    """Raise an error for any Transfer-Encoding except ``chunked``.
+
+    Also raise an error if the request has Content-Length too, or is HTTP/1.0 (RFC 9112 §6.1).
+    """
     if "content-length" in values:
         raise two_framings_error()
     if version == HttpVersion10:
@@ -106,11 +111,13 @@ def unknown_coding_error() -> NotImplementedHere:
     return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
 
 
-# ── Writes the head of a request as bytes: the given fields, and our own framing.
+# ── Writes the head of a request to a provider as bytes.
 
 
 def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str, str]], framing: str = "") -> bytes:
-    """Return the head as bytes. `framing` holds whole lines. Lone surrogates become the bytes they stand for.
+    """Return the head as bytes.
+
+    `framing`: the framing fields as complete lines. Each lone surrogate becomes the byte from which it was decoded.
 
     Raises ValueError if a control character, or a space in the target, would change the message.
     """
@@ -123,14 +130,16 @@ def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str
     return head
 
 
-# ── Whether the caller asks to switch to WebSocket (RFC 9110 §7.8, RFC 6455 §4.1).
+# ── Decides whether the caller requests an upgrade to WebSocket (RFC 9110 §7.8, RFC 6455 §4.1).
 
 WEBSOCKET: Final = "websocket"
 
 
 def requested_upgrade(request: "web.Request") -> str | None:
-    """Return ``websocket`` if the caller requests an upgrade to it and to nothing else; otherwise None. Other
-    protocols, such as h2c, are never accepted."""
+    """Return ``websocket`` if the caller requests an upgrade to WebSocket and to no other protocol; otherwise None.
+
+    The gateway never accepts other protocols, such as h2c.
+    """
     upgrade_lines = request.headers.getall(hdrs.UPGRADE, None)
     if upgrade_lines is None:
         return None

@@ -1,8 +1,9 @@
 """Parses the head of a response strictly: a head that two parsers could read differently is refused.
 
-ADR 11 explains why it is not a C parser: in their production mode, the available C parsers accept input that makes
-request smuggling possible (obs-fold, bare LF, control bytes), or they have no option for a response to HEAD, which has
-no body. This parser also takes half their time."""
+ADR 11 explains why the gateway does not use a C parser. In production mode, the available C parsers accept input that
+makes request smuggling possible (obs-fold, bare LF, control bytes), or cannot parse a response to HEAD, which has no
+body. This parser also takes only half the time of the C parsers.
+"""
 
 import re
 from typing import Final
@@ -28,14 +29,16 @@ _MAX_KNOWN_NAMES: Final = 512
 
 
 class MalformedMessage(ValueError):
-    """The bytes are not HTTP/1.1 with exactly one reading. The message names the fault without quoting the bytes."""
+    """The bytes are not valid, unambiguous HTTP/1.1. The message names the fault and does not quote the bytes."""
 
 
 class ResponseHead:
-    """A parsed head. `length`: the declared length, whether or not a body follows. `fields`: every line, unchanged.
+    """A parsed head.
 
-    `keep_s`: seconds for which the sender keeps the connection open after this response;
-    0: it closes, None: not stated.
+    `fields`: all header fields, unchanged. `length`: the value of Content-Length, even if no body follows; None if
+    there is no Content-Length. `chunked`: whether the body is chunked. `keep_s`: the seconds for which the sender keeps
+    the connection open after this response. 0 means that the sender closes the connection; None means that the sender
+    does not state a time.
     """
 
     __slots__ = ("chunked", "fields", "keep_s", "length", "reason", "status")
@@ -49,12 +52,15 @@ class ResponseHead:
         self.keep_s: float | None = None
 
     def with_fields(self) -> "ResponseHead":
-        """Return the head with its `fields`, also if it was not parsed yet (`passed_head.plain_head`)."""
+        """Return a head that has `fields`. A subclass (`passed_head.PlainHead`) parses the fields only here."""
         return self
 
 
 def parse_head(raw: bytes) -> ResponseHead:
-    """Parse the head in `raw`, which ends before the empty line (RFC 9112 §4, §5, §6.3). Raises MalformedMessage."""
+    """Parse the head in `raw` (RFC 9112 §4, §5, §6.3). Raises MalformedMessage.
+
+    `raw` ends before the empty line.
+    """
     lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
     if raw.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) - 1):
         raise MalformedMessage("it holds a control character, or a line that does not end in CR LF")
@@ -84,8 +90,10 @@ def parse_head(raw: bytes) -> ResponseHead:
 
 
 def _meaning(name: str, line: str) -> int:
-    """Return the meaning of a header name for framing; caches up to `_MAX_KNOWN_NAMES` names. Raises
-    MalformedMessage."""
+    """Return what a header field with this name means for the framing.
+
+    Caches up to `_MAX_KNOWN_NAMES` names. Raises MalformedMessage if the name is invalid.
+    """
     if len(name) == len(line) or _TOKEN.fullmatch(name) is None:
         raise MalformedMessage("a header line has no proper name (RFC 9112 §5)")
     meaning = _MEANINGS.get(name.lower(), _PLAIN)

@@ -1,6 +1,7 @@
-"""Decides whether a request may be retried and after how long; reads Retry-After and similar fields.
+"""Decides whether and when the gateway retries a request; reads Retry-After and similar fields.
 
-HTTP defines which requests may be repeated (RFC 9110 §9.2.2), the provider says when, and the gateway limits how often.
+HTTP defines which requests can be repeated (RFC 9110 §9.2.2). The provider states the time of the retry, and the
+gateway limits the number of retries.
 """
 
 import re
@@ -12,16 +13,18 @@ from typing import Final
 
 from gateway.http.headers import Fields
 
-# ── When a server asks clients to retry: in seconds, as a date, or as a point in time (RFC 9110 §10.2.3).
+# ── Reads the time at which a server asks clients to retry: seconds, a date or a timestamp (RFC 9110 §10.2.3).
 
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 MAX_DELAY_S: Final = 315_360_000.0  # ten years: a longer wait counts as ten years
-_MILLISECONDS_FROM: Final = 1e11  # larger epoch values are milliseconds: in seconds this would be the year 5138
+_MILLISECONDS_FROM: Final = 1e11  # larger numbers are milliseconds: as seconds, they would be after the year 5138
 
 
 def seconds_until(text: str, now: datetime) -> float | None:
-    """Return the seconds of a ``Retry-After``-like value, a number or an HTTP date;
-    None if neither, 0 for a past date."""
+    """Return the seconds in the value of a header such as ``Retry-After``: a number of seconds or an HTTP date.
+
+    Return 0 for a date in the past, and None if the value is neither a number nor a date.
+    """
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return min(float(text), MAX_DELAY_S)
@@ -30,9 +33,10 @@ def seconds_until(text: str, now: datetime) -> float | None:
 
 
 def seconds_until_point(text: str, now: datetime) -> float | None:
-    """Return the seconds until an ``X-RateLimit-Reset``-like point in time; None if it is past or unreadable.
+    """Return the seconds until the time in the value of a header such as ``X-RateLimit-Reset``.
 
-    The text is epoch seconds, epoch milliseconds or a date.
+    `text`: seconds or milliseconds since 1970, or a date. Return None if the time is in the past, or if `text` is none
+    of these.
     """
     text = text.strip()
     if _NUMBER.fullmatch(text):
@@ -46,7 +50,10 @@ def seconds_until_point(text: str, now: datetime) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
-    """Parse an HTTP date in any of its three forms (RFC 9110 §5.6.7), or an ISO date; without a zone it is UTC."""
+    """Parse an HTTP date in any of its three formats (RFC 9110 §5.6.7), or an ISO date.
+
+    A date without a zone is in UTC. Return None if `text` is not a date.
+    """
     if len(text) > 64:
         return None
     for read in (datetime.fromisoformat, parsedate_to_datetime):
@@ -59,10 +66,10 @@ def _date(text: str) -> datetime | None:
 
 
 MAX_RETRIES: Final = 10
-LONGEST_WAIT_S: Final = 30.0  # if the provider asks for a longer wait, the caller gets its response and decides
+LONGEST_WAIT_S: Final = 30.0  # if the provider asks for a longer wait, the caller gets the response and decides
 ALL_WAITS_S: Final = 60.0
 FIRST_WAIT_S: Final = 0.5
-JITTER: Final = 0.1  # jitter: maximum fraction added to a wait, so that waiting callers do not retry together
+JITTER: Final = 0.1  # maximum fraction that is added to a wait, so that waiting callers do not retry together
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 DEFAULT_STATUSES: Final = (range(429, 430), range(502, 505))
@@ -72,26 +79,27 @@ _STATUSES: Final = re.compile(r"(?P<first>[1-9])xx|(?P<low>[1-9][0-9]{2})(?:-(?P
 def may_send_again(method: str, *, has_key: bool, body_kept: bool, sent: bool) -> bool:
     """Return whether the request can be sent again without a second effect at the provider.
 
-    `has_key`: the request has an Idempotency-Key. `body_kept`: the part of its body that was read is still buffered.
-    `sent`: a byte of the request may have reached the provider.
+    `has_key`: whether the request has an Idempotency-Key. `body_kept`: whether the part of the body that was read is
+    still in memory. `sent`: whether a byte of the request may have reached the provider.
     """
     return body_kept and (not sent or has_key or method in IDEMPOTENT)
 
 
 def allows_another_attempt(status: int, *, retries: bool) -> bool:
-    """Return whether another attempt may follow a response with this status.
+    """Return whether another attempt can follow a response with this status.
 
-    A 401 may lead to an attempt with a newer token, and an error to a retry if `retries` are left.
+    After a 401, an attempt with a newer token can follow. After any error, a retry can follow if `retries` is True.
     """
     return status == 401 or (retries and status >= 400)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """A provider's retry rules: which responses ask for another attempt, and which header fields say when.
+    """A provider's retry rules: which responses ask for another attempt, and which header fields state the time.
 
-    The names of header fields are in lower case: fields of `after` hold a number of seconds, fields of `at` a point in
-    time, and the field `remaining` the number of calls left.
+    `statuses`: the statuses that ask for another attempt. `after`: the header fields with a number of seconds. `at`:
+    the header fields with a time. `remaining`: the header field with the number of remaining calls; None if the
+    provider has no such field. Names of header fields are in lower case.
     """
 
     statuses: tuple[range, ...] = DEFAULT_STATUSES
@@ -109,8 +117,10 @@ class RetryRules:
         remaining: str | None = None,
         retry_on: Iterable[int] = (),
     ) -> "RetryRules":
-        """Return the entry's ``proxy.retry`` with the caller's ``Retry-On`` added. `error_code` replaces
-        `DEFAULT_STATUSES`."""
+        """Return the rules of ``proxy.retry`` in a catalog entry, with the caller's ``Retry-On`` added.
+
+        `error_code`: the statuses in place of `DEFAULT_STATUSES`; None uses `DEFAULT_STATUSES`.
+        """
         codes = DEFAULT_STATUSES if error_code is None else tuple(filter(None, map(parse_statuses, error_code)))
         added = tuple(range(status, status + 1) for status in retry_on)
         return cls(codes + added, _lower_names(after), _lower_names(at), remaining.lower() if remaining else None)
@@ -122,10 +132,10 @@ class RetryRules:
         )
 
     def requested_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
-        """Return the longest wait in seconds that the response asks for; None if it names none.
+        """Return the longest wait in seconds that the response asks for; None if it asks for no wait.
 
-        The entry's fields count only on a 4xx, a 503 or a used-up quota: many providers send them with every response,
-        and a 502 is unrelated to the time when the quota resets.
+        The header fields of the catalog entry count only for a 4xx, a 503 or a used-up quota. Many providers send these
+        fields with every response, and a 502 has no relation to the time at which the quota resets.
         """
         lines = _values_by_name(fields)
         waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]
@@ -157,11 +167,14 @@ def wait_s(
     longest_s: float = LONGEST_WAIT_S,
     all_s: float = ALL_WAITS_S,
 ) -> float | None:
-    """Return the seconds before retry number `retry` (from 1); None: the wait is too long, pass the response on.
+    """Return the seconds to wait before retry number `retry`, which begins at 1.
 
-    `asked_s`: the wait that the provider asked for. `chance`: random, 0 … 1, for jitter; without `asked_s` the wait is
-    spread over a whole interval, which doubles with each retry. `waited_s`: seconds that this request has waited so
-    far; the total is limited to `all_s`, a wait that the provider asked for to `longest_s`.
+    Return None if the wait would be too long; then the caller gets the response. `asked_s`: the wait that the provider
+    asked for; None if the provider asked for no wait. Without `asked_s`, the wait is a random part of an interval that
+    doubles with each retry.
+
+    `chance`: a random number from 0 to 1. `waited_s`: the seconds that this request has waited before. `longest_s`: the
+    maximum of `asked_s`. `all_s`: the maximum of all waits together, in seconds.
     """
     if asked_s is None:
         wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), LONGEST_WAIT_S) * chance

@@ -16,7 +16,10 @@ _FIELD_CHARS: Final = 8192
 
 
 def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
-    """Return the scopes that the token lacks; None if the response is not about scopes, empty if it names none."""
+    """Return the scopes that the token lacks.
+
+    Return None if the response is not about scopes, and an empty tuple if the response names no scope.
+    """
     if status != 403:
         return None
     for scheme, params in challenges_in(fields):
@@ -48,6 +51,6 @@ def _unquote(text: str) -> str:
 
 
 def scopes_of(named: list[str]) -> tuple[str, ...]:
-    """Return the names that are well-formed scopes, each once, at most `MOST_SCOPES` of them."""
+    """Return the well-formed scopes in `named` without duplicates, at most `MOST_SCOPES` scopes."""
     well_formed = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
     return tuple(dict.fromkeys(well_formed))[:MOST_SCOPES]

@@ -1,6 +1,6 @@
-"""Reduces a provider's response: selects by JMESPath and cuts to a maximum size; JSON stays valid JSON. No I/O.
+"""Makes a provider's response shorter: selects by JMESPath and cuts to a maximum size. JSON stays valid JSON. No I/O.
 
-Used by the MCP tools, and by ``Gateway-Select`` and ``Gateway-Max-Bytes`` of a proxied call.
+The MCP tools use this module. Proxied calls use this module for ``Gateway-Select`` and ``Gateway-Max-Bytes``.
 """
 
 import json
@@ -30,11 +30,13 @@ def needs_thread(body: bytes, select: ParsedResult | None) -> bool:
 
 @dataclass(slots=True)
 class ShapedBody:
-    """The reduced response: its `text`, and for a JSON response (`of_json`) also its `value`.
+    """The shortened response.
 
-    `whole`: nothing was cut; otherwise `cut_to` describes the part that is left. `is_text`: False for files and images;
-    their content is left out. `unselected`: the expression was not applied, because the response is not JSON. `fault`:
-    why the expression could not be evaluated.
+    `text`: the response as text. `value`: the parsed value of a JSON response. `whole`: whether nothing was cut.
+    `of_json`: whether the response is JSON. `is_text`: False for files and images, which have no `text` here.
+    `unselected`: whether the expression was not applied, because the response is not JSON. `cut_to`: a description of
+    the remaining part; empty if nothing was cut. `fault`: why the expression could not be evaluated; empty if there was
+    no fault.
     """
 
     text: str
@@ -48,7 +50,11 @@ class ShapedBody:
 
 
 def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
-    """Return `body` in at most `max_bytes` bytes: JSON is selected and cut by whole values, text at a character."""
+    """Return `body`, shortened to at most `max_bytes` bytes.
+
+    JSON is cut between values, other text between characters. `select`: the expression to apply to JSON; None applies
+    no expression.
+    """
     if not body:
         return ShapedBody("")
     kind = media_type.partition(";")[0].strip().lower()
@@ -58,7 +64,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
         try:
             return _shape_json(_parse(body), body, select, max_bytes)
         except (ValueError, RecursionError):
-            pass  # not JSON, or with numbers that JSON does not allow: treated as text
+            pass  # invalid JSON, or JSON with forbidden numbers, is treated as text
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -71,10 +77,12 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
 
 
 def _parse(body: bytes) -> Any:
-    """Parse the body. A lone surrogate, which is not valid in our responses, becomes a question mark.
-    Raises ValueError."""
+    """Parse the body. Raises ValueError.
+
+    A lone surrogate becomes a question mark, because the gateway's responses must be valid UTF-8.
+    """
     document = json.loads(body)
-    if b"\\" in body and (b"\\ud" in body or b"\\uD" in body):  # one byte is found much faster than three
+    if b"\\" in body and (b"\\ud" in body or b"\\uD" in body):  # a search for one byte is much faster than for three
         document = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
     return document
 
@@ -96,8 +104,11 @@ def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_byt
 
 
 def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
-    """Return `value` as compact JSON; None if that exceeds `max_bytes`. Unless `small`, encoding stops at the limit,
-    since a selection may be larger than the response."""
+    """Return `value` as compact JSON; None if the JSON has more than `max_bytes` bytes.
+
+    `small`: whether the value is small, so that it can be encoded as a whole. If `small` is False, encoding stops at
+    the limit, because a selection can be larger than the response.
+    """
     pieces: list[str] = []
     size = 0
     for piece in (_ENCODER.encode(value),) if small else _ENCODER.iterencode(value):
@@ -109,7 +120,10 @@ def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | No
 
 
 def _first_part(document: Any, max_bytes: int) -> ShapedBody:
-    """Return as many whole items as fit, from the list or from the longest list among an object's members."""
+    """Return the first items that fit into `max_bytes`, from a list or from the longest list in an object.
+
+    If there is no such list, return the names of the object's members.
+    """
     if isinstance(document, list):
         items = _items_within(document, max_bytes)
         if items:

@@ -1,4 +1,4 @@
-"""Parses JSON strictly: refuses a text that two parsers could read differently, and values that cannot be stored."""
+"""Parses JSON strictly: refuses text that two parsers could read differently, and values that cannot be stored."""
 
 import json
 from collections.abc import Iterable
@@ -9,9 +9,10 @@ from gateway.errors import InvalidRequest
 
 
 def parse(raw: bytes) -> Any:
-    """Parse a JSON text (RFC 8259): UTF-8, no duplicate names in an object, finite numbers, no lone surrogates.
+    """Parse a JSON text (RFC 8259) in UTF-8.
 
-    Raises InvalidRequest ``invalid_json``.
+    Raises InvalidRequest ``invalid_json`` for invalid JSON, for duplicate names in an object, for NaN or infinite
+    numbers, and for lone surrogates.
     """
     try:
         text = raw.decode("utf-8-sig")

@@ -1,5 +1,7 @@
-"""Removes the tools that a caller may not call from an MCP server's ``tools/list`` response, JSON or event stream.
-No I/O."""
+"""Removes the tools that a caller is not allowed to call from an MCP server's ``tools/list`` response. No I/O.
+
+The response is JSON or an event stream.
+"""
 
 import json
 import re
@@ -12,18 +14,20 @@ from gateway.http.strict_json import parse
 
 IsToolAllowed = Callable[[str], bool]
 MAX_EVENT_BYTES: Final = 4 << 20
-MAX_VALUES: Final = 250_000  # values of a list: its JSON is parsed in one call, during which no other thread runs
-MAX_LINES: Final = 50_000  # lines of an event
+MAX_VALUES: Final = 250_000  # maximum values in a list, because no other thread runs during the call that parses it
+MAX_LINES: Final = 50_000  # maximum lines in an event
 INLINE_STREAM_BYTES: Final = 4096
-"""A larger part of a stream is filtered in a thread, since it may hold a thousand events."""
+"""A thread filters a larger part of a stream, because the part can contain a thousand events."""
 BOM: Final = b"\xef\xbb\xbf"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\r\n\n|\n\r\n|\n\r|\r\r\n")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 def filtered_json(body: bytes, is_allowed: IsToolAllowed) -> bytes:
-    """Return `body` with only the tools that `is_allowed` accepts; unchanged if it has no tool list.
-    Raises MalformedResponse."""
+    """Return `body` with only the tools that `is_allowed` accepts; unchanged if `body` has no list of tools.
+
+    Raises MalformedResponse.
+    """
     if not body.strip():
         return body
     if sum(map(body.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
@@ -38,7 +42,7 @@ def filtered_json(body: bytes, is_allowed: IsToolAllowed) -> bytes:
 
 
 def _remove_tools(value: Any, is_allowed: IsToolAllowed) -> bool:
-    """Remove tools from `value`; return whether any was removed."""
+    """Remove tools from `value`; return whether a tool was removed."""
     if isinstance(value, list):
         filtered = [_remove_tools(item, is_allowed) for item in value]
         return any(filtered)
@@ -56,11 +60,13 @@ def _is_tool_allowed(tool: Any, is_allowed: IsToolAllowed) -> bool:
 
 
 class StreamEventFilter:
-    """Filters an event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). It
-    buffers one event, of at most `MAX_EVENT_BYTES` bytes."""
+    """Filters an event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+
+    The filter buffers one event of at most `MAX_EVENT_BYTES` bytes.
+    """
 
     def __init__(self, is_allowed: IsToolAllowed, inline_bytes: int = INLINE_STREAM_BYTES) -> None:
-        """`inline_bytes`: see `needs_thread`; never more than `INLINE_STREAM_BYTES`."""
+        """`inline_bytes`: maximum bytes that the event loop filters itself; at most `INLINE_STREAM_BYTES`."""
         self._is_allowed = is_allowed
         self._inline_bytes = min(inline_bytes, INLINE_STREAM_BYTES)
         self._buffer = bytearray()
@@ -71,14 +77,14 @@ class StreamEventFilter:
         return len(self._buffer) + len(piece) > self._inline_bytes
 
     def feed(self, piece: bytes) -> bytes:
-        """Return the events that `piece` completes, filtered. Raises MalformedResponse."""
-        begins = max(0, len(self._buffer) - 3)  # an event's end may be split over two pieces
+        """Return the filtered events that `piece` completes. Raises MalformedResponse."""
+        begins = max(0, len(self._buffer) - 3)  # the end of an event can be split over two pieces
         self._buffer += piece
         events: list[bytes] = []
         at = 0
         while (end := _EVENT_END.search(self._buffer, max(at, begins))) is not None:
             if end.end() == len(self._buffer) and self._buffer.endswith(b"\r"):
-                break  # a line feed may follow
+                break  # a line feed can follow
             events.append(self._event(bytes(self._buffer[at : end.end()])))
             at = begins = end.end()
         del self._buffer[:at]
@@ -87,7 +93,10 @@ class StreamEventFilter:
         return b"".join(events)
 
     def finish(self) -> bytes:
-        """Return the bytes after the last complete event, filtered; clients ignore them. Raises MalformedResponse."""
+        """Return the filtered bytes after the last complete event. Raises MalformedResponse.
+
+        Clients ignore these bytes.
+        """
         rest = self._event(bytes(self._buffer)) if self._buffer else b""
         self._buffer.clear()
         return rest

@@ -1,7 +1,7 @@
-"""Builds the target of the provider's request from the proxied call's target, byte for byte; finds dot segments.
+"""Builds the target of the request to the provider from the target of the proxied call; finds dot segments.
 
-No URL library touches the path or the query: every library normalizes something, which may break a signature over the
-original bytes.
+No URL library changes the path or the query. Every library normalizes some characters, which can break a signature of
+the original bytes.
 """
 
 import re
@@ -12,25 +12,25 @@ from urllib.parse import unquote, unquote_plus
 from gateway.errors import InvalidRequest
 from gateway.http.origin import ABSOLUTE, parse_authority
 
-# ── Dot segments, as the most lenient server behind the gateway might read them.
+# ── Finds dot segments. A segment counts even if only a very lenient server reads the segment as a dot segment.
 #
-# Paths from callers and values in templates use the same check, so that neither accepts a path that the other refuses.
+# Paths from callers and values in templates use the same check, so that both accept the same paths.
 
 _SEPARATOR: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 
 
 def has_dot_segment(path: str) -> bool:
-    """Return whether a segment is ``.`` or ``..`` after one percent-decoding.
+    """Return whether a segment of `path` is ``.`` or ``..`` after one percent-decoding.
 
-    Encoded slashes and backslashes also separate segments. Text after ``;`` in a segment is ignored, since some servers
-    drop it (RFC 3986 §3.3).
+    Encoded slashes and backslashes also separate segments. Text after ``;`` in a segment is ignored, because some
+    servers remove this text (RFC 3986 §3.3).
     """
     if "." not in path and "%2" not in path:
         return False
     return any(unquote(segment).partition(";")[0] in {".", ".."} for segment in _SEPARATOR.split(path))
 
 
-# ── Nested names in a query, as published clients write them (docs/compatibility.md#requests).
+# ── Reads nested names in a query, in the format that published clients use (docs/compatibility.md#requests).
 
 
 def nested_parameters(query: Mapping[str, str], name: str) -> dict[str, str]:
@@ -43,8 +43,10 @@ _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
 
 
 class ProxiedTarget(NamedTuple):
-    """The target after the mount prefix and ``/proxy``. `path` is empty or begins with ``/``, `query` is empty or
-    begins with ``?``."""
+    """The part of a proxied call's target after the mount prefix and ``/proxy``.
+
+    `path`: empty, or begins with ``/``. `query`: empty, or begins with ``?``.
+    """
 
     path: str
     query: str
@@ -53,11 +55,11 @@ class ProxiedTarget(NamedTuple):
 def origin_form(target: str, host: str) -> str:
     """Return the target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); return ``*`` unchanged.
 
-    `host`: the value of Host, already checked by `request_head`. A host that `parse_authority` refuses, such as
-    ``my~gw``, must be equal as text.
+    `host`: the value of Host, which `request_head` has already checked.
 
-    Raises InvalidRequest ``bad_framing`` if an absolute target's authority differs from Host (a default port may be
-    absent).
+    Raises InvalidRequest ``bad_framing`` if the authority of an absolute target differs from Host. A missing port
+    equals the default port. A host that `parse_authority` refuses, such as ``my~gw``, must be the same text in the
+    target and in Host.
     """
     if target.startswith(("/", "*")):
         return target
@@ -74,11 +76,13 @@ def origin_form(target: str, host: str) -> str:
 
 
 def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = None) -> ProxiedTarget:
-    """Return the path and query to request from the provider. `mount_prefix`: the literal start of the target, for
-    example ``/gateway/proxy``; `shown`: text for it in error messages, if it is secret.
+    """Return the path and the query to request from the provider.
 
-    Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and characters
-    that must be percent-encoded. The query may hold dot segments.
+    `mount_prefix`: the literal start of the target, for example ``/gateway/proxy``. `shown`: the text that replaces a
+    secret `mount_prefix` in error messages; None shows `mount_prefix`.
+
+    Raises InvalidRequest ``bad_path`` for a target with another start (``/%70roxy``), for dot segments in any encoding,
+    and for characters that must be percent-encoded. Dot segments in the query are allowed.
     """
     if _NOT_A_TARGET.search(target):
         raise InvalidRequest(
@@ -94,14 +98,21 @@ def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = Non
 
 
 def join_target(base_path: str, rest: ProxiedTarget) -> str:
-    """Return the target for the provider. `base_path` has no trailing slash;
-    an empty `rest.path` means the base itself."""
+    """Return the target of the request to the provider.
+
+    `base_path`: the path of the base URL, without a trailing slash. `rest`: the caller's path and query. An empty path
+    means the base URL itself.
+    """
     return (base_path + rest.path or "/") + rest.query
 
 
 def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable[tuple[str, str]]) -> str:
-    """Return `target` with pairs added to its query. `slots` replace the caller's pairs of that name, in any encoding;
-    `defaults` apply only where the caller sent none. Both are percent-encoded; other pairs stay byte for byte."""
+    """Return `target` with pairs of name and value added to its query.
+
+    `slots`: pairs that replace the caller's pairs of the same name, in any encoding. `defaults`: pairs that are added
+    only if the caller sent no pair of the same name. All names and values in `slots` and `defaults` must be
+    percent-encoded. All other pairs keep their bytes.
+    """
     path, _, query = target.partition("?")
     pairs = query.split("&") if query else []
     sent = [parameter_name(pair) for pair in pairs]
@@ -120,5 +131,5 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
 
 
 def parameter_name(pair: str) -> str:
-    """Return the name in ``name=value``, decoded."""
+    """Return the decoded name in ``name=value``."""
     return unquote_plus(pair.partition("=")[0])

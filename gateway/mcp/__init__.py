@@ -1,8 +1,8 @@
 """The agent door: serves the Model Context Protocol; the rules of the caller's key are its tools (ADR 53).
 
-    lazy_endpoint       the route handlers, which import the rest with the first message
+    lazy_endpoint       the route handlers, which import the other modules at the first message
     mcp_endpoint        POST /mcp: reads a message and returns the response
-    agent_message       a message that the chain or the fast path has read and admitted
+    agent_message       a message that the middleware chain or the fast path has accepted
     mcp_messages        the protocol without I/O: JSON-RPC, the revisions of 2025 and 2026-07-28, results and errors
     door_request        one JSON-RPC request: its caller, policy, configuration
     key_tools           finds the tools of the caller's key, and their connections
@@ -12,12 +12,12 @@
     tool_calls          builds the request of a tool call, and chooses its connection
     list_cursor         the cursors with which a model pages through a list
     tool_provider_call  calls the provider through /proxy, with the caller's own key
-    in_process_call     makes that call without a socket: on the fast path, else through the route and the chain
+    in_process_call     makes this call without a socket: on the fast path, or else through the middleware chain
     tool_results        turns the provider's response into a tool result, cut to a model's limit
     refused_calls       refusals in plain text; asks the user to connect a missing connection
     kept_responses      keeps whole responses in memory, for minutes, each for one key
     whole_responses     resources/read: returns a whole response, from memory or fetched again
 
-Always true: a tool call is decided exactly like a call of /proxy, on the bytes that are sent, with the caller's own
-key: it can do nothing that it cannot do by HTTP. Only whole responses are kept between two messages.
+Always true: a tool call passes the same checks as a call of /proxy, on the bytes that are sent and with the caller's
+own key. So a tool can do nothing that the key cannot do by HTTP. Only whole responses are kept between two messages.
 """

@@ -1,4 +1,4 @@
-"""A POST to the agent door after the chain or the fast path has read and admitted it. No I/O."""
+"""A POST to the agent door that the middleware chain or the fast path has read and accepted. No I/O."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
 
 class MessageHead:
-    """The header fields of a message, without key, length and trace: the same in each message of a client.
+    """The header fields that a client usually sends unchanged with each message: all except key, length and trace.
 
-    `accept`, `origin`: values, None if not sent. `routing`: the fields that routers read, None until the first message
-    is read. `passed_on`: the fields that its calls pass on, besides the key. `head_id`: stands for key and fields while
-    the head is remembered, None if it is not.
+    `accept`, `origin`: the value of the header; None if the client did not send the header. `routing`: the fields that
+    routers read; None until the first message is read. `passed_on`: the fields that calls to the provider get too.
+    `head_id`: identifies the key and the fields in the fast path's memory; None if the fast path does not remember
+    them.
     """
 
     __slots__ = ("accept", "head_id", "headers", "origin", "passed_on", "routing")
@@ -40,10 +41,12 @@ class MessageHead:
 class AgentMessage:
     """A POST to the agent door.
 
-    `authorization` returns the field's value, None if not sent. `traceparent`: its value, None if not sent. `mount`:
-    base path of its calls, ``/proxy`` or ``/c/<capability>``. `by_capability`: the message came to a capability URL.
-    `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled message.
-    `called`: a call to a provider has begun, so the message must not be handled a second time.
+    `authorization`: returns the value of the header Authorization; None if the client did not send the header.
+    `traceparent`: the value of this header; None if the client did not send the header. `mount`: the base path of the
+    message's calls to the provider, ``/proxy`` or ``/c/<capability>``. `by_capability`: whether the client sent the
+    message to a capability URL. `protocol`: the server protocol of the connection that received the message. `trace`:
+    the trace of the message; None if the message is not sampled. `called`: whether a call to the provider has begun.
+    After that, the message must not be handled a second time.
     """
 
     app: web.Application
@@ -68,7 +71,7 @@ class AgentMessage:
 
 
 class DoorResponse(NamedTuple):
-    """The response to a message. `content`: a JSON text, None if the response has no body."""
+    """The response to a message. `content`: the body as JSON text; None if the response has no body."""
 
     status: int
     content: bytes | None
@@ -83,7 +86,10 @@ class DoorResponse(NamedTuple):
 
 
 def check_origin(origin: str | None, generation: Generation) -> None:
-    """Raise Forbidden if a page of another origin sends the message. The protocol demands it, against DNS rebinding."""
+    """Raise Forbidden if a web page of another origin sends the message.
+
+    The protocol requires this check, as a protection against DNS rebinding.
+    """
     if origin is None or f"{generation.public_url}/".startswith(f"{origin.lower()}/"):
         return
     raise Forbidden(
@@ -92,7 +98,10 @@ def check_origin(origin: str | None, generation: Generation) -> None:
 
 
 def mount_beside(door: str) -> str:
-    """Return the path of ``/proxy`` beside the route `door`, including a host application's prefix."""
+    """Return the path of ``/proxy`` for the agent door at the path `door`.
+
+    Keeps the prefix that a host application adds to all paths.
+    """
     for ending in _DOORS:
         door = door.removesuffix(ending)
     return door + PROXY_MOUNT

@@ -1,4 +1,4 @@
-"""One JSON-RPC request to the agent door, with the facts that every part of this package needs."""
+"""One JSON-RPC request to the agent door, with the data that the modules of this package need."""
 
 from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
@@ -11,7 +11,7 @@ from gateway.vault import SealedTokens
 
 
 class DoorRequest:
-    """One JSON-RPC request. `outer`: the HTTP request that carries `message`."""
+    """One JSON-RPC request. `outer`: the HTTP request that contains `message`."""
 
     __slots__ = ("caller", "environment", "generation", "message", "outer", "policy")
 
@@ -29,25 +29,28 @@ class DoorRequest:
 
     @property
     def shown_at(self) -> str:
-        """The URL of `mount`, with which the gateway replaces the provider's base URL in response headers."""
+        """The public URL of the message's `mount`.
+
+        The gateway writes this URL into response headers, in place of the provider's base URL.
+        """
         outer = self.outer
         at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_capability else "proxy"
         return f"{self.generation.public_url}/{at}"
 
     @property
     def trace(self) -> CallTrace | None:
-        """Trace of the message; None if it is not sampled."""
+        """The trace of the message; None if the message is not sampled."""
         return self.outer.trace
 
     @property
     def seals(self) -> SealedTokens:
-        """Seals texts that clients send back later: only the gateway can make and read them."""
+        """Seals texts that clients send back later. Only the gateway can create and read a sealed text."""
         return SealedTokens(self.generation.config.store.encryption_keys, "agent door")
 
     def count(self) -> None:
-        """Count this request against the key's rate, unless it makes a call, which is counted by ``/proxy``.
+        """Count this request against the key's rate. Raises TooManyRequests.
 
-        Raises TooManyRequests.
+        Call this only for a request without a call to the provider, because ``/proxy`` counts the call itself.
         """
         count(self.caller)
 

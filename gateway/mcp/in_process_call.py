@@ -1,7 +1,8 @@
-"""A proxied call that begins in this process, without a socket: on the fast path, else through the route and the chain.
+"""Makes a proxied call in this process without a socket: on the fast path, or else through the middleware chain.
 
-The request is built as the server would build it from the same bytes, and its response is collected. So rules, rate,
-budget, call log and refusals are those of ``/proxy``, and there is no second path to a provider (ADR 61).
+The request equals the request that the server would build from the same bytes. The response is collected in memory. So
+the rules, the rate, the budget, the call log and the errors of ``/proxy`` apply to the call, and the gateway needs no
+second code path to a provider (ADR 61).
 """
 
 import asyncio
@@ -29,9 +30,10 @@ READ_LIMIT: Final = 1 << 16
 
 
 class CallerEnd(asyncio.Transport):
-    """Replaces the caller's transport for the chain: reports whether the caller is still connected, and ends the call.
+    """Replaces the caller's transport in the middleware chain.
 
-    `cut`: the chain has ended the call; the caller's own connection stays open.
+    The chain uses the transport to check whether the caller is still connected, and to end the call. `cut`: whether the
+    middleware chain has ended the call. The caller's own connection stays open.
     """
 
     def __init__(self, outer: AgentMessage) -> None:
@@ -44,7 +46,7 @@ class CallerEnd(asyncio.Transport):
         return self.cut or transport is None or transport.is_closing()
 
     def write(self, _data: bytes | bytearray | memoryview) -> None:
-        """Drop the bytes: the head is taken from the response object."""
+        """Discard the bytes, because `_call_chain` takes the head from the response object."""
 
     def abort(self) -> None:
         self.cut = True
@@ -54,7 +56,10 @@ class CallerEnd(asyncio.Transport):
 
 
 class CallerProtocol:
-    """Replaces the server's protocol for an in-process call. `handover`: see `take_handover`."""
+    """Replaces the server's protocol for an in-process call.
+
+    `handover`: the state with which the fast path passed the call on to the middleware chain; None if there is none.
+    """
 
     ssl_context = None
     peername = None
@@ -66,27 +71,33 @@ class CallerProtocol:
         self.handover = handover
 
     def take_handover(self) -> FastPathHandover | None:
-        """Return the state that the fast path handed over, and forget it: only the first attempt of that request uses
-        it."""
+        """Return the state that the fast path handed over; None if there is none.
+
+        A second call returns None, because only the first attempt of the request can use the state.
+        """
         handover, self.handover = self.handover, None
         return handover
 
     def discard_handed(self) -> None:
-        """Close a response that was handed over and not used, because the chain ended before its first attempt."""
+        """Close the response in `handover`, if there is one.
+
+        The response is still there if the middleware chain ended before its first attempt.
+        """
         handover = self.take_handover()
         if handover is not None:
             handover.discard()
 
     @property
     def stopped(self) -> bool:
-        """Whether our own server has cut the connection at the end of its drain."""
+        """Whether the gateway's server has closed the caller's connection because the gateway stops."""
         return bool(getattr(self._outer.protocol, "stopped", False))
 
 
 class ResponseCollector(AbstractStreamWriter):
-    """Collects a response's body up to `limit` bytes; beyond that, `write` raises as if the caller had disconnected.
+    """Collects a response's body of up to `limit` bytes.
 
-    `room`: waits for memory for the bytes collected so far.
+    If the body is larger, `write` raises ConnectionResetError, as if the caller had disconnected. `room`: called with
+    the size of the collected body; waits until there is enough memory.
     """
 
     def __init__(self, limit: int, room: Room) -> None:
@@ -108,23 +119,23 @@ class ResponseCollector(AbstractStreamWriter):
             await self.write(chunk)
 
     async def drain(self) -> None:
-        """Do nothing: no bytes wait."""
+        """Do nothing, because no bytes wait to be sent."""
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
-        """Do nothing: the body is collected uncompressed."""
+        """Do nothing, because the body is collected uncompressed."""
 
     def enable_chunking(self) -> None:
-        """Do nothing: the body is collected without framing."""
+        """Do nothing, because the body is collected without framing."""
 
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
-        """Do nothing: the headers are taken from the response object."""
+        """Do nothing, because `_call_chain` takes the headers from the response object."""
 
 
 async def call_in_process(outer: AgentMessage, call: InProcessRequest, room: Room) -> CollectedResponse:
     """Make `call` on behalf of the caller of `outer`, and return the response.
 
-    `room`: awaited as the body grows; its errors propagate. If the caller disconnects, the call ends like any proxied
-    call. Raises TimeoutError after about `call.limit_s`.
+    `room`: awaited each time the body grows; errors of `room` end the call. If the caller disconnects, the call ends
+    like any proxied call. Raises TimeoutError after about `call.limit_s` seconds.
     """
     outer.called = True
     began = clock.monotonic()
@@ -141,7 +152,10 @@ async def call_in_process(outer: AgentMessage, call: InProcessRequest, room: Roo
 async def _call_chain(
     outer: AgentMessage, call: InProcessRequest, handover: FastPathHandover | None, room: Room
 ) -> CollectedResponse:
-    """Make the call through the chain, or continue there with the `handover` of the fast path."""
+    """Make the call through the middleware chain.
+
+    `handover`: the state of a call that the fast path has begun and the chain continues; None for a new call.
+    """
     protocol, collector = CallerProtocol(outer, handover), ResponseCollector(call.limit_bytes, room)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -159,7 +173,7 @@ async def _call_chain(
         response = await found.handler(request)
     finally:
         protocol.discard_handed()
-        current_trace.set(trace)  # the rest belongs to the outer request again
+        current_trace.set(trace)  # restores the trace of the outer request
         current_trace_id.set(trace_id)
     headers = response.headers
     media_type, by_gateway = headers.get(hdrs.CONTENT_TYPE, ""), MARK in headers
@@ -175,7 +189,7 @@ async def _call_chain(
 
 
 def _message(method: str, target: str, fields: Mapping[str, str]) -> RawRequestMessage:
-    """Return the request's head as aiohttp's parser would make it."""
+    """Return the request's head in the form that aiohttp's parser produces."""
     headers = CIMultiDict(fields)
     raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
     url = URL(target, encoded=True)
@@ -185,10 +199,10 @@ def _message(method: str, target: str, fields: Mapping[str, str]) -> RawRequestM
 
 
 def _payload(body: bytes | None, loop: asyncio.AbstractEventLoop) -> StreamReader:
-    """Return a reader that already holds the whole body."""
+    """Return a reader that already contains the whole body."""
     if not body:
         return EMPTY_PAYLOAD
-    # Above twice the limit the reader would pause its protocol, which has no transport.
+    # With more than twice its limit, the reader would pause its protocol, but this protocol has no transport to pause.
     payload = StreamReader(BaseProtocol(loop), max(READ_LIMIT, len(body)), loop=loop)
     payload.feed_data(body)
     payload.feed_eof()

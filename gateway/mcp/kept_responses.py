@@ -1,4 +1,7 @@
-"""Keeps the whole response if a tool result shows only a part of it: for minutes, for one key, in limited memory."""
+"""Keeps whole responses for some minutes, if the tool results show only a part of them.
+
+A kept response can be read only with the key that made the call. The memory is limited.
+"""
 
 import secrets
 from collections import OrderedDict
@@ -8,8 +11,8 @@ from typing import Final
 from gateway import clock
 
 KEPT_S: Final = 600.0
-MOST_BYTES: Final = 64 << 20  # for all keys of one worker
-SHARE_BYTES: Final = 16 << 20  # for one key
+MOST_BYTES: Final = 64 << 20  # maximum for all keys of one worker
+SHARE_BYTES: Final = 16 << 20  # maximum for one key
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +24,17 @@ class KeptResponse:
 
 
 class KeptResponses:
-    """Keeps whole responses for `KEPT_S`; drops the oldest earlier if memory is short."""
+    """Keeps whole responses for `KEPT_S` seconds; removes the oldest responses earlier if memory is short."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptResponse] = OrderedDict()
         self.size = 0
 
     def keep(self, share: str, media_type: str, body: bytes) -> str | None:
-        """Keep `body` and return its id for `get`; None if it is larger than a key may keep. `share`: names the key."""
+        """Keep `body` and return its id for `get`; None if `body` is larger than the maximum for one key.
+
+        `share`: identifies the key (`Caller.share`).
+        """
         if len(body) > SHARE_BYTES:
             return None
         self._sweep()
@@ -45,7 +51,7 @@ class KeptResponses:
         return response_id
 
     def get(self, share: str, response_id: str) -> KeptResponse | None:
-        """Return the kept response, or None if this key has no such response."""
+        """Return the kept response; None if this key has no kept response with this id."""
         self._sweep()
         found = self._kept.get(response_id)
         return found if found is not None and found.share == share else None

@@ -1,4 +1,4 @@
-"""Finds the tools of a key and their connections: compares its rules with the current integrations and catalog."""
+"""Finds the tools of a key and their connections, from the key's rules, the current integrations and the catalog."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,12 +26,13 @@ LIST_SCOPE: Final = "environment:connections:list"
 
 @dataclass(slots=True)
 class KnownTools:
-    """The tools of a key, by name.
+    """The tools of a key, and the data from which the tools were computed.
 
-    `changes`: of the API-managed integrations, when they were last compared. `integrations`: all of its environment,
-    with their catalog entries. `bases`: the path of the base URL of each integration that the key reaches, None if
-    unknown. `named`: see `KeyTools.named_connections`. `candidates`: those of `KeyTools.candidates` that need no
-    look-up, empty if they need one. `may_list`: the key may list connections.
+    `changes`: the number of changes of API-managed integrations at the last comparison. `integrations`: all
+    integrations of the key's environment, each with the name of its catalog entry. `bases`: the path of the base URL of
+    each integration that the key can use; None if the path is unknown. `tools`: the tools by name. `named`: the result
+    of `KeyTools.named_connections`. `candidates`: the result of `KeyTools.candidates`; empty if the candidates must be
+    read from the store. `may_list`: whether the key is allowed to list connections.
     """
 
     generation: Generation
@@ -60,7 +61,7 @@ class KeyTools:
 
     @property
     def known(self) -> KnownTools:
-        """The key's tools, computed once while its rules, the integrations and their catalog entries stay the same."""
+        """The key's tools, cached until the integrations or their catalog entries change."""
         if self._known is None:
             self._known = self._find()
         return self._known
@@ -87,14 +88,20 @@ class KeyTools:
         return known
 
     async def find_off_loop(self) -> None:
-        """Find the tools of a key with many rules in a thread, unless they are known: a key with 1,000 takes 0.2 s."""
+        """Compute the tools of a key with many rules in a thread, unless the tools are cached.
+
+        A key with 1,000 rules takes 0.2 s.
+        """
         policy, generation = self._request.policy, self._request.generation
         known = _cache.get(policy)
         if (known is None or known.generation is not generation) and is_slow_to_compile(policy.limits):
             await off_loop(self._request.outer.caller.share, lambda: self.known)
 
     def _paged(self, tool: RuleTool) -> RuleTool:
-        """Return `tool`, with a cursor argument if the catalog entry of one of its integrations can page its list."""
+        """Return `tool`, with a cursor argument if the catalog can page its list.
+
+        One of the tool's integrations must have a catalog entry that can page the list.
+        """
         if (
             tool.methods != ("GET",)
             or not tool.path
@@ -111,7 +118,10 @@ class KeyTools:
         return replace(tool, pages=True)
 
     def _bases(self, integrations: Iterable[tuple[str, str]], named: Collection[str] | None) -> dict[str, str | None]:
-        """Return the path of each base URL that the key reaches, by integration, with placeholders; None if unknown."""
+        """Return the path of the base URL, with placeholders, of each integration that the key can use.
+
+        The path is None if a setting of the connection is the whole base URL.
+        """
         bases: dict[str, str | None] = {}
         for name, entry in integrations:
             if not self._request.policy.reaches_integration(name) or (
@@ -144,7 +154,7 @@ class KeyTools:
         return OperationPlace(tuple(fitting), operations.base, details)
 
     def _operations(self, provider: str) -> ProviderOperations | None:
-        """Return the catalog's operations of a provider, read from its file; None if it has none."""
+        """Return the catalog's operations of a provider; None if the catalog has none, or their file is unreadable."""
         try:
             return self._request.generation.catalog.operations(provider)
         except UnreadableFile:
@@ -152,12 +162,12 @@ class KeyTools:
 
     @property
     def choose(self) -> bool:
-        """Whether a call must name its connection."""
+        """Whether a call must name its connection: True unless the key's limits name exactly one connection."""
         named = self.named_connections()
         return named is None or len(named) != 1
 
     def describe(self, tool: RuleTool | None) -> dict[str, Any]:
-        """Return the tool as `tools/list` shows it. None: `call_api`."""
+        """Return the description of the tool for `tools/list`. `tool`: None means `call_api`."""
         named = self.named_connections() or ()
         if tool is None:
             return call_api(self._request.policy.rules, named, choose=self.choose)
@@ -169,8 +179,10 @@ class KeyTools:
         return listed(tools, self._request.policy.rules, self.named_connections() or (), choose=self.choose)
 
     def named_connections(self) -> list[str] | None:
-        """Return the connections that the key's limits name; None if they name none. A name for any integration stands
-        for one connection in each integration of the environment."""
+        """Return the connections that the key's limits name; None if the limits name no connection.
+
+        A name such as ``*/CONNECTION`` gives one connection for each integration of the environment.
+        """
         return self.known.named
 
     def _named_connections(self) -> list[str] | None:
@@ -187,11 +199,11 @@ class KeyTools:
         return list(found)
 
     async def candidates(self) -> dict[str, str] | None:
-        """Return the connections that a call may use, each with a label; None if the key's limits name none and the key
-        may not list connections.
+        """Return the connections that a call can use, each with a label.
 
-        A label is the provider's name of the account. It is empty if the key may not list connections, if it names one
-        alone, or if the label is not known.
+        Return None if the key's limits name no connection and the key is not allowed to list connections. A label is
+        the provider's name of the account. The label is empty if it is unknown, if the key is not allowed to list
+        connections, or if the key's limits name only one connection.
         """
         known, policy = self.known, self._request.policy
         named, may_list = known.named, known.may_list

@@ -1,5 +1,6 @@
-"""The handlers of the agent door. They import the rest with the first message, so that a worker without agents does not
-load it.
+"""The route handlers of the agent door.
+
+The handlers import the other modules at the first message, so that a worker without agents does not load the modules.
 """
 
 from typing import Final
@@ -32,7 +33,7 @@ async def respond(request: web.Request) -> web.StreamResponse:
 
 @needs(PROXY, limits=True)
 async def respond_in_session(request: web.Request) -> web.StreamResponse:
-    """Handle ``POST /session/{session_id}/mcp``, which only that session's own token may use. Raises NotFound."""
+    """Handle ``POST /session/{session_id}/mcp``. Raises NotFound if the key is not the session's own token."""
     read_query(request, ())
     session_id, key = request.match_info["session_id"], request[CALLER].key
     if key is None or str(key.id) != session_id or not is_session(key):
@@ -42,7 +43,10 @@ async def respond_in_session(request: web.Request) -> web.StreamResponse:
 
 @needs(PROXY, limits=True)
 async def respond_at_capability(request: web.Request) -> web.StreamResponse:
-    """Handle ``/mcp`` below a capability URL: the agent door, or the ``/mcp`` of a provider that is an MCP server."""
+    """Handle ``/mcp`` below a capability URL.
+
+    The path belongs to the agent door or, if the provider is an MCP server, to the provider.
+    """
     if _speaks_mcp(request):
         return await _TO_PROVIDER(request)
     if request.method != hdrs.METH_POST:

@@ -1,7 +1,9 @@
-"""The cursors with which a model pages through a list, made from the catalog entry and the previous page. No I/O.
+"""Creates and reads the cursors with which a model pages through a list. No I/O.
 
-A page is an ordinary call whose target is in the cursor. So the key's rules apply to it as to any call, and its result
-has the form of the first page. If a page was cut, the cursor continues after the items already shown.
+A cursor contains the target of the next page, which comes from the catalog entry and the previous page. The request for
+the next page is an ordinary call to this target. So the key's rules apply as for any call, and the result looks like
+the result for the first page. If a result was cut, its cursor continues on the same page, after the items already
+shown.
 """
 
 import json
@@ -32,7 +34,8 @@ LONGEST: Final = 8192  # maximum length of a target in a cursor
 class NextPage:
     """The page that a cursor requests.
 
-    `target`: path and query below the provider's base URL. `skip`: number of items of its list already shown.
+    `target`: the path and query of the page, below the provider's base URL. `skip`: the number of items at the start of
+    the page that were already shown.
     """
 
     target: str
@@ -40,13 +43,19 @@ class NextPage:
 
 
 def sealed(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> str:
-    """Return the cursor, valid for this key and this call, for `KEPT_S`. `call`: digest that identifies the call."""
+    """Return a cursor for `page`, which only this key can use, for this call, within `KEPT_S` seconds.
+
+    `call`: the digest that identifies the call.
+    """
     ends_at = int((clock.now() + timedelta(seconds=KEPT_S)).timestamp())
     return seals.seal(json.dumps([key_id, call, ends_at, page.target, page.skip], separators=(",", ":")))
 
 
 def opened_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> NextPage | None:
-    """Return the page that the cursor requests; None if it is not ours, belongs to another call, or has expired."""
+    """Return the page that the cursor requests; None if the cursor is not valid.
+
+    A cursor is valid only for its own key and call, until it expires.
+    """
     try:
         for_key, of_call, ends_at, target, skip = json.loads(seals.open(cursor))
     except (VaultError, ValueError, TypeError):
@@ -57,7 +66,10 @@ def opened_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> N
 
 
 def is_list(provider: Provider | None, path: str, details: ApiOperation | None) -> bool:
-    """Return whether a GET of `path`, which ends in a literal segment, may be a list that the entry can page."""
+    """Return whether a GET of `path` can return a list that the catalog entry can page.
+
+    `path` must end in a literal segment. `details`: the catalog's details of the operation; None if unknown.
+    """
     if provider is None:
         return False
     ways = [way for way in _all_ways(provider) if not way.in_body and way.type != "graphql"]
@@ -78,11 +90,11 @@ def _all_ways(provider: Provider) -> Sequence[Paginate]:
 def page_behind(
     opened: Opened, target: str, body: bytes, fields: Fields, shown_at: str
 ) -> tuple[str, str | None] | None:
-    """Return the dotted path of the list in `body`, the response to `target`, and the next page's target, None at the
-    end.
+    """Return the dotted path of the list in `body`, and the target of the next page (None on the last page).
 
-    Return None if the response is not a list that can be paged. `shown_at`: the gateway's URL that replaces the base
-    URL in links.
+    Return None if `body` has no list that can be paged. `target`: the target of the request for this page. `body`,
+    `fields`: the body and the header fields of the response. `shown_at`: the gateway's URL, which replaces the
+    provider's base URL in links.
     """
     path, _, query = target.partition("?")
     proxy, base = opened.provider.proxy, opened.base
@@ -116,14 +128,14 @@ def _target(opened: Opened, target: str, following: Position, shown_at: str) -> 
 
 
 def items_at(value: Any, path: str) -> list[Any] | None:
-    """Return the list at a dotted path (empty: the value itself), or None if there is no list."""
+    """Return the list at a dotted path in `value`; None if there is no list. An empty path means `value` itself."""
     for name in path.split(".") if path else ():
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, list) else None
 
 
 def without_shown(body: bytes, path: str, skip: int) -> bytes:
-    """Return `body` without the first `skip` items of its list; unchanged if it has no such list."""
+    """Return `body` without the first `skip` items of the list at `path`; unchanged if there is no list at `path`."""
     value = json.loads(body)
     items = items_at(value, path)
     if items is None:

@@ -1,4 +1,7 @@
-"""``POST /mcp``, also below a session or a capability URL: reads a message, calls ``/proxy``, returns a result."""
+"""Handles ``POST /mcp``: reads a message, calls ``/proxy``, and returns a result.
+
+The path can also be below a session or a capability URL.
+"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -33,7 +36,7 @@ INSTRUCTIONS: Final = (
 
 @needs(PROXY, limits=True)
 async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
-    """Handle one message that came through the chain. Raises the errors of `response_to`."""
+    """Handle one message that came through the middleware chain. Raises the same errors as `response_to`."""
     read_query(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
@@ -47,7 +50,7 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
             MessageHead(request.headers),
             lambda: request.headers.get(hdrs.AUTHORIZATION),
             request.headers.get(TRACEPARENT),
-            await request.read(),  # the chain has read it already
+            await request.read(),  # the middleware chain has already read the body
             mount_beside(door) if called_by is None else called_by.mount.reveal(),
             called_by is not None,
             request.protocol,
@@ -59,7 +62,7 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
 
 
 async def response_to(message: AgentMessage) -> DoorResponse:
-    """Return the response to an admitted message.
+    """Return the response to a message that the middleware chain or the fast path has accepted.
 
     Raises Forbidden for a key of gateway.yaml and for a foreign Origin, InvalidRequest for a client that does not
     accept JSON, and TooManyRequests.
@@ -90,7 +93,7 @@ async def response_to(message: AgentMessage) -> DoorResponse:
             result = await run(DoorRequest(message, received))
             reply = rpc.result_reply(received, result.members, _server(), result.ttl_ms, result.structured_json)
     except RpcError as fault:
-        if not message.called:  # else /proxy has counted it
+        if not message.called:  # if a call has begun, /proxy has counted the message
             count(caller)
         request = received if isinstance(received, RpcRequest) else None
         if request is not None:
@@ -115,14 +118,18 @@ LISTS: Final = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
 }
-"""The methods that return a list, with its name in the result."""
+"""The methods that return a list, each with the list's name in the result."""
 OF_2025: Final = frozenset({"initialize", "ping"})
-"""The methods that 2026-07-28 no longer has."""
+"""The methods that revision 2026-07-28 has removed."""
 
 
 class DoorResult(NamedTuple):
-    """The result of a message. `ttl_ms`: for how many milliseconds it may be cached, None if not at all.
-    `structured_json`: see `McpReply`."""
+    """The result of a message.
+
+    `members`: the members of the result's JSON object. `ttl_ms`: the time for which the client can cache the result, in
+    milliseconds; None if this kind of result has no such time. `structured_json`: the result's ``structuredContent`` as
+    JSON text; None if that text is not known.
+    """
 
     members: dict[str, Any]
     ttl_ms: int | None = None
@@ -130,7 +137,7 @@ class DoorResult(NamedTuple):
 
 
 async def _traced_result(request: DoorRequest) -> DoorResult:
-    """Return the result of `_result`; record method and outcome in the message's span. Raises RpcError."""
+    """Return the result of `_result`, and record the method and the outcome in the message's span. Raises RpcError."""
     trace, message = request.trace, request.message
     assert trace is not None
     method = message.method if message.method in rpc.METHODS else "_OTHER"
@@ -146,9 +153,10 @@ async def _traced_result(request: DoorRequest) -> DoorResult:
 
 
 async def _result(request: DoorRequest) -> DoorResult:
-    """Return the result. Raises RpcError.
+    """Return the result of a request. Raises RpcError.
 
-    The request is counted against the key's rate, unless an RpcError or a call through ``/proxy`` counts it.
+    Each request is counted once against the key's rate. After an RpcError, `response_to` counts the request. For a call
+    to the provider, ``/proxy`` counts the request. All other requests are counted here.
     """
     method, params = request.message.method, request.message.params
     if method in ("tools/call", "tools/list"):

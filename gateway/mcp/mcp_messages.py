@@ -1,13 +1,13 @@
-"""The Model Context Protocol without I/O: one HTTP request in, one message or error out; no session, no state.
+"""Parses and builds messages of the Model Context Protocol. No I/O, no sessions, no state.
 
-Two generations of revisions (https://modelcontextprotocol.io/specification):
+The gateway supports two groups of revisions (https://modelcontextprotocol.io/specification):
 
     2026-07-28            each request has its revision and the client's capabilities in ``params._meta``; the headers
                           MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat values for routers, and must match
     2025-03-26 … -11-25   ``initialize`` first, then requests with MCP-Protocol-Version; the gateway sends no session id,
                           so each request is independent as well
 
-JSON that two readers could read differently (a duplicate member, NaN, half a surrogate pair) is refused.
+The gateway refuses JSON that two parsers could read differently: a duplicate member, NaN, half a surrogate pair.
 """
 
 import base64
@@ -66,7 +66,8 @@ METHODS: Final = frozenset(
 )
 """The methods that the agent door supports."""
 
-# HTTP status by error code. Revision 2026-07-28 uses it for every error, earlier ones only for `_OF_THE_MESSAGE`.
+# HTTP status by error code. Revision 2026-07-28 uses these statuses for every error, earlier revisions only for the
+# errors in `_OF_THE_MESSAGE`.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -97,7 +98,10 @@ class RpcError(Exception):
 
 @dataclass(slots=True)
 class RpcRequest:
-    """A message that needs a response. `capabilities`: the client's, empty if its revision does not send them."""
+    """A message that needs a response.
+
+    `capabilities`: the client's capabilities; empty if the request's revision does not send capabilities.
+    """
 
     id: int | str
     method: str
@@ -112,7 +116,10 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True)
 class RpcNotification:
-    """A message that needs no response: a notification, or a response to a request that we never sent."""
+    """A message that needs no response: a notification or a response.
+
+    The gateway never sends requests to clients, so it ignores responses. `method`: empty for a response.
+    """
 
     method: str
 
@@ -123,15 +130,18 @@ STRUCTURED: Final = "structuredContent"
 
 @dataclass(slots=True)
 class McpReply:
-    """An HTTP reply. `body` None: it has no body. `structured_json`: the JSON text of the result's
-    ``structuredContent``, if it is known, so that it is not encoded a second time."""
+    """An HTTP reply.
+
+    `body`: the JSON object in the body; None if the reply has no body. `structured_json`: the result's
+    ``structuredContent`` as JSON text, which then need not be encoded a second time; None if that text is not known.
+    """
 
     status: int
     body: dict[str, Any] | None
     structured_json: str | None = None
 
     def content(self) -> bytes:
-        """Return the body as JSON. A lone surrogate, as the provider may send it, becomes a question mark."""
+        """Return the body as JSON. A lone surrogate in a provider's text becomes a question mark."""
         body, known = self.body or {}, self.structured_json
         result = body.get("result", {}) if known is not None else {}
         if known is None or STRUCTURED not in result:
@@ -145,14 +155,20 @@ class McpReply:
 
     @property
     def is_large(self) -> bool:
-        """Whether serializing the body would block the event loop: it holds a large response of a provider."""
+        """Whether the body is so large that serializing it would block the event loop.
+
+        The body is large if it contains a large response of a provider.
+        """
         result = (self.body or {}).get("result", {})
         parts = result.get("content") or result.get("contents") or ()
         return sum(len(part.get("text") or part.get("blob") or "") for part in parts) > INLINE_BYTES
 
 
 def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:
-    """Return the message in one POST, checked against its headers. Raises RpcError; then `id_in` finds the id."""
+    """Return the message in the body of a POST, checked against the headers.
+
+    Raises RpcError. For the error reply, use `id_in` to find the message's id.
+    """
     message = _parsed(body)
     found = _routing(headers)
     if not isinstance(message, dict):
@@ -187,7 +203,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
 
 
 def id_of(message: Any) -> int | str | None:
-    """Return a message's id; None if it has no valid id."""
+    """Return a message's id; None if the message has no valid id."""
     found = message.get("id") if isinstance(message, dict) else None
     if isinstance(found, str) and len(found) <= LONGEST_ID:
         return found
@@ -195,7 +211,7 @@ def id_of(message: Any) -> int | str | None:
 
 
 def id_in(body: bytes) -> int | str | None:
-    """Return the id of a refused message, if it can be read."""
+    """Return the id of a refused message; None if the id cannot be read."""
     try:
         return id_of(_parsed(body))
     except RpcError:
@@ -221,7 +237,7 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
 
 
 def _check_sent(found: Mapping[str, str], method: str, params: Any) -> None:
-    """Check the headers that repeat the method and the name, which clients of every revision may send."""
+    """Check the headers that repeat the method and the name. Clients of every revision can send these headers."""
     if METHOD_HEADER in found:
         _check_header(METHOD_HEADER, found[METHOD_HEADER], method, "method")
     if NAME_HEADER in found:
@@ -246,14 +262,14 @@ def _unsupported(requested: Any) -> NoReturn:
 
 
 def routing_fields(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the fields that routers read: all that `read_message` needs."""
+    """Return the header fields that routers read. `read_message` needs no other header fields."""
     return [(name, value) for name, value in headers if name.lower() in ROUTED_BY]
 
 
 def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers that routers read.
+    """Return the header fields that routers read, by name in lower case.
 
-    Raises RpcError for a duplicate header, since two readers might choose differently.
+    Raises RpcError for a duplicate header, because two readers could use different values.
     """
     found: dict[str, str] = {}
     for name, value in headers:
@@ -266,7 +282,10 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _decoded(value: str | None) -> str | None:
-    """Decode ``=?base64?…?=``, which clients send for a name that is not plain ASCII; None if it is malformed."""
+    """Decode the value ``=?base64?…?=``; return other values unchanged, and None for a malformed value.
+
+    Clients use this format for a name that is not plain ASCII.
+    """
     encoded = _ENCODED.fullmatch(value) if value is not None else None
     if value is None or encoded is None:
         return value
@@ -277,7 +296,7 @@ def _decoded(value: str | None) -> str | None:
         return None
 
 
-# ── Strict JSON.
+# ── Parses JSON strictly.
 
 
 def _parsed(body: bytes) -> Any:
@@ -323,12 +342,14 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-# ── Replies.
+# ── Builds replies.
 
 
 def negotiated(params: Mapping[str, Any]) -> str:
-    """Return the revision for a client that begins with ``initialize``: its own if supported, else our newest with a
-    handshake."""
+    """Return the revision for a client that begins with ``initialize``.
+
+    Return the client's revision if the gateway supports it, else the newest revision with a handshake.
+    """
     wanted = params.get("protocolVersion")
     return wanted if isinstance(wanted, str) and wanted in HANDSHAKE else HANDSHAKE[0]
 
@@ -342,7 +363,8 @@ def result_reply(
 ) -> McpReply:
     """Return `result` in the form of the request's revision.
 
-    `ttl_ms`: how long a list may be cached, None for other results. `structured_json`: see `McpReply`.
+    `ttl_ms`: the time for which the client can cache the result, in milliseconds; None if this kind of result has no
+    such time. `structured_json`: the result's ``structuredContent`` as JSON text; None if that text is not known.
     """
     shown = dict(result)
     if request.modern:
@@ -351,15 +373,15 @@ def result_reply(
             shown |= {"ttlMs": ttl_ms, "cacheScope": "private"}
         shown["_meta"] = {**shown.get("_meta", {}), META_SERVER: dict(server)}
     elif not isinstance(shown.get(STRUCTURED, {}), dict):
-        del shown[STRUCTURED]  # must be an object before 2026-07-28
+        del shown[STRUCTURED]  # must be an object in revisions before 2026-07-28
     return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown}, structured_json)
 
 
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:
     """Return the reply for `error`.
 
-    `request` None: the message could not be read; then `request_id` is its id, if that could be read. Before 2026-07-28
-    a method's error has status 200.
+    `request`: the request; None if the message could not be read. `request_id`: the message's id; None if the id could
+    not be read. In revisions before 2026-07-28, the error of a method has status 200.
     """
     by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
     status = _STATUS.get(error.code, 200) if by_code else 200
@@ -372,7 +394,10 @@ ACCEPTED: Final = McpReply(202, None)
 
 @lru_cache(maxsize=64)
 def accepts_json(accept: str | None) -> bool:
-    """Return whether the client accepts JSON, the only format of our responses. `accept` None: it accepts all."""
+    """Return whether the client accepts JSON, the only format of the agent door's responses.
+
+    `accept`: the value of the header Accept; None, a missing header, accepts all formats.
+    """
     if accept is None:
         return True
     kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}

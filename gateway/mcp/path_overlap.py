@@ -1,4 +1,4 @@
-"""Decides whether the path of a key's rule and the path of its parent key's rule can match the same request. No I/O."""
+"""Decides whether the paths of two rules, of a key and of its parent key, can match the same request. No I/O."""
 
 import re
 from functools import lru_cache
@@ -6,18 +6,24 @@ from typing import Final, NamedTuple
 
 _OPEN: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
 MOST_STEPS: Final = 2_000_000
-_OF_TOKEN: Final = 4  # steps of a token; a segment is one step
+_OF_TOKEN: Final = 4  # comparing a token costs this many steps; comparing a segment costs one step
 
 
 class Overlaps:
-    """Compares the paths of two keys' rules. After `MOST_STEPS` in all, the rest counts as overlapping: a parent key may
-    have hundreds of rules of hundreds of characters."""
+    """Compares the paths of the rules of two keys.
+
+    After `MOST_STEPS` steps, all further paths count as overlapping. The steps are limited because a parent key can
+    have hundreds of rules of hundreds of characters.
+    """
 
     def __init__(self) -> None:
         self._left = MOST_STEPS
 
     def may(self, one: str, other: str) -> bool:
-        """Return whether one path can match both rules. Compares the segments one by one up to the first ``**``."""
+        """Return whether one request can match both rules' paths.
+
+        Compares the segments one by one, up to the first ``**``.
+        """
         if one == other or self._left <= 0:
             return True
         mine, theirs = one.split("/"), other.split("/")
@@ -44,18 +50,24 @@ class Overlaps:
 
 
 def may_overlap(one: str, other: str) -> bool:
-    """Return what `overlap` returns, faster for paths that differ in a segment before ``**``."""
+    """Return whether one request can match both rules' paths.
+
+    This function is faster than `overlap` for paths that differ in a segment before ``**``.
+    """
     return Overlaps().may(one, other)
 
 
 def overlap(one: str, other: str) -> bool:
-    """Return whether one path can match both rules."""
+    """Return whether one request can match both rules' paths."""
     return _overlap(one, other)[0]
 
 
 class _Path(NamedTuple):
-    """A path as tokens: one per character, ``*`` and ``**``. As sets of their places (the bits of a number): `wild`, the
-    wildcards; `deep`, those for any character; `of`, the places of each character."""
+    """The path of a rule as tokens. Each character, ``*`` and ``**`` is a token.
+
+    Sets of positions are numbers with one bit for each position. `wild`: the positions of both wildcards. `deep`: the
+    positions of ``**``. `of`: the positions of each character.
+    """
 
     tokens: tuple[str, ...]
     wild: int
@@ -64,9 +76,10 @@ class _Path(NamedTuple):
 
 
 def _overlap(one: str, other: str) -> tuple[bool, int]:
-    """Return whether the two overlap, and the number of tokens of `one` that were compared.
+    """Return whether the two paths overlap, and the number of tokens of `one` that were compared.
 
-    `at`: the places in `other` up to which its beginning can match the same text as the beginning of `one`.
+    After each token of `one`, `at` is a set of positions in `other`: up to each of these positions, `other` can match
+    the same text as `one` up to the token.
     """
     left, right = _parsed(one), _parsed(other)
     size, compared, at = len(right.tokens), 0, 1
@@ -86,8 +99,10 @@ def _overlap(one: str, other: str) -> tuple[bool, int]:
 
 
 def _spread(at: int, over: int) -> int:
-    """Return the places that are reached from `at` by any number of steps to the next place, each from one in `over`:
-    the carry of an addition runs through each run of such places."""
+    """Return `at`, and each position that can be reached from `at` through positions in `over` only.
+
+    One addition finds all these positions, because its carry runs through each sequence of positions in `over`.
+    """
     return at | ((over + (at & over)) ^ over)
 
 

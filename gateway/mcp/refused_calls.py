@@ -1,4 +1,4 @@
-"""Errors of the gateway as tool results, and the request to the user to connect a missing connection."""
+"""Turns errors of the gateway into tool results, and asks the user to connect a missing connection."""
 
 import json
 from collections.abc import Sequence
@@ -20,14 +20,16 @@ STATE_S: Final = 900.0  # time that a person has to connect
 
 
 class RefusedCalls:
-    """The refused calls of one JSON-RPC request."""
+    """Builds the results of refused calls for one JSON-RPC request."""
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
 
     def refused(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:
-        """Return the result for `response`, an error of the gateway. If the user must connect, and the client can open
-        URLs, the result asks the client to do so."""
+        """Return the tool result for `response`, which is an error of the gateway.
+
+        If the user must connect and the client can open URLs, the result asks the client to open the connect link.
+        """
         try:
             error = json.loads(response.body)["error"]
         except (ValueError, KeyError, TypeError):
@@ -52,7 +54,7 @@ class RefusedCalls:
         return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
     def declined(self, call: ToolCall) -> dict[str, Any] | None:
-        """Return the result if the user declined to connect, else None. Raises RpcError for an invalid state."""
+        """Return a failed result if the user declined to connect, else None. Raises RpcError for an invalid state."""
         state = self._request.message.params.get("requestState")
         if state is None:
             return None
@@ -69,7 +71,10 @@ class RefusedCalls:
         return None
 
     def _state(self, call: ToolCall) -> str:
-        """Return the state, sealed for this key and this call. It grants nothing: a retry is checked like any call."""
+        """Return the state that the client sends back with its retry, sealed for this key and this call.
+
+        The state gives no rights, because a retry is checked like any call.
+        """
         ends_at = (clock.now() + timedelta(seconds=STATE_S)).timestamp()
         return self._request.seals.seal(json.dumps([self._request.caller.key_id, _digest(call), ends_at]))
 

@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 from gateway.mcp.tool_list import BODILESS, RuleTool
 
-LONGEST_TARGET: Final = 8190  # the same limit as for a request line
+LONGEST_TARGET: Final = 8190  # maximum length, which is the same as for a request line
 USUAL_BYTES: Final = 20_000
 MOST_BYTES: Final = 1 << 20
 LONGEST_SELECT: Final = 512
 LONGEST_LABEL: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
-_AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that a header field would drop
+_AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that would be lost in a header field
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some servers split at
 _COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
 _WITH_BODY: Final = frozenset({"body", "body_as"})
@@ -28,20 +28,24 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class UnfitArguments(Exception):
-    """The arguments do not make a valid request; the text names the argument, the reason and the fix."""
+    """The arguments do not form a valid request. The text names the argument, the reason and the fix."""
 
 
 class UnknownArgument(UnfitArguments):
-    """An argument that the tool does not have. Its schema, which depends on the key, names those that it has."""
+    """The tool does not have the argument.
+
+    `ToolRun` adds the valid arguments to the text, because the valid arguments depend on the key.
+    """
 
 
 @dataclass(slots=True)
 class ToolCall:
-    """A request to a provider, and the wanted form of its response.
+    """A request to a provider, and how to shorten the response.
 
-    `target`: path and query below the provider's base URL. `connection`: the name that the caller gave, None if none.
-    `integrations`: those that may serve the call; None: all of them. `select`: JMESPath expression. `max_bytes`: size
-    to which the result is cut. `cursor`: from the previous page of a list.
+    `target`: the path and query below the provider's base URL. `connection`: the connection that the caller named; None
+    if the caller named no connection. `integrations`: the integrations that the call can use; None means all. `select`:
+    a JMESPath expression for the response; None selects all. `max_bytes`: the maximum size of the result in bytes.
+    `cursor`: the cursor that came with the previous page of a list; None for the first page.
     """
 
     method: str
@@ -56,7 +60,7 @@ class ToolCall:
 
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
-    """Return the call of a rule's tool. Raises UnfitArguments."""
+    """Return the call that the arguments of a rule's tool describe. Raises UnfitArguments."""
     own = {argument.name for argument in tool.arguments}
     if tool.pages:
         own.add("cursor")
@@ -167,8 +171,9 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
 def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
     """Return the connection of a call, ``INTEGRATION/CONNECTION``.
 
-    `candidates`: connections that the key may use, with a label of the account; None if unknown. Raises UnfitArguments
-    if the call names none and not exactly one is possible: the connection is never guessed.
+    `candidates`: the connections that the key can use, each with a label of the account; None if unknown. Raises
+    UnfitArguments if the call names no connection and several are possible: the gateway never guesses the connection.
+    Also raises UnfitArguments if no connection is possible.
     """
     fitting = [
         name for name in candidates or () if call.integrations is None or name.partition("/")[0] in call.integrations

@@ -1,8 +1,9 @@
-"""Turns a key's rules into tools: their listing in `tools/list`, and the path arguments of each. No I/O.
+"""Turns a key's rules into tools for `tools/list`, each with its arguments. No I/O.
 
-Each rule is a tool. A rule that names operations of the catalog gives one tool per operation, named by its id.
-Placeholders and wildcards in its path are arguments: ``{issue}`` is called ``issue``; ``*`` and ``**`` are named after
-the segment before them. The part of the path that the provider's base URL already has is no argument.
+Each rule becomes a tool. A rule that names operations of the catalog becomes one tool for each operation, named after
+the operation's id. Each placeholder and wildcard in a rule's path becomes an argument. The argument for ``{issue}`` has
+the name ``issue``; the argument for ``*`` or ``**`` has the name of the segment before the wildcard. The part of the
+path that the provider's base URL contains becomes no argument.
 """
 
 import json
@@ -19,12 +20,12 @@ from gateway.mcp.path_overlap import Overlaps, overlap
 from gateway.text import counted
 
 MOST_LISTED: Final = 12
-MOST_PINNED: Final = 9  # named rules that stay in the list if it is too long
-MOST_CHARS: Final = 3900  # maximum size of a list with starters: all of it goes into a model's context
+MOST_PINNED: Final = 9  # maximum number of a key's tools in a shortened list
+MOST_CHARS: Final = 3900  # maximum size of a shortened list with starters, because a model reads the whole list
 MOST_FOUND: Final = 10
 MOST_WORDS: Final = 16
-LONGEST_QUERY: Final = 512  # maximum length of a query for find_tools: each word is searched in each tool
-MOST_CONNECTIONS: Final = 20  # a key with more connections: `tools/list` names none of them
+LONGEST_QUERY: Final = 512  # maximum length of a query for find_tools, because each word is searched in each tool
+MOST_CONNECTIONS: Final = 20  # if a key has more connections, `tools/list` names no connection
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
 BODILESS: Final = SAFE
@@ -38,7 +39,10 @@ _LONGEST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class PathArgument:
-    """A part of a path that the caller fills in. `deep`: it may contain ``/``; `optional`: it may be empty."""
+    """A part of a path that the caller fills in.
+
+    `deep`: whether the value can contain ``/``. `optional`: whether the value can be empty.
+    """
 
     name: str
     deep: bool
@@ -49,10 +53,10 @@ class PathArgument:
 class RuleTool:
     """A tool made from a rule.
 
-    `path`: below the provider's base URL, texts and arguments in order; an operation's path may begin with
-    ``${settings}`` of the connection. `methods`: at least one. `integrations`: those whose base URL fits the rule.
-    `details`: the catalog's details of an operation, None for a rule with a written path. `pages`: it is a list that
-    the catalog entry can page.
+    `methods`: the methods that the tool can send; at least one. `path`: the path below the provider's base URL, as
+    texts and arguments. The path of an operation can begin with ``${settings}`` of the connection. `integrations`: the
+    integrations with a base URL that fits the rule. `details`: the catalog's details of an operation; None for a rule
+    with methods and a path. `pages`: whether the tool returns a list that the catalog entry can page.
     """
 
     name: str
@@ -74,7 +78,7 @@ class RuleTool:
 
     @property
     def summary(self) -> str:
-        """The tool's purpose: the summary of its source, else method and path."""
+        """The tool's purpose: the operation's summary in the catalog, or else methods and path."""
         if self.details is not None and self.details.summary:
             return self.details.summary
         path = self.rule.operation_path if isinstance(self.rule, OperationRule) else self.shown_path
@@ -92,10 +96,10 @@ class RuleTool:
 
 @dataclass(frozen=True, slots=True)
 class OperationPlace:
-    """The place of one rule's operations.
+    """The base URL of the operations of one rule.
 
-    `integrations`: those with the operations' base URL. `base`: the path of that URL. `details`: of the catalog, by
-    operation id.
+    `integrations`: the integrations with this base URL. `base`: the path of the base URL. `details`: the catalog's
+    details of each operation, by operation id.
     """
 
     integrations: tuple[str, ...]
@@ -104,7 +108,7 @@ class OperationPlace:
 
 
 class _Names:
-    """Names that are taken. Numbers that were taken are not tried again: a rule may have hundreds of places."""
+    """The names in use. Remembers the next number for each name, because a rule can have hundreds of arguments."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
@@ -114,7 +118,7 @@ class _Names:
         return name in self._taken
 
     def add(self, name: str) -> str:
-        """Return the name, with a number if it is taken, and take it."""
+        """Return `name`, with a number if `name` is already in use, and mark the result as in use."""
         free, base = name[:_LONGEST_NAME], name[: _LONGEST_NAME - 4]
         number = self._next.get(base, 2)
         while free in self._taken:
@@ -131,11 +135,12 @@ def tools_of(
 ) -> list[RuleTool]:
     """Return the tools of a key with these rules (`Policy.rules`).
 
-    `bases`: path of the base URL of each integration that the key reaches, placeholders included; None if it is unknown
-    before a connection is opened. `places`: place of each rule that names operations, by the rule's text.
+    `bases`: the path of the base URL, with placeholders, of each integration that the key can use; None if the path
+    depends on the connection. `places`: the place of each rule that names operations, by the rule's text.
 
-    A rule gives no tool if no integration's base URL fits it, if a parent key forbids it altogether, or if it is about
-    the tools of a provider's own MCP server, which lists them itself.
+    A rule gives no tool in three cases: if no integration has a base URL that fits the rule, if a parent key forbids
+    all requests of the rule, or if the rule is about the tools of a provider's own MCP server, which lists these tools
+    itself.
     """
     if not rules:
         return []
@@ -165,7 +170,7 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: _Names) -
     first, *rest = _parts(rule.operation_path)
     path = (f"{rule.path_prefix.removeprefix(place.base)}{first}", *rest)
     name = rule.name
-    if name in taken:  # an operation of another provider has that id, or a rule has that name
+    if name in taken:  # in use by an operation of another provider, or by a rule
         name = f"{rule.name}_of_{place.integrations[0]}".lower()
     return RuleTool(
         taken.add("_".join(_WORD.findall(name))),
@@ -179,7 +184,10 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: _Names) -
 
 @lru_cache(maxsize=4096)
 def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
-    """Return the part of the rule's path below `base`, with its arguments; None if the rule is for another path."""
+    """Return the part of the rule's path below `base`, with its arguments.
+
+    Return None if the rule's path is not below `base`.
+    """
     parts = _parts(rule.path_pattern)
     if not base:
         return parts
@@ -196,7 +204,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
     return _joined(segments)
 
 
-@lru_cache(maxsize=64)  # for one base URL after the other
+@lru_cache(maxsize=64)  # the same path is parsed for each base URL
 def _parts(path: str) -> tuple[str | PathArgument, ...]:
     """Return a rule's `path` as texts and arguments, each argument with a unique name."""
     parts: list[str | PathArgument] = []
@@ -228,7 +236,10 @@ def _argument_name(word: str, *, inside: bool, deep: bool) -> str:
 
 
 def _last_word(word: str, before: str, text: str) -> str:
-    """Return the last word of a path so far. `word`: its last word before `text`; `before`: its segment up to there."""
+    """Return the last word of a path that ends with `text`.
+
+    `word`: the last word before `text`. `before`: the last segment of the path before `text`.
+    """
     words: list[str] = _WORD.findall(text)
     if len(words) == 1 and _WORD.match(text) and _WORD.match(before[-1:]):
         return word + words[0]
@@ -262,7 +273,7 @@ def _joined(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | Pat
 
 
 def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
-    """Return whether a rule's segment may match a segment of the base URL, in which ``${…}`` is any text."""
+    """Return whether a rule's segment can match a segment of the base URL, in which ``${…}`` is any text."""
     if "${" in text:
         return True
     return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
@@ -271,9 +282,10 @@ def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
 def _methods(
     rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]], overlaps: Overlaps
 ) -> tuple[str, ...]:
-    """Return the methods that a tool offers: methods of the rule that every parent key may allow on such a path.
+    """Return the methods that a tool offers: the methods of the rule that every parent key can allow for such a path.
 
-    HEAD and OPTIONS are offered only if there are no others, because their responses are of little use to an agent.
+    HEAD and OPTIONS are offered only if there are no other methods, because their responses are of little use to an
+    agent.
     """
     named = set(USUAL) if rule.methods is None else set(rule.methods) - _NEVER
     for rules in above:
@@ -288,17 +300,17 @@ def _methods(
 
 
 def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: _Names) -> str:
-    """Return a free name, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
+    """Return a name that is not in use, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
     words = [word for part in path if isinstance(part, str) for word in _WORD.findall(part)]
     verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"
     return taken.add("_".join((verb, *(word.lower() for word in words)))[:_LONGEST_NAME])
 
 
-# ── Annotations follow from the method alone (RFC 9110 §9.2).
+# ── Builds annotations, which depend only on a tool's methods (RFC 9110 §9.2).
 
 
 def annotations(methods: Iterable[str]) -> dict[str, bool]:
-    """Return the annotations that hold for all of these methods.
+    """Return the annotations that are true for all of these methods.
 
     Only a safe method (RFC 9110 §9.2.1) is certain to change nothing.
     """
@@ -314,7 +326,7 @@ def annotations(methods: Iterable[str]) -> dict[str, bool]:
 
 OF_THE_LIST: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 
-# ── Schemas. Each character goes into a model's context, so they are as short as possible.
+# ── Builds schemas. A model reads each character, so the schemas are as short as possible.
 
 _TEXT: Final = {"type": "string"}
 _SELECT: Final = {"type": "string", "description": "JMESPath on a JSON response"}
@@ -333,7 +345,10 @@ _GRAPHQL_BODY: Final[dict[str, Any]] = {
 
 
 def connection_schema(named: Sequence[str]) -> dict[str, Any]:
-    """Return the schema of the argument `connection`. `named`: the key's connections, if the key names them."""
+    """Return the schema of the argument `connection`.
+
+    `named`: the connections that the key's limits name; empty if the limits name no connection.
+    """
     if 0 < len(named) <= MOST_CONNECTIONS:
         return {"enum": list(named)}
     return {"type": "string", "description": "INTEGRATION/CONNECTION"}
@@ -342,7 +357,8 @@ def connection_schema(named: Sequence[str]) -> dict[str, Any]:
 def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
     """Return a tool for `tools/list`.
 
-    `choose`: the caller must name the connection; `connections`: the possible ones, if known.
+    `connections`: the connections that the key's limits name; empty if the limits name no connection. `choose`: whether
+    the caller must name the connection.
     """
     if isinstance(tool.rule, OperationRule):
         return _shown_operation(tool, tool.rule, connections, choose=choose)
@@ -371,7 +387,7 @@ def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> di
 def _shown_operation(
     tool: RuleTool, rule: OperationRule, connections: Sequence[str], *, choose: bool
 ) -> dict[str, Any]:
-    """Return an operation for `tools/list`, as short as possible: what a client assumes by default is left out."""
+    """Return an operation's tool for `tools/list`, without the values that a client assumes by default."""
     properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
     required = [one.name for one in tool.arguments]
     names = () if tool.details is None else tool.details.query
@@ -415,7 +431,7 @@ def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 def call_api(
     rules: Sequence[Sequence[KeyRule | OperationRule]], connections: Sequence[str], *, choose: bool
 ) -> dict[str, Any]:
-    """Return the tool `call_api`: any request to the API under the same rules."""
+    """Return the tool `call_api`, which sends any request that the key's rules allow."""
     methods: set[str] = set(USUAL)
     if rules:
         methods = {name for rule in rules[-1] for name in (USUAL if rule.methods is None else rule.methods)} - _NEVER
@@ -465,8 +481,8 @@ def listed(
 ) -> list[dict[str, Any]]:
     """Return the tools that `tools/list` shows, at most `MOST_LISTED`.
 
-    `call_api` is listed only for a key without rules: the tools of other keys show everything that these may do. Every
-    key can call it.
+    Every key can call `call_api`, but the list shows `call_api` only for a key without rules. For other keys, the list
+    already shows everything that the key can do.
     """
     if not rules:
         return [call_api(rules, connections, choose=choose)]
@@ -486,9 +502,9 @@ def listed(
 
 
 def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
-    """Return up to `MOST_FOUND` tools that contain words of the query, those with the most of them first.
+    """Return up to `MOST_FOUND` tools that contain words of the query, the tools with the most words first.
 
-    Of many words, the first `MOST_WORDS` count: each is searched in every tool, on the event loop.
+    Only the first `MOST_WORDS` words count, because the event loop searches each word in every tool.
     """
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:MOST_WORDS]
 

@@ -1,4 +1,4 @@
-"""A tool's call to the provider: a request to ``/proxy`` in this process, with the caller's own key."""
+"""Makes a tool's call to the provider: a request to ``/proxy`` in this process, with the caller's own key."""
 
 import re
 from dataclasses import dataclass
@@ -14,13 +14,16 @@ from gateway.runtime import RUNTIME
 
 MOST_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
 FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
-LONGEST_S: Final = 120.0  # maximum time that an agent waits; it also ends an endless stream
+LONGEST_S: Final = 120.0  # maximum time that an agent waits, also for an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(slots=True)
 class Sent:
-    """A call as it was sent, with the data to send it again. `tool`: name of the MCP tool that made the call."""
+    """A call to the provider, with the data to send the same call again.
+
+    `tool`: the name of the MCP tool that made the call; None if no tool made the call.
+    """
 
     method: str
     target: str
@@ -29,18 +32,21 @@ class Sent:
 
 
 def _without_key() -> None:
-    """Return no key: a capability URL needs none."""
+    """Return no key, because a capability URL needs no key."""
 
 
 class ResponseMemory:
-    """The part of the shared page memory that one response takes."""
+    """The part of the shared page memory that is reserved for one response."""
 
     def __init__(self, outer: AgentMessage) -> None:
         self._outer = outer
         self._reserved: Reservation | None = None
 
     async def room(self, size: int) -> None:
-        """Reserve memory once a response has grown to a `size` above `INLINE_BYTES`. Raises NoPageMemory."""
+        """Reserve memory when a response first exceeds `INLINE_BYTES`. `size`: the response's current size in bytes.
+
+        Raises NoPageMemory if there is not enough memory.
+        """
         if size > INLINE_BYTES and self._reserved is None:
             outer = self._outer
             wait_s = outer.generation.config.egress.limits.wait_s

@@ -1,4 +1,7 @@
-"""Turns a provider's response into a tool's result: small enough for a model, never with half a JSON value. No I/O."""
+"""Turns a provider's response into a tool result that is small enough for a model. No I/O.
+
+A result never contains a part of a JSON value that was cut in the middle.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +21,9 @@ SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON
 class ShapedResult:
     """A result of `tools/call`.
 
-    `keep`: the result shows only a part of the response, so keep the whole and link to it. `structured_json`: the
-    result's ``structuredContent`` as compact JSON, if it is known.
+    `keep`: whether the result shows only a part of the response. Then the caller keeps the whole response and adds a
+    link to it. `structured_json`: the result's ``structuredContent`` as compact JSON text; None if that text is not
+    known.
     """
 
     result: dict[str, Any]
@@ -30,10 +34,11 @@ class ShapedResult:
 def provider_result(
     status: int, reason: str, media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int
 ) -> ShapedResult:
-    """Return the result for a provider's response. For a status of 400 or above it is a tool error, with status and
-    body.
+    """Return the result for a provider's response.
 
-    `reason`: phrase for the status, empty if unknown. `select`: expression to apply, if any.
+    A status of 400 or above gives a tool error with the status and the body. `reason`: the phrase for the status; empty
+    if unknown. `select`: the expression to apply to the body; None applies no expression. `max_bytes`: the maximum size
+    of the result in bytes.
     """
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
@@ -74,7 +79,10 @@ def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> s
 
 
 def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
-    """Return the result for an error of the gateway: message, rule, who can change the rule, and a link or the fix."""
+    """Return the result for an error of the gateway.
+
+    The result has the message, the rule, who can change the rule, and either a link or the fix.
+    """
     payload = error.get("payload") or {}
     lines = [str(error.get("message", "")).strip()]
     if "rule" in payload:
@@ -94,7 +102,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
 
 
 def failure(message: str) -> dict[str, Any]:
-    """Return a failed result: nothing was sent, or the response cannot be shown."""
+    """Return a failed result, for a call that was not sent or has a response that cannot be shown."""
     return {"content": [text_block(message[:LONGEST_MESSAGE])], "isError": True}
 
 

@@ -1,4 +1,4 @@
-"""``tools/call``: finds the tool and its connection, calls the provider, and returns the tool's result."""
+"""Runs ``tools/call``: finds the tool and its connection, calls the provider, and returns the tool's result."""
 
 import json
 from collections.abc import Mapping
@@ -44,7 +44,10 @@ ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
 
 
 class ToolRun:
-    """Runs one ``tools/call``. `structured_json`: the result's ``structuredContent`` as JSON text, if it is known."""
+    """Runs one ``tools/call``.
+
+    `structured_json`: the result's ``structuredContent`` as JSON text; None if that text is not known.
+    """
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
@@ -52,7 +55,10 @@ class ToolRun:
         self.structured_json: str | None = None
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of the call, also if it fails. Raises RpcError for invalid `params` or an unknown tool."""
+        """Return the result of the call; a failed call has a result too.
+
+        Raises RpcError for invalid `params` or an unknown tool.
+        """
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
@@ -85,7 +91,10 @@ class ToolRun:
         return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)
 
     def _at_page(self, call: ToolCall, name: str, connection: str) -> tuple[ToolCall, "_Lists"]:
-        """Return `call` with the target of its cursor's page, and the position in the list. Raises UnfitArguments."""
+        """Return `call` with the target of the page that its cursor requests, and the position in the list.
+
+        Raises UnfitArguments if the cursor is invalid.
+        """
         of_page = _page_of(call, name, connection)
         if call.cursor is None:
             return call, _Lists(NextPage(call.target), of_page)
@@ -99,7 +108,10 @@ class ToolRun:
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
     ) -> dict[str, Any] | None:
-        """Return the result of `find_tools`, `describe_tool` or an invalid `call_tool`; None: call the inner tool."""
+        """Return the result of `find_tools`, `describe_tool` or an invalid `call_tool`.
+
+        Return None for a valid `call_tool`: then the caller runs the tool that the arguments name.
+        """
         if name == "find_tools":
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > LONGEST_QUERY:
@@ -120,7 +132,10 @@ class ToolRun:
         )
 
     def _is_placed(self, tool: RuleTool, call: ToolCall, connection: str) -> bool:
-        """Return whether the connection has the base URL for which the tool was made, so that its path is right."""
+        """Return whether the call's path is correct for the connection.
+
+        The path is correct if the connection has the base URL for which the tool was made.
+        """
         if isinstance(tool.rule, OperationRule):
             return "${" not in call.target
         opened = self._opened(connection)
@@ -132,10 +147,9 @@ class ToolRun:
         )
 
     async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
-        """Return `call` with its path below the connection's actual base URL, if the catalog entry does not fix that
-        URL.
+        """Return `call` with the correct path for the connection's actual base URL.
 
-        Raises UnfitArguments.
+        The tool's own path can be wrong if the base URL depends on settings of the connection. Raises UnfitArguments.
         """
         integration, _, connection_id = connection.partition("/")
         ref = ConnectionRef(self._request.environment, integration, connection_id)
@@ -149,7 +163,7 @@ class ToolRun:
             try:
                 opened = await self._request.runtime.live.opened(*ref)
             except GatewayError:
-                return call  # the chain reports the reason
+                return call  # the middleware chain will report the reason
         if of_operation:
             return (
                 call if opened is None else replace(call, target=_with_settings(call.target, str(tool.path[0]), opened))
@@ -164,7 +178,10 @@ class ToolRun:
         return await self._call(placed, rest) if self._request.outer.is_large else self._call_now(placed, rest)
 
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
-        """Return the call of a tool of the key, or of `call_api`; a thread makes it. Raises UnfitArguments."""
+        """Build the call of a tool in a thread, because the arguments are large. Raises UnfitArguments.
+
+        `tool`: None means `call_api`.
+        """
         outer = self._request.outer
         return await off_loop(outer.caller.share, self._call_now, tool, arguments)
 
@@ -204,7 +221,7 @@ class ToolRun:
         if not response.complete:
             return failure("The provider's response broke off. Nothing of it is shown.")
         media_type = response.media_type
-        reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # else not shown
+        reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
         share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, behind = response.body, None
         if lists is not None and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
@@ -237,7 +254,11 @@ class ToolRun:
     def _record_next(
         self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
     ) -> None:
-        """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page."""
+        """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page.
+
+        `behind`: the dotted path of the list, and the target of the next page. `selected`: whether the result was
+        selected by an expression, so that its number of items is unknown.
+        """
         at, target = behind
         following = None if target is None else NextPage(target)
         if shaped.keep:
@@ -252,15 +273,17 @@ class ToolRun:
 
 @dataclass(slots=True)
 class _Lists:
-    """The position in a list, for a tool that is one. `page`: the page to fetch. `call`: the call that its cursors
-    belong to."""
+    """The position in a list, for a tool that returns a list.
+
+    `page`: the page to fetch. `call`: the digest of the call to which the cursors belong.
+    """
 
     page: NextPage
     call: str
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
-    """Return the tool of that name; None for `call_api`.
+    """Return the tool with this name; None for `call_api`.
 
     An unknown name raises UnfitArguments if it is an argument of `call_tool`, else RpcError.
     """
@@ -279,7 +302,11 @@ def _page_of(call: ToolCall, tool: str, connection: str) -> str:
 
 
 def _with_settings(target: str, begins: str, opened: Opened) -> str:
-    """Return `target` with the connection's settings filled into `begins`, its beginning. Raises UnfitArguments."""
+    """Return `target` with the connection's settings filled into its beginning.
+
+    `begins`: the beginning of `target`, with placeholders for settings. Raises UnfitArguments if a setting is missing
+    or invalid.
+    """
     at = "https://connection"
     try:
         filled = render_url(at + begins, opened.connection.config, opened.provider.connection_config)

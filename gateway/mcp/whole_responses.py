@@ -1,4 +1,4 @@
-"""The whole responses behind links: kept for minutes in this worker, or fetched again by another worker."""
+"""Returns the whole responses that links in results point to: from this worker's memory, or fetched again."""
 
 import base64
 import json
@@ -25,21 +25,27 @@ _kept: Final[WeakKeyDictionary[web.Application, KeptResponses]] = WeakKeyDiction
 
 
 class WholeResponses:
-    """Keeps a response if its result shows only a part of it, and returns kept responses, for one JSON-RPC request."""
+    """Keeps and returns whole responses for one JSON-RPC request."""
 
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
 
     def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
-        """Keep the whole response for `KEPT_S`, and return its URI. The URI of a response to a GET also says how to
-        fetch the response again, so any worker can read it."""
+        """Keep the whole response for `KEPT_S` seconds, and return its URI.
+
+        For a GET, the URI also contains the data to send the request again. So another worker can fetch the response
+        again.
+        """
         response_id = _responses(self._request.outer.app).keep(self._request.caller.share, media_type, body)
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
         again = [sent.target, sent.connection] if sent.method == "GET" else None
         return SCHEME + self._request.seals.seal(json.dumps([response_id, self._request.caller.key_id, ends_at, again]))
 
     async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of ``resources/read``, and count a read from memory. Raises RpcError, TooManyRequests."""
+        """Return the result of ``resources/read``. Raises RpcError, TooManyRequests.
+
+        Counts a read from memory against the key's rate. If the response is fetched again, ``/proxy`` counts the call.
+        """
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(rpc.INVALID_PARAMS, "params.uri must be a text.")
@@ -79,7 +85,7 @@ class WholeResponses:
 
 
 def contents(uri: str, media_type: str, body: bytes) -> dict[str, Any]:
-    """Return a resource's content: text if it is valid UTF-8, else base64."""
+    """Return a resource's content: as text if `body` is valid UTF-8, else in base64."""
     shown = {"uri": uri, "mimeType": media_type or "application/octet-stream"}
     try:
         return {**shown, "text": body.decode()}

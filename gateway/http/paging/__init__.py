@@ -1,7 +1,7 @@
 """Pages of a list: extracts the records from a page's JSON, and finds the next page. No I/O.
 
-    paginate_header   parses ``Gateway-Paginate``: an item with parameters (RFC 8941 §3.3)
-    page_document     one page of JSON: its records as their original bytes, and single values
+    paginate_header   parses ``Gateway-Paginate``: the caller's options for paging
+    page_document     reads one page of JSON: its records as their original bytes, and single values
     next_page         finds the next page: in the body, in a Link field, by counting; detects pages that repeat
     list_body         writes cursor, offset and page size into a POST's JSON body; checks GraphQL requests
     resume_position   writes and parses a position, for the resume cursor

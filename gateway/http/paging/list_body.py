@@ -1,7 +1,7 @@
-"""Checks the JSON body of a POST that requests a list, and rewrites it for each page.
+"""Checks the JSON body of a POST that requests a list, and rewrites the body for each page.
 
-Members that do not change between pages keep their bytes.
-A GraphQL request must be a query with a variable for the cursor.
+Members that do not change from page to page keep their bytes. A GraphQL request must be a query with a variable for the
+cursor.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ JSON: Final = "application/json"
 BODY_BOUND_FIELDS: Final = (
     "Idempotency-Key", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest", "X-Amz-Content-Sha256",
 )  # fmt: skip
-"""Fields that are valid for one body only, so they are not sent with later pages."""
+"""Fields that are valid for only one body. So the requests for later pages do not have these fields."""
 
-# GraphQL, October 2021, §2.1: strings and comments are matched as a whole, so no word in them counts.
+# GraphQL, October 2021, §2.1. Each string and each comment is one match, so words inside them do not count.
 _LEXEME: Final = re.compile(
     r'"""(?:[^"\\]|\\"""|\\|"(?!""))*+"""|"(?:[^"\\\n\r]|\\.)*+"|#[^\n\r]*+|[{}()\[\]]|[$@]?[_A-Za-z][_0-9A-Za-z]*+'
 )
@@ -34,9 +34,9 @@ _READ_ONLY_KINDS: Final = frozenset({"query", "fragment"})
 def check_list_body(
     body: bytes, content_type: str, coding: str, paging_options: Sequence[PagingScheme]
 ) -> list[PagingScheme]:
-    """Return the `paging_options` that fit this body. GraphQL paging fits only if its variable is in the query.
+    """Return the `paging_options` that fit this body. A GraphQL option fits only if its variable is in the query.
 
-    Raises ValueError; its message continues a sentence that begins with the header's name.
+    Raises ValueError with a message that continues a sentence after the header's name.
     """
     media = media_type(content_type or JSON)
     if coding or not (media == JSON or media.endswith("+json")):
@@ -57,9 +57,10 @@ def check_list_body(
 
 
 def first_body(body: bytes, paging_options: Sequence[PagingScheme], limit: int | None) -> bytes:
-    """Return the body for the first page: with the page size, and with the first offset if it is known.
+    """Return the body for the first page: with the page size and, if known, the first offset.
 
-    Raises InvalidRequest ``invalid_headers`` if there is a `limit`, but none of the options names a member for it.
+    `limit`: the page size; None sets no page size. Raises InvalidRequest ``invalid_headers`` if there is a `limit`, but
+    no option names a member for the limit.
     """
     if limit is not None:
         names = [paging.limit_name_in_request for paging in paging_options if paging.limit_name_in_request is not None]
@@ -87,7 +88,7 @@ def body_at(body: bytes, position: Position) -> bytes:
 
 
 def digest_of_body(body: bytes) -> str:
-    """Return the body's digest: 128 bits in hex."""
+    """Return the body's digest: 128 bits in hexadecimal."""
     return hashlib.sha256(body).hexdigest()[:32]
 
 
@@ -108,7 +109,7 @@ def _body_names(paging: PagingScheme) -> Iterator[str]:
 
 
 def _is_blocked(document: PageDocument, name: str) -> bool:
-    """Return whether a parent of `name`, a dotted path, exists and is neither an object nor null."""
+    """Return whether `document` has a parent of the dotted path `name` that is neither an object nor null."""
     steps = name.split(".")
     parents = [".".join(steps[:count]) for count in range(1, len(steps))]
     return any(
@@ -119,15 +120,17 @@ def _is_blocked(document: PageDocument, name: str) -> bool:
 
 
 def _variable(paging: PagingScheme) -> str | None:
-    """Return the variable of a GraphQL request that changes from page to page."""
+    """Return the GraphQL variable that changes from page to page; None if `paging` has no such variable."""
     names = [name for name in _changing_names(paging) if name.startswith(_VARIABLES)]
     return names[0].removeprefix(_VARIABLES) if names else None
 
 
 def _query_members(body: bytes) -> int:
-    """Return the number of members that some parser may read as ``query``. Go's parser also accepts ``Query``, and
-    takes the last one."""
-    query_counts: list[int] = []  # the outermost object comes last
+    """Return the number of members that a parser can read as ``query``.
+
+    Go's parser also accepts ``Query``, and uses the last such member.
+    """
+    query_counts: list[int] = []  # the last count belongs to the outermost object
 
     def count_queries(pairs: list[tuple[str, Any]]) -> None:
         query_counts.append(sum(name.casefold() == "query" for name, _ in pairs))

@@ -1,4 +1,4 @@
-"""Finds the next page, in the body or in a Link field, and detects when pages repeat in a cycle."""
+"""Finds the next page of a list, in the body or in a Link field, and detects pages that repeat in a cycle."""
 
 import json
 import re
@@ -17,8 +17,7 @@ from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, parameter_name
 from gateway.records.proxied_call import PagingScheme, Position
 
-# ── The URL of the next page: found in a Link field (RFC 8288), resolved against the current page's URL (RFC 3986
-# §5).
+# ── Finds the URL of the next page in a Link field (RFC 8288), and resolves a relative URL (RFC 3986 §5).
 
 _PARAM: Final = re.compile(
     r';\s*+(?P<name>[^\s=;,"]++)\s*+(?:=\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<token>[^\s;,"]*+)))?+'
@@ -29,7 +28,10 @@ _UNQUOTED: Final = "".join(character for character in string.printable if charac
 
 @dataclass(frozen=True, slots=True)
 class PageUrl:
-    """The URL of one page. `target`: path and query as in the request line; `body`: the body if it is a POST."""
+    """The URL of one page.
+
+    `target`: the path and query, as in the request line. `body`: the request's body; None if the request has no body.
+    """
 
     scheme: str
     host: str
@@ -39,7 +41,7 @@ class PageUrl:
 
     @property
     def origin(self) -> str:
-        """Return the origin as `ParsedUrl.origin` spells it."""
+        """The origin with its port, such as ``https://api.example.com:443``."""
         return origin_of(self.scheme, self.host, self.port)
 
     @property
@@ -52,10 +54,11 @@ class PageUrl:
 
 
 def link_target(rel: str, lines: Iterable[str]) -> str | None:
-    """Return the target of the first link with relation `rel`, compared without case (RFC 8288 §3.3).
+    """Return the target of the first link with the relation `rel`; None if there is no such link.
 
-    Links with `anchor` are ignored, since they are about another page, and so are links with ``results="false"``: some
-    providers mark a link to an empty page with it.
+    Relations are compared without case (RFC 8288 §3.3). A link with `anchor` is ignored, because the link is about
+    another page. A link with ``results="false"`` is ignored too, because some providers use this parameter for a link
+    to an empty page.
     """
     for line in lines:
         for link in links_in(line):
@@ -70,7 +73,7 @@ def link_target(rel: str, lines: Iterable[str]) -> str | None:
 
 
 def parse_page_url(url: str) -> PageUrl:
-    """Parse an absolute http or https URL; drops its fragment. Raises ValueError with the reason."""
+    """Parse an absolute http or https URL, and remove its fragment. Raises ValueError with the reason."""
     text = quote(url.strip(), safe=_UNQUOTED).partition("#")[0]
     found = ABSOLUTE.match(text)
     if found is None:
@@ -87,7 +90,7 @@ def parse_page_url(url: str) -> PageUrl:
 
 
 def resolve(reference: str, page: PageUrl) -> PageUrl:
-    """Resolve `reference`, found in `page`. Raises ValueError with the reason.
+    """Return the URL of `reference`, which is relative to `page`. Raises ValueError with the reason.
 
     Corrects two mistakes of providers behind a reverse proxy. An http URL on the host of an https page becomes https
     if both use the default port. A path that is a suffix of the page's path is replaced by the page's path, because the
@@ -119,7 +122,7 @@ def _with_https(url: PageUrl, page: PageUrl) -> PageUrl:
 
 
 class CycleDetector:
-    """Detects that pages repeat: a provider that ignores or misreads a cursor sends the same pages forever."""
+    """Detects that pages repeat. A provider that ignores or misreads a cursor sends the same pages forever."""
 
     __slots__ = ("_pages_until_new_key", "_power", "_remembered_key")
 
@@ -128,8 +131,11 @@ class CycleDetector:
         self._power = self._pages_until_new_key = 1
 
     def detect_repeat(self, key: str) -> bool:
-        """Return whether this page is a repeat. A cycle is found within three rounds, a repeat of the last page
-        immediately."""
+        """Return whether this page repeats an earlier page.
+
+        Detects a cycle of pages within three rounds, and a repeat of the last page immediately. `key`: identifies the
+        page.
+        """
         if key == self._remembered_key:
             return True
         self._pages_until_new_key -= 1
@@ -140,13 +146,13 @@ class CycleDetector:
         return False
 
 
-# ── Reads a page: which records it holds, and where the next page is.
+# ── Reads a page: its records, and the position of the next page.
 
 _FALSE_VALUES: Final = frozenset({None, False, "", "0", "false", "False"})
 _CURSOR_NAMES: Final = re.compile(r"next|cursor|continu|token|after|marker", re.IGNORECASE)
 _NOT_THE_CURSOR: Final = re.compile(
     r"sync|delta|prev|before|self|current", re.IGNORECASE
-)  # the last page has these too
+)  # not cursors: the last page has such members too
 _NO_CURSOR_VALUES: Final = frozenset({None, False, ""})
 _EMPTY_JSON: Final = frozenset({"null", "false", '""', "[]", "{}"})
 MAX_CURSOR: Final = 8192  # maximum characters of a cursor that is sent in a body
@@ -155,10 +161,12 @@ MAX_REASON: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """One page. `paging`: the pagination method used, with the path of the records. `next` None: this is the last page.
+    """The result of reading one page.
 
-    `refused`: why the next page exists but cannot be fetched. `unseen`: if the page has nothing at the cursor's path,
-    the names of members that could be the cursor; otherwise None."""
+    `paging`: the pagination method that was used, with the path of the records. `next`: the position of the next page;
+    None on the last page. `refused`: the error if the next page exists, but cannot be requested. `unseen`: if the page
+    has no value at the cursor's path, the names of members that could be the cursor; otherwise None.
+    """
 
     records: Records
     paging: PagingScheme
@@ -170,21 +178,26 @@ class PageResult:
 def parse_page(
     content: bytes | bytearray, headers: Fields, paging_options: Sequence[PagingScheme], page: PageUrl
 ) -> PageResult:
-    """Parse a page's content with the best of `paging_options`. Raises UpstreamFailed."""
+    """Parse a page's content with the option in `paging_options` that fits best. Raises UpstreamFailed."""
     document = PageDocument(content)
     return read_page(document, headers, choose_paging(document, headers, paging_options), page)
 
 
 def choose_paging(document: PageDocument, headers: Fields, paging_options: Sequence[PagingScheme]) -> PagingScheme:
-    """Return the option that fits the first page best; on a tie, the first of them. Raises UpstreamFailed."""
+    """Return the option that fits the first page best. Raises UpstreamFailed.
+
+    If several options fit equally, return the first of these options.
+    """
     if len(paging_options) == 1:
         return paging_options[0]
     return max(paging_options, key=lambda paging: _fit_score(document, headers, paging))
 
 
 def read_page(document: PageDocument, headers: Fields, paging: PagingScheme, page: PageUrl) -> PageResult:
-    """Read records and next position from `document`, fetched from `page`.
-    Raises UpstreamFailed if it does not fit `paging`."""
+    """Read the records and the next position from `document`, which was fetched from `page`.
+
+    Raises UpstreamFailed if `document` does not fit `paging`.
+    """
     if paging.type == "graphql":
         return _read_connection_page(document, paging)
     records, paging = _records(document, paging)
@@ -205,8 +218,7 @@ def read_page(document: PageDocument, headers: Fields, paging: PagingScheme, pag
 
 
 def _fit_score(document: PageDocument, headers: Fields, paging: PagingScheme) -> tuple[int, int]:
-    """Return how well the page fits `paging`: a score for the records and a score for the reference to the next
-    page."""
+    """Return how well the page fits `paging`: one score for the records, one for the reference to the next page."""
     if paging.response_path:
         record_score = 2 * isinstance(document.records(paging.response_path), Records)
     elif isinstance(document.records(""), Records):
@@ -251,7 +263,10 @@ def _records(document: PageDocument, paging: PagingScheme) -> tuple[Records, Pag
 
 
 def _only_array(document: PageDocument) -> Records | None:
-    """Return the list if no path was given: the page's only array, or its only array of objects. None if ambiguous."""
+    """Return the page's only array, or its only array of objects, for a list without a given path.
+
+    Return None if several arrays could be the list.
+    """
     arrays = document.arrays()
     if len(arrays) > 1:
         filled = {name: records for name, records in arrays.items() if records.hold_objects}
@@ -265,8 +280,10 @@ def _only_array(document: PageDocument) -> Records | None:
 def _next_position_text(
     document: PageDocument, headers: Fields, paging: PagingScheme, page: PageUrl, count: int
 ) -> str | None:
-    """Return where the next page is; None on the last page.
-    Raises UpstreamFailed if it exists but cannot be requested."""
+    """Return the position of the next page as text; None on the last page.
+
+    Raises UpstreamFailed if the next page exists, but cannot be requested.
+    """
     has_more = _has_more(document, paging)
     if has_more is False:
         return None
@@ -284,7 +301,7 @@ def _next_position_text(
 
 
 def _has_more(document: PageDocument, paging: PagingScheme) -> bool | None:
-    """Return the value of the has-more flag; None if the page has none."""
+    """Return the value of the has-more flag; None if the page has no such flag."""
     if paging.has_more_path_in_response is None:
         return None
     value = document.value(paging.has_more_path_in_response)
@@ -299,7 +316,10 @@ def _next_cursor(document: PageDocument, paging: PagingScheme) -> str | None:
 
 
 def _cursor_json(document: PageDocument, path: str) -> str | None:
-    """Return the cursor at `path` as JSON text in ASCII, so that it is sent back with its JSON type."""
+    """Return the cursor at `path` as JSON text in ASCII; None if there is no cursor.
+
+    The JSON text keeps the cursor's type, so that a number is sent back as a number.
+    """
     raw = document.raw(path)
     if raw is None or raw in _EMPTY_JSON:
         return None
@@ -313,15 +333,17 @@ def _cursor_json(document: PageDocument, path: str) -> str | None:
         raise _page_error(f"has a cursor that cannot be sent back ({path})") from fault
 
 
-# ── GraphQL: a connection of the Relay specification, anywhere in the query.
+# ── GraphQL: reads a connection of the Relay specification, at any place in the response.
 
 PAGE_INFO: Final = "pageInfo"
 _SELECT: Final = f"Select '{PAGE_INFO} {{ endCursor hasNextPage }}' beside its nodes"
 
 
 def _read_connection_page(document: PageDocument, paging: PagingScheme) -> PageResult:
-    """Read a page by its GraphQL connection. The result's `paging` names the connection; later pages use the same
-    one."""
+    """Read a page of a GraphQL connection.
+
+    In the result, `paging` names the connection, so that later pages use the same connection.
+    """
     refused = document.records("errors")
     if isinstance(refused, Records) and len(refused):
         reason = document.value("errors.0.message")
@@ -384,8 +406,11 @@ def _header_link(headers: Fields, paging: PagingScheme) -> str | None:
 
 
 def _next_offset(paging: PagingScheme, page: PageUrl, count: int, *, has_more: bool) -> str | None:
-    """Return the next offset, counted from this page's offset.
-    Only an empty page is the end: a page may be short because the provider filtered it."""
+    """Return the next offset, which follows from this page's offset; None on the last page.
+
+    Only an empty page is the end of the list. A short page is not the end, because the provider can remove records from
+    a page.
+    """
     by_page = paging.offset_calculation_method == "per-page"
     if not count:
         if has_more and not by_page:
@@ -395,7 +420,7 @@ def _next_offset(paging: PagingScheme, page: PageUrl, count: int, *, has_more: b
 
 
 def offset_of(paging: PagingScheme, page: PageUrl) -> int:
-    """Return the offset that `page` was requested with, from its query or its body; else the start value."""
+    """Return the offset in the query or the body of the request for `page`; the start value if there is no offset."""
     if paging.in_body:
         value = PageDocument(page.body or b"{}").value(paging.offset_name_in_request or "")
         sent = [value] if isinstance(value, str) else []

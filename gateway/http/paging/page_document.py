@@ -1,6 +1,6 @@
-"""Reads records from a page of JSON as their original bytes, and single values beside them.
+"""Reads records from a page of JSON as their original bytes, and single values of the page.
 
-The page is not parsed into objects, so numbers keep every digit and duplicate names stay.
+The page is not parsed into objects. So numbers keep every digit, and duplicate names stay.
 """
 
 import codecs
@@ -16,14 +16,18 @@ from typing import Any, Final
 from gateway.errors import UpstreamFailed
 from gateway.http.json_scan import SCALAR, STRING, NotJson, end_of_value, skip_space
 
-# ── The records of one page, as their original bytes.
+# ── Keeps the records of one page as their original bytes.
 
 _PIECE_CHARS: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The items of one array in `text`. `bounds`: start and end of each item in turn. `path`: path of the array."""
+    """The items of one array in `text`.
+
+    `path`: the path of the array. `bounds`: the start and the end of the first item, then of the second item, and so
+    on.
+    """
 
     text: str
     path: str
@@ -33,7 +37,10 @@ class Records:
         return len(self.bounds) // 2
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield each record as its original bytes, without line breaks (JSON strings contain none)."""
+        """Yield each record as its original bytes, without line breaks.
+
+        Removing line breaks changes no value, because JSON strings contain no line breaks.
+        """
         for start, end in zip(self.bounds[::2], self.bounds[1::2], strict=True):
             record = self.text[start:end].encode("latin-1")
             yield record.translate(None, b"\r\n") if b"\n" in record or b"\r" in record else record
@@ -56,30 +63,33 @@ NO_RECORDS: Final = Records("", "", array("I"))
 
 
 MAX_RECORDS: Final = 100_000
-MAX_MEMBERS: Final = 100_000  # members of the objects on a path
+MAX_MEMBERS: Final = 100_000  # maximum number of members in the objects on a path
 MAX_SEARCH_DEPTH: Final = 10  # maximum depth at which a GraphQL connection is searched
 _BOM: Final = codecs.BOM_UTF8
 _PIECE_BYTES: Final = 1 << 16
 _INDEX: Final = re.compile(r"-?[0-9]{1,9}")
-_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as they are written
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # keeps each number as its text
 
 
 class NonScalar(Enum):
-    """The result of a path that leads to no scalar."""
+    """The result for a path without a scalar."""
 
     MISSING = "nothing"
     CONTAINER = "an array or an object"
 
 
 Value = str | bool | None | NonScalar
-"""The value of a scalar in a page, or `NonScalar`. A number is kept as its text."""
+"""The value of a scalar in a page, or `NonScalar`. The value of a number is its text."""
 
 ValueReader = Callable[[int], int]
-"""A callback that reads the value at a position and returns where it ends."""
+"""A callback that reads the value at a position and returns the end position of the value."""
 
 
 class PageDocument:
-    """A page whose `content` is complete and decoded. Raises UpstreamFailed ``page_unreadable`` if it is not UTF-8."""
+    """A page of JSON. Raises UpstreamFailed ``page_unreadable`` if `content` is not UTF-8.
+
+    `content`: the complete body, without content codings.
+    """
 
     def __init__(self, content: bytes | bytearray) -> None:
         _check_utf8(content)
@@ -87,10 +97,13 @@ class PageDocument:
         self._start = len(_BOM) if content.startswith(_BOM) else 0
         self._arrays: dict[int, tuple[int, array[int]]] = {}
         self._found: dict[str, Records | NonScalar] = {}
-        self._visited = 0  # members in this search
+        self._visited = 0  # number of members visited in this search
 
     def records(self, path: str) -> Records | NonScalar:
-        """Return the array at `path` (empty: the page itself); `NonScalar` if it is no array. Raises UpstreamFailed."""
+        """Return the array at `path`; `NonScalar` if there is no array at `path`. Raises UpstreamFailed.
+
+        An empty `path` means the page itself.
+        """
         if path not in self._found:
             result: list[Records | NonScalar] = [NonScalar.MISSING]
 
@@ -124,7 +137,7 @@ class PageDocument:
         return names
 
     def text_paths(self) -> list[str]:
-        """Return the paths of all non-empty strings, at most two levels deep. Raises UpstreamFailed."""
+        """Return the paths of all non-empty strings that are at most two levels deep. Raises UpstreamFailed."""
         paths: list[str] = []
 
         def visit(name: str, at: int) -> int:
@@ -165,8 +178,9 @@ class PageDocument:
         return result[0]
 
     def paths_of_objects_with(self, name: str) -> list[str]:
-        """Return the paths of all objects that have an object under `name`, at most `MAX_SEARCH_DEPTH` deep, not inside
-        arrays.
+        """Return the paths of all objects that have an object under `name`.
+
+        Searches at most `MAX_SEARCH_DEPTH` levels deep, and not inside arrays.
 
         Raises UpstreamFailed.
         """
@@ -193,11 +207,14 @@ class PageDocument:
 
     @property
     def is_empty_object(self) -> bool:
-        """Whether the page is ``{}``: some providers write a page without records this way."""
+        """Whether the page is ``{}``, which some providers send as a page without records."""
         return re.fullmatch(r"\s*\{\s*\}\s*", self._text[self._start : self._start + 64], re.ASCII) is not None
 
     def _read_at(self, path: str, read_value: ValueReader) -> None:
-        """Check the whole page as JSON, and call `read_value` at the value at `path`. Raises UpstreamFailed."""
+        """Check that the whole page is JSON, and call `read_value` with the position of the value at `path`.
+
+        Raises UpstreamFailed if the page is not JSON.
+        """
         self._visited = 0
         try:
             end = self._walk(skip_space(self._text, self._start), path or None, read_value)
@@ -210,14 +227,16 @@ class PageDocument:
             ) from fault
 
     def _walk(self, pos: int, path: str | None, read_value: ValueReader) -> int:
-        """Return the end of the value at `pos`; call `read_value` at its inner value at `path` (None: the value
-        itself)."""
+        """Return the end of the value at `pos`, and call `read_value` with the position of the inner value at `path`.
+
+        `path`: relative to the value at `pos`; None means the value itself.
+        """
         if path is None:
             return read_value(pos)
         char = self._text[pos : pos + 1]
         if char == "{":
 
-            def visit(name: str, at: int) -> int:  # a name may contain dots, for example ``@odata.nextLink``
+            def visit(name: str, at: int) -> int:  # a name can contain dots, for example ``@odata.nextLink``
                 if path.startswith(name):
                     if len(path) == len(name):
                         return self._walk(at, None, read_value)
@@ -236,8 +255,10 @@ class PageDocument:
         return self._end_of_value_at(pos)
 
     def _members(self, pos: int, visit: Callable[[str, int], int]) -> int:
-        """Return the end of the object at `pos`; `visit` gets each member's name and the start of its value.
-        Raises UpstreamFailed ``page_too_large``."""
+        """Return the end of the object at `pos`. Raises UpstreamFailed ``page_too_large``.
+
+        `visit`: called with each member's name and the start of its value; returns the end of the value.
+        """
         text = self._text
         pos = skip_space(text, pos + 1)
         if text[pos : pos + 1] == "}":
@@ -265,8 +286,10 @@ class PageDocument:
             pos = skip_space(text, pos + 1)
 
     def _array_at(self, pos: int) -> "tuple[int, array[int]]":
-        """Return the end of the array at `pos` and the bounds of its items.
-        Raises UpstreamFailed ``page_too_large``."""
+        """Return the end of the array at `pos`, and the start and end of each item.
+
+        Raises UpstreamFailed ``page_too_large``.
+        """
         cached = self._arrays.get(pos)
         if cached is not None:
             return cached
@@ -300,7 +323,7 @@ class PageDocument:
 
 
 def _scalar(text: str) -> str | bool | None:
-    """Return the value of a scalar; `text` is UTF-8 decoded as Latin-1."""
+    """Return the value of a scalar. `text`: JSON text in UTF-8, decoded as Latin-1."""
     value: Any = _DECODER.decode(text.encode("latin-1").decode("utf-8"))
     return value if isinstance(value, str | bool) or value is None else str(value)
 

@@ -1,6 +1,7 @@
-"""Parses ``Gateway-Paginate``: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
+"""Parses the header ``Gateway-Paginate``, such as ``all; type=cursor; response_path="a.b"``.
 
-The parser accepts more than the RFC: a value without blanks, quotes, commas and semicolons needs no quotes.
+The value is an item with parameters (RFC 8941 §3.3). The parser accepts more than the RFC: a value without blanks,
+quotes, commas and semicolons needs no quotes.
 """
 
 import re
@@ -13,9 +14,9 @@ _PARAM: Final = re.compile(
     r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
     r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
 )
-MAX_VALUE_CHARS: Final = 255  # maximum length of a name or path
-MAX_STEPS: Final = 10  # steps of a path
-MAX_INDEXES: Final = 3  # numbers in a path: for each, the rest of the page is read once more
+MAX_VALUE_CHARS: Final = 255  # maximum length of the value of a parameter
+MAX_STEPS: Final = 10  # maximum number of steps in a path
+MAX_INDEXES: Final = 3  # maximum number of indexes in a path; each index costs another read of the page
 _INDEX: Final = re.compile(r"-?[0-9]++")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _TRUE_VALUES: Final = frozenset({"?1", "true", "1", None})
@@ -24,8 +25,12 @@ _FALSE_VALUES: Final = frozenset({"?0", "false", "0"})
 
 @dataclass(frozen=True, slots=True)
 class PaginateHeader:
-    """The parsed header. `pages`: maximum number of pages, None for all. `fields`: fields of `paginate` in a catalog
-    entry, as text. `limit`: page size. `marks`: whether a line with a resume cursor follows each page."""
+    """The parsed header.
+
+    `pages`: the maximum number of pages; None means all. `fields`: the parameters that replace fields of `paginate` in
+    a catalog entry, as text. `limit`: the number of records in a page; None if the header does not set this number.
+    `marks`: whether a line with a resume cursor follows each page.
+    """
 
     pages: int | None
     fields: Mapping[str, str]
@@ -34,8 +39,10 @@ class PaginateHeader:
 
 
 def parse_paginate_header(text: str) -> PaginateHeader:
-    """Parse the header's value. Raises ValueError;
-    its message continues a sentence that begins with the header's name."""
+    """Parse the header's value.
+
+    Raises ValueError with a message that continues a sentence after the header's name.
+    """
     start = _START.match(text)
     if start is None or not (start["what"] == "all" or _COUNT.fullmatch(start["what"])):
         raise ValueError("must begin with 'all' or a number of pages, as in 'all' or '10; type=cursor'")
@@ -52,7 +59,7 @@ def parse_paginate_header(text: str) -> PaginateHeader:
 
 
 def _params(text: str, pos: int) -> dict[str, str | None]:
-    """Return the parameters from `pos` on by name; the value is None for a parameter without a value."""
+    """Return the parameters in `text` after `pos`, by name. A parameter without a value gets None."""
     params: dict[str, str | None] = {}
     while pos < len(text):
         param = _PARAM.match(text, pos)
@@ -81,7 +88,7 @@ def _flag(name: str, value: str | None) -> bool:
 
 
 def _flag_text(name: str, value: str | None) -> str:
-    """Return a flag as the text used in `PaginateHeader.fields`."""
+    """Return a flag as ``true`` or ``false``, for `PaginateHeader.fields`."""
     return "true" if _flag(name, value) else "false"
 
 

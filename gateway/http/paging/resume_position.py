@@ -1,4 +1,7 @@
-"""Writes and parses a position, for the resume cursor; points a request at the page of a position."""
+"""Writes and parses positions in a list, for resume cursors.
+
+Also sets the URL of a request to the page at a position.
+"""
 
 import hashlib
 import json
@@ -17,7 +20,7 @@ _SCHEME_FIELDS: Final = frozenset(field.name for field in fields(PagingScheme))
 
 
 class ForbiddenPageOrigin(Exception):
-    """The page is on an origin that must not get the credential: `origin`."""
+    """The page is on an origin that must not get the credential. `origin`: this origin."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(origin)
@@ -25,13 +28,13 @@ class ForbiddenPageOrigin(Exception):
 
 
 def digest_of_request(*parts: str) -> str:
-    """Return a digest of everything that identifies a call: 128 bits in hex."""
+    """Return a digest of `parts`, which identify a call: 128 bits in hexadecimal."""
     framed = "\0".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def encode_position(position: Position, request_digest: str) -> str:
-    """Return the position as text; the caller encrypts it before sending it out."""
+    """Return the position as text. The caller must encrypt the text before the gateway sends it."""
     paging = {name: value for name, value in asdict(position.way).items() if value is not None}
     body_entry = {"body": position.body_digest} if position.body_digest else {}
     encoded = {"v": VERSION, "for": request_digest, **body_entry, "way": paging, "at": position.at}
@@ -39,8 +42,10 @@ def encode_position(position: Position, request_digest: str) -> str:
 
 
 def decode_position(text: str, request_digest: str) -> Position:
-    """Parse the output of `encode_position`. Raises ValueError, whose message continues a sentence that begins with the
-    header's name."""
+    """Parse the output of `encode_position`.
+
+    Raises ValueError with a message that continues a sentence after the header's name.
+    """
     position = json.loads(text)
     if position.get("v") != VERSION or not position["way"].keys() <= _SCHEME_FIELDS:
         raise ValueError("was made by another version of the gateway; start again with the first page")
@@ -52,8 +57,9 @@ def decode_position(text: str, request_digest: str) -> Position:
 def point_at_page(
     upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = ""
 ) -> None:
-    """Set the URL of `upstream` to the page at `position`; `list_body` handles positions in a body. `first_path`: path
-    of the caller's request, below the base URL.
+    """Set the URL of `upstream` to the page at `position`. For positions in a body, `list_body` sets the body.
+
+    `first_path`: the path of the caller's request, below the base URL.
 
     Raises ForbiddenPageOrigin, and ValueError if the position is not a valid URL.
     """
@@ -78,5 +84,8 @@ def point_at_page(
 
 
 def set_query(upstream: UpstreamRequest, name: str, value: str) -> None:
-    """Set `name` in the query, replacing it in any spelling; the other pairs stay byte for byte."""
+    """Set the parameter `name` in the query to `value`.
+
+    Replaces the parameter in any encoding; all other parameters keep their bytes.
+    """
     upstream.target = with_query(upstream.target, [(quote(name, safe=""), quote(value, safe=""))], ())
