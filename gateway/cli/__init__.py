@@ -1,21 +1,22 @@
 """The command ``gateway``: a folder or file for each command, and what they share.
 
-    lazy_group, options, terminal                 commands imported when called; shared options; messages and exit codes
-    secret_inputs, run_command                    read secrets from variables, files or prompts; run on the store or the runtime
-    serve, worker                                 `gateway serve` and the worker process that its parent starts
-    check, doctor                                 faults of a configuration; problems that would keep end users from connecting
-    init, init_answers, demo                      write a new configuration; run the gateway with its sandbox
-    try_                                          one call through a running gateway, shown in full
-    connections, keys, events, catalog            groups of commands, one for each subject
-    logs_command, audit                           search or follow the call log; the audit trail
-    console_command                               `gateway console`: a link to sign in to the console
-    incident                                      `gateway incident`: what an integration or a key did; revoke and delete
-    backup_restore                                `gateway backup` and `gateway restore`
+    lazy_group, options, terminal        imports a command when it is called; shared options; messages and exit codes
+    secret_inputs, run_command           reads secrets from variables, files or prompts; opens the store or the runtime
+    serve, worker                        `gateway serve`, and the worker process that its parent starts
+    check, doctor                        find faults of a configuration, and problems that would affect end users
+    init, init_answers, demo             write a new configuration; run the gateway with a fake provider
+    try_                                 sends one call through a running gateway, and shows all of it
+    connections, keys, events, catalog   groups of commands, one group for each subject
+    logs_command, audit                  search or follow the call log; show and verify the audit trail
+    console_command                      `gateway console`: prints a link to sign in to the console
+    incident                             reports what an integration or a key did, and revokes and deletes
+    backup_restore                       `gateway backup` and `gateway restore`
 
-A new command is a module with a click command and one line in `COMMANDS` below.
+A new command needs a module with a click command, and one line in `COMMANDS` below.
 
 Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder has the name of its command; no
-command needs a secret as an argument, since every process of the machine can read arguments (`try --key` accepts one).
+command needs a secret as an argument, because every process of the machine can read arguments. (`try --key` accepts a
+secret, but does not need it.)
 """
 
 import click

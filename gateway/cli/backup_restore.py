@@ -1,4 +1,4 @@
-"""``gateway backup FILE`` and ``gateway restore FILE``."""
+"""``gateway backup FILE`` copies the database; ``gateway restore FILE`` replaces the database with such a copy."""
 
 import json
 import shlex
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from gateway.store.sqlite.sqlite_restore import Restored
     from gateway.vault import Keyring
 
-# ── The database that `backup` and `restore` work on: a SQLite file. PostgreSQL has its own tools for both.
+# ── The database that `backup` and `restore` copy: a SQLite file. PostgreSQL has its own tools.
 
 
 def sqlite_file(file: Path, instead: str) -> "tuple[Path, Keyring]":
-    """Return the SQLite file of the store that the configuration in `file` names, and its encryption keys.
+    """Return the SQLite file of the store, and the encryption keys. The file can be missing. Raises Faults.
 
-    The SQLite file may not exist. Raises what `config.load` raises. If the store is PostgreSQL, exits with code 1 and
-    prints the command to run `instead`; its ``{url}`` is filled in without the password.
+    If the store is PostgreSQL, print a command to run instead, and exit with code 1.
+    `file`: the configuration.
+    `instead`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password.
     """
     from gateway.config import load
     from gateway.vault import Keyring
@@ -49,7 +50,7 @@ def _refuse_postgresql(url: str, instead: str) -> None:
     sys.exit(1)
 
 
-# ── ``gateway backup FILE``: a copy of the database, made while gateways serve from it.
+# ── ``gateway backup FILE``: copies the database while gateways use it.
 
 
 @click.command()
@@ -93,7 +94,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         print("It can be read only with store.encryption_keys. Keep these in another place.", file=sys.stderr)
 
 
-# ── ``gateway restore FILE``: replaces the database with a backup, and keeps the replaced database beside it.
+# ── ``gateway restore FILE``: replaces the database with a backup, and keeps the replaced database in the same folder.
 
 
 @click.command()
@@ -137,7 +138,7 @@ def _report(done: "Restored") -> dict[str, object]:
 
 
 def _warnings(done: "Restored") -> list[str]:
-    """Return the warnings about what the restore loses or brings back."""
+    """Return the warnings about connections, tokens and keys that the restore loses or brings back."""
     warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:
         warnings.append(

@@ -1,5 +1,7 @@
-"""``gateway check``: reports the faults of a configuration and its catalog, and warnings, without starting the
-gateway."""
+"""``gateway check``: reports faults and warnings of a configuration and its catalog.
+
+The command does not start the gateway.
+"""
 
 import json
 import sys
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
     from gateway.egress.guard import Guard
     from gateway.records.integration import Integration
 
-# ── Checks of a configuration that loads: settings that `gateway serve` refuses, have no effect or are probably
-# mistakes.
+# ── Checks of a configuration that can be loaded. The checks find settings that `gateway serve` refuses, that have no
+# effect, or that are probably mistakes.
 
 _PORTS: Final = {"http": 80, "https": 443}
-_URL_FIELDS: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
+# authorization_url is not in this list: browsers open this URL, and the gateway does not call it.
+_URL_FIELDS: Final = ("token_url", "refresh_url", "base_url")
 
 
 RENAMED_WARNING: Final = (
@@ -36,7 +39,7 @@ RENAMED_WARNING: Final = (
 
 
 def start_faults(config: "Config") -> Iterator[Fault]:
-    """Yield the faults for which `gateway serve` would refuse to start, with its messages."""
+    """Yield the faults that would stop `gateway serve` at its start, with the same messages."""
     from gateway.store.preflight import check_url
     from gateway.store.preflight_checks import StoreRefused
 
@@ -47,7 +50,7 @@ def start_faults(config: "Config") -> Iterator[Fault]:
 
 
 def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
-    """Yield a warning for each setting that is allowed but probably a mistake, or has no effect."""
+    """Yield a warning for each allowed setting that has no effect or is probably a mistake."""
     from gateway.config.exposed import open_to_network
     from gateway.config.store_url import is_unverified_remote
     from gateway.egress.guard import Guard
@@ -152,9 +155,10 @@ def _sunset_warnings(
 def _provider_url_warnings(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog", guard: "Guard"
 ) -> Iterator[Fault]:
-    """Yield a warning for each literal URL of the provider's entry that egress would refuse.
+    """Yield a warning for each URL of the provider's entry that egress would refuse.
 
-    Egress checks a host name only when it connects, so names are not checked here.
+    URLs with parts that end users fill in are skipped. Host names are skipped too, because egress checks a name only
+    when it connects.
     """
     provider = catalog.get(integration.provider)
     if provider is None:
@@ -177,15 +181,17 @@ def _is_literal(url: UrlTemplate) -> bool:
 
 
 def _may_be_public(host: str) -> bool:
-    """Return whether `host` is a name that DNS may resolve to a public address; other names are for private
-    networks."""
+    """Return whether DNS could resolve `host` to a public address.
+
+    False for an IP address, and for names that only private networks use.
+    """
     if ip_address_in(host) is not None or "." not in host:
         return False
     return not host.endswith((".internal", ".local", ".localhost", ".lan", ".home.arpa", ".svc", ".test"))
 
 
 def _egress_refusal(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
-    """Return why egress would refuse to connect to `host`, or None; no name is resolved."""
+    """Return why egress would refuse to connect to `host`; None if egress would connect. DNS is not used."""
     from gateway.egress.egress_errors import EgressError
 
     if host == "localhost" or host.endswith(".localhost"):
@@ -224,7 +230,10 @@ def check(file: Path, as_json: bool) -> None:
 
 
 def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequence[ReportedFault]]":
-    """Return the configuration (None if it has faults), the faults that prevent a start, and the warnings."""
+    """Return the configuration, the faults that prevent a start, and the warnings.
+
+    The configuration is None if there is a fault.
+    """
     from gateway.config import Faults, load
     from gateway.integrations.declared import examined
 
@@ -277,6 +286,6 @@ def _report(
 
 
 def _without_password(url: str) -> str:
-    """Return the store's URL without ``user:password@`` and without its query."""
+    """Return the store's URL without user, password and query."""
     scheme, _, rest = url.partition("://")
     return url if scheme == "sqlite" else f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -1,4 +1,4 @@
-"""``gateway console``: prints a link that signs a person in to the console, once."""
+"""``gateway console``: prints a link with which a person signs in to the console. The link works once."""
 
 import json
 import sys
@@ -67,7 +67,7 @@ async def _print_link(store: "Store", config: "Config", name: str, *, viewer: bo
 async def sign_in_link(
     store: "Store", config: "Config", name: str, *, viewer: bool = False
 ) -> "tuple[str, ConsoleSession]":
-    """Create a sign-in link. Return its URL, which contains a secret, and the stored session record."""
+    """Create a sign-in link, and return its URL, which contains a secret, and the stored session."""
     from gateway.store.console_sessions import new_link
 
     token, link = await new_link(store.console_sessions, name, "viewer" if viewer else "operator")

@@ -1,4 +1,7 @@
-"""``gateway incident``: reports what an integration or a key did within a time span. Options revoke and delete."""
+"""``gateway incident``: reports what an integration or a key did within a time span.
+
+With options, the command also revokes keys and deletes connections.
+"""
 
 import json
 import sys
@@ -105,7 +108,7 @@ def incident(
 
 
 def _print_report(found: Mapping[str, Any], done: Sequence[str]) -> None:
-    """Print the report. `done`: the lines that `revoke_all` returned."""
+    """Print the report. `done`: the lines that `revoke_all` returned about revoked and deleted objects."""
     uses = found["uses"]
     print(f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}")
     if found["refused_calls"]:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
-# ── Writing files that only their owner can read, from the first byte, without replacing another file.
+# ── New files that only their owner can read, from the first byte. Existing files are not replaced.
 
 
 class FilesExist(Exception):
-    """Raised if some of the files exist already; nothing was written."""
+    """Some of the files exist already, so nothing was written. `paths`: the existing files."""
 
     def __init__(self, paths: list[Path]) -> None:
         super().__init__(", ".join(map(str, paths)))
@@ -36,10 +36,12 @@ class FilesExist(Exception):
 
 
 def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[False] = False) -> None:
-    """Write all files of `contents`, each with mode 0600, or none. `replaceable` may exist and is replaced atomically.
+    """Write all files of `contents`, each with mode 0600, or write none.
 
-    Raises Existing with every other file that exists already, and OSError. After an error, the files already written
-    are deleted.
+    `replaceable`: a file that may exist already and is then replaced atomically; False: every file must be new.
+
+    Raises FilesExist with every other file that exists, and OSError. After an error, the files that were already
+    written are deleted.
     """
     there = [path for path in contents if os.path.lexists(path) and path != replaceable]
     if there:
@@ -64,9 +66,10 @@ def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[F
 
 
 def _create(path: Path, content: str) -> None:
-    """Create the file with O_EXCL, which follows no link and opens no file that another process created meanwhile.
+    """Create the file and write `content`. Raises OSError, also if the file exists.
 
-    Raises OSError, and then leaves no half-written file.
+    O_EXCL refuses links, and files that another process creates at the same time. After an error, no half-written file
+    remains.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -84,7 +87,7 @@ def _delete_written(paths: list[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-# ── The text of the configuration file, with comments for its reader.
+# ── The text of the new configuration file, with comments for the operator.
 
 CONFIGURATION: Final = """\
 # The configuration of an integration gateway. Every key and its default: docs/configuration.md. ${{NAME}} is read from
@@ -112,7 +115,7 @@ NO_INTEGRATION: Final = """\
     #     client_secret: ${JIRA_CLIENT_SECRET}
     #     scopes: [read:jira-work, offline_access]
 """
-DATABASE_URL: Final = "database_url"  # the file with a store URL that has a password
+DATABASE_URL: Final = "database_url"  # the file for the store's URL, if the URL contains a password
 _PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]+@")
 
 
@@ -131,7 +134,7 @@ def configuration(answers: Answers, provider: "Provider | None") -> str:
 
 
 def hides_password(answers: Answers) -> bool:
-    """Return whether the store's URL contains a password, which is then written to a separate file."""
+    """Return whether the store's URL contains a password. Such a URL is written to a separate file."""
     return bool(answers.store_url and "${" not in answers.store_url and _PASSWORD.search(answers.store_url))
 
 
@@ -211,7 +214,8 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
             "defaults."
         )
     if not (yes or as_json) and is_terminal():
-        _refuse_existing([file, *(folder / name for name in KEYS)], force)  # checked before the user answers prompts
+        # Existing files are checked before the prompts, so that no answer is lost.
+        _refuse_existing([file, *(folder / name for name in KEYS)], force)
         answers = prompt_for_answers(answers, _catalog)
     answers = replace(answers, public_url=answers.public_url or default_url(answers))
     provider = find_entry(answers, _catalog)
@@ -237,12 +241,12 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
 
 
 def is_terminal() -> bool:
-    """Return whether a person can answer prompts. Prompts are written to stderr, so stdout may be redirected."""
+    """Return whether a person can answer prompts. Prompts go to stderr, so stdout is not checked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def has_piped_answers() -> bool:
-    """Return whether standard input is a pipe or a file that holds data."""
+    """Return whether standard input is a pipe or a file that contains data."""
     try:
         descriptor = sys.stdin.fileno()
         state = os.fstat(descriptor)
@@ -259,7 +263,7 @@ def has_piped_answers() -> bool:
 
 @cache
 def _catalog() -> "Catalog":
-    """Return the shipped catalog; it is read only if a provider is named."""
+    """Return the shipped catalog. The first call reads the catalog, which happens only if the user names a provider."""
     from gateway.integrations.declared import catalog_of
 
     return catalog_of(None)

@@ -1,4 +1,4 @@
-"""The settings of a new configuration, from flags or from prompts at a terminal."""
+"""The settings of a new configuration, from options or from prompts on a terminal."""
 
 import errno
 import socket
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 3003
-PORTS_TRIED: Final = 20  # number of ports tried, from DEFAULT_PORT on
+PORTS_TRIED: Final = 20  # number of ports that `free_port` tries
 DEFAULT_STORE: Final = "sqlite:///gateway.db"
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The settings; None means not given. `provider` is the catalog name of the first integration's provider.
+    """The settings of a new configuration; None means that the user has not set the value.
 
-    `usual_port`: the port to listen on if neither `port` nor `public_url` names one.
+    `provider`: the catalog name of the first integration's provider.
+    `usual_port`: the port to listen on if neither `port` nor `public_url` contains a port.
     """
 
     public_url: str | None = None
@@ -36,7 +37,7 @@ class Answers:
 
 
 def check_answers(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """Return the answers, validated and normalized. Raises click.BadParameter, which names the flag."""
+    """Return the answers, validated and normalized. Raises BadParameter, which names the option."""
     return replace(
         answers,
         public_url=_checked_flag("--public-url", answers.public_url, _public_url),
@@ -47,7 +48,10 @@ def check_answers(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers
 
 
 def prompt_for_answers(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """Prompt on stderr for each setting that no flag sets. After an invalid answer, print why and prompt again."""
+    """Prompt on stderr for each setting that no option sets.
+
+    After an invalid answer, print the reason and prompt again.
+    """
     if answers.public_url is None:
         click.echo(
             "The URL by which browsers and providers will reach the gateway: https, or a loopback address of this machine.",
@@ -78,7 +82,10 @@ def default_url(answers: Answers) -> str:
 
 
 def free_port(host: str) -> int:
-    """Return the first free port from `DEFAULT_PORT` on; `DEFAULT_PORT` if all `PORTS_TRIED` ports are taken."""
+    """Return the first free port from `DEFAULT_PORT` on.
+
+    If `PORTS_TRIED` ports in a row are in use, return `DEFAULT_PORT`.
+    """
     tried = range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TRIED)
     return next((port for port in tried if not is_taken(host, port)), DEFAULT_PORT)
 
@@ -86,13 +93,12 @@ def free_port(host: str) -> int:
 def is_taken(host: str, port: int) -> bool:
     """Return whether another process listens on `host` and `port`.
 
-    False if this is not known, for example for a host that is not this machine.
+    Return False if the port cannot be checked, for example because `host` is another machine.
     """
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
-            one.setsockopt(
-                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # with this option, only a listening socket blocks the bind
+            # Without this option, a closed connection on this port would also make the bind fail.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind((host, port))
             return False
     except OSError as fault:
@@ -100,7 +106,7 @@ def is_taken(host: str, port: int) -> bool:
 
 
 def port_warning(answers: Answers) -> str | None:
-    """Return a warning if the default port, or the port that was given, is in use; else None."""
+    """Return a warning if the default port, or the port that the user has set, is in use; otherwise None."""
     host, port = host_and_port(answers)
     if port == answers.usual_port != DEFAULT_PORT:
         return (
@@ -112,8 +118,10 @@ def port_warning(answers: Answers) -> str | None:
 
 
 def loopback_warning(answers: Answers) -> str | None:
-    """Return a warning if the gateway listens for other machines but its public URL is a loopback address; else
-    None."""
+    """Return a warning if other machines can reach the gateway, but not its public URL; otherwise None.
+
+    Other machines cannot reach a public URL with a loopback address.
+    """
     from gateway.config.values import is_loopback
 
     host, _ = host_and_port(answers)
@@ -126,9 +134,10 @@ def loopback_warning(answers: Answers) -> str | None:
 
 
 def host_and_port(answers: Answers) -> tuple[str, int]:
-    """Return the host and port to listen on: as given, else those of an http public URL, else the defaults.
+    """Return the host and port to listen on.
 
-    With an https public URL the defaults apply, since another server terminates TLS.
+    A value that the user has set comes first, then the value in a public URL with http, then the default. A public URL
+    with https has no effect here, because another server then terminates TLS.
     """
     parts = urlsplit(answers.public_url or "")
     host, port = DEFAULT_HOST, answers.usual_port
@@ -176,7 +185,11 @@ def _webhook_url(text: str) -> str:
 
 
 def _store_url(text: str) -> str:
-    """Return the checked store URL. A URL with a ``${…}`` reference is filled in later; `gateway check` checks it."""
+    """Return the checked store URL. Raises ValueError.
+
+    A URL with a ``${…}`` reference is returned unchecked: its value is unknown here, and `gateway check` checks it
+    later.
+    """
     from gateway.config import store_url
     from gateway.store.preflight import check_url
     from gateway.store.preflight_checks import StoreRefused

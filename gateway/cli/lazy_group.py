@@ -1,5 +1,7 @@
-"""A command group that knows the name and one line of help of each command. It imports a command only when it is
-called."""
+"""A command group that imports a command only when the command is called.
+
+The group itself has the name and one line of help of each command.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,14 +13,17 @@ from gateway.text import did_you_mean
 
 
 class Command(NamedTuple):
-    """A command's place, ``package.module:attribute``, and its one-line help."""
+    """The location of a command, as ``package.module:attribute``, and its one-line help."""
 
     location: str
     short_help: str
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command on use: ``gateway --help`` imports neither aiohttp nor pydantic nor a database."""
+    """A group that imports a command only when the command is called.
+
+    Therefore ``gateway --help`` imports no aiohttp, no pydantic and no database.
+    """
 
     def __init__(self, *args: Any, table: Mapping[str, Command], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
 
 POLL_S: Final = 1.0
-MAX_ID_LAG: Final = 1000  # maximum distance of the id of a row that another node commits late from the newest id
+# If another node commits a row late, the row's id is lower than the newest id, by at most this number.
+MAX_ID_LAG: Final = 1000
 MAX_REMEMBERED: Final = 10_000
 COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "STATUS", "MS", "ERROR", "REQUEST")
 
@@ -65,7 +66,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
 
 
 async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str, Any]) -> "OperationFilter":
-    """Return the filter for the options in `given`, by option name. Raises UsageError."""
+    """Return the filter for the command's options. `given`: the options by name. Raises UsageError."""
     from dataclasses import replace
 
     from gateway import clock
@@ -125,7 +126,10 @@ async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_
 
 
 async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> None:
-    """Print the newest rows, then new rows as they are stored: one search per second, over recent ids only."""
+    """Print the newest rows, then print new rows after they are stored, until cancelled.
+
+    One search per second reads only recent ids.
+    """
     from dataclasses import replace
 
     from gateway import clock
@@ -134,7 +138,7 @@ async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *,
     seen: dict[int, None] = {}
     after = 0
     page = await runtime.store.call_log.find(operation_filter)
-    # Rows below the first page are older than the rows to follow.
+    # Rows with ids below the first page are older than the rows to print.
     floor = 0 if page.following is None else page.following - 1
     while True:
         for one in reversed(page.operations):

@@ -32,8 +32,10 @@ class Span(click.ParamType[timedelta]):
 
 
 class RowId(click.ParamType[int]):
-    """The id of a row in the database, `least` or more. A number with more digits does not fit into the
-    database's column."""
+    """The id of a row in the database, `least` or more.
+
+    A number with too many digits is refused, because the number does not fit into the database's column.
+    """
 
     name = "number"
 
@@ -50,8 +52,10 @@ class RowId(click.ParamType[int]):
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:
-    """Print a hint if `gateway demo` has run here and the user names no file: the demo has another file than the
-    default."""
+    """Print a hint if the user passes no `-c`, but `gateway demo` has run in the current folder.
+
+    The hint is needed because the demo's configuration is not the default file.
+    """
     chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
         state = "is the reference of all settings" if file.exists() else "does not exist"
@@ -60,7 +64,10 @@ def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) ->
 
 
 def is_reference(file: Path) -> bool:
-    """Return whether `file` is the shipped gateway.yaml, a reference of all settings that is not meant to be run."""
+    """Return whether `file` is the shipped gateway.yaml.
+
+    That file is a reference of all settings, and is not meant to be run.
+    """
     reference = resources.file("gateway.yaml")
     return file.exists() and reference.exists() and file.samefile(reference)
 
@@ -89,7 +96,7 @@ catalog_config_file = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-# ── The options that name connections.
+# ── Options that select connections.
 
 environment = click.option(
     "--environment", metavar="NAME", help="The environment, if the configuration has more than one."
@@ -103,6 +110,6 @@ connection_ids = click.argument("connection_ids", nargs=-1, metavar="[CONNECTION
 
 
 def check_named(connection_ids: tuple[str, ...], every: bool) -> None:
-    """Raise UsageError unless either connections are named or ``--all`` is given, and not both."""
+    """Raise UsageError if the user names connections and gives ``--all``, or does neither."""
     if bool(connection_ids) == every:
         raise click.UsageError("Name connections or give --all, not both.")

@@ -1,4 +1,4 @@
-"""Run a command on the store alone, or on the gateway's runtime without serving."""
+"""Runs a command with the opened store, or with the gateway's runtime, without serving requests."""
 
 import asyncio
 import sys
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.store import Store
 
-# ── Commands on the store alone. A gateway may run on the same store meanwhile; no catalog is loaded.
+# ── Commands that need only the store, and no catalog. A gateway can use the same store at the same time.
 
 
 def run_on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
-    """Open the store of `file`, run `work`, close the store and exit with the code from `work`.
+    """Open the store of the configuration `file`, run `work`, close the store, and exit.
 
-    A fault is printed in one line, with exit code 1. An empty store is refused, since the configuration probably names
-    the wrong store.
+    The exit code is the result of `work`. A fault is printed in one line, with exit code 1. An empty store is refused,
+    because the configuration then probably names the wrong store.
     """
     with exit_on_faults(as_json, file):
         code = asyncio.run(run_on_opened_store(file, work))
@@ -30,9 +30,10 @@ def run_on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", 
 
 
 def _load_and_check(file: Path, may_create_store: bool = False) -> "Config":
-    """Load the configuration and check its store, so that a wrong key is reported before heavy imports.
+    """Load the configuration and check its store before heavy imports, to report a wrong key quickly.
 
-    `may_create_store`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
+    `may_create_store`: the store may be empty, because this command may be the first that writes to the store. Raises
+    Faults and StoreRefused. Blocks.
     """
     from gateway.config import load
     from gateway.store.preflight import POSTGRES, check_database, place_of
@@ -54,11 +55,12 @@ def _load_and_check(file: Path, may_create_store: bool = False) -> "Config":
 
 
 async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
-    """Open the store and return the result of `work`, for a command that runs its own event loop.
+    """Open the store of the configuration `file`, run `work`, and return its result.
 
-    Raises Faults and StartRefused.
+    This function is for a command that has its own event loop. Raises Faults and StartRefused.
     """
-    config = await asyncio.to_thread(_load_and_check, file)  # the check of PostgreSQL runs its own event loop
+    # The check runs in a thread, because the check of PostgreSQL has its own event loop.
+    config = await asyncio.to_thread(_load_and_check, file)
     import os
 
     from gateway.errors import GatewayError
@@ -83,7 +85,7 @@ T = TypeVar("T")
 
 
 def run_as_operator(work: Callable[[], T]) -> T:
-    """Run `work` and return its result. The audit trail names the operator as the actor of its changes."""
+    """Run `work` and return its result. The audit trail records the operator as the actor of all changes."""
 
     def done() -> T:
         _set_operator()
@@ -93,7 +95,7 @@ def run_as_operator(work: Callable[[], T]) -> T:
 
 
 def _set_operator() -> None:
-    """Set the audit trail's actor for the current context: the operating system's user, and the command."""
+    """Set the audit trail's actor for the current context: the operating system's user and the command."""
     import getpass
     import os
 
@@ -103,7 +105,7 @@ def _set_operator() -> None:
 
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in some containers
+    except (KeyError, OSError):  # the user id has no name, as in some containers
         user = str(os.getuid())
     if behind := os.environ.get("SUDO_USER"):
         user = f"{user} (sudo by {behind})"
@@ -122,10 +124,11 @@ Item = TypeVar("Item")
 def run(
     file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False, may_create_store: bool = False
 ) -> None:
-    """Open the runtime that `file` configures, run `work`, close the runtime and exit with the code from `work`.
+    """Open the runtime of the configuration `file`, run `work`, close the runtime, and exit.
 
-    A fault is printed in one line, with exit code 1. `may_create_store`: the command may be the first that writes to
-    the store; without it, an empty store is refused.
+    The exit code is the result of `work`. A fault is printed in one line, with exit code 1.
+    `may_create_store`: the store may be empty, because this command may be the first that writes to the store.
+    Otherwise an empty store is refused.
     """
     with exit_on_faults(as_json, file):
         code = asyncio.run(_on_runtime(file, work, may_create_store))
@@ -152,7 +155,10 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", m
 
 
 def select_environment(runtime: "Runtime", name: str | None) -> str:
-    """Return the `name` environment, or the only one. Raises UsageError if it is unknown or several exist."""
+    """Return `name` if an environment has this name. If `name` is None, return the only environment.
+
+    Raises UsageError if no environment has this name, or if `name` is None and there is more than one environment.
+    """
     import click
 
     there = list(runtime.generation.config.environments)
@@ -164,7 +170,10 @@ def select_environment(runtime: "Runtime", name: str | None) -> str:
 
 
 async def check_integration(runtime: "Runtime", environment: str, integration: str) -> None:
-    """Raise click.ClickException, with the closest name, if the integration is not declared and has no connection."""
+    """Raise ClickException if the integration does not exist and has no connection.
+
+    The message names the integration with the most similar key.
+    """
     import click
 
     from gateway.store import ListFilter
@@ -180,12 +189,12 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
 
 
 async def connection_refs(runtime: "Runtime", environment: str, integration: str) -> "list[ConnectionRef]":
-    """Return all connections of an integration, newest first."""
+    """Return references to all connections of an integration, newest first."""
     return [one.ref async for one in pages(runtime, environment, integration_ids=(integration,))]
 
 
 async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
-    """Yield every connection that matches `filters`; the store is read page by page."""
+    """Yield every connection that matches `filters`. The store is read in pages of `PAGE` connections."""
     from gateway.store import ListFilter, cursor_after
 
     cursor: str | None = None
@@ -200,9 +209,9 @@ async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncI
 
 
 async def run_for_each(items: Sequence[Item], action: Callable[[Item], Awaitable[None]], label: str) -> None:
-    """Run `action` for all `items`, `MAX_PARALLEL` at a time, with a progress bar if stderr is a terminal.
+    """Run `action` for all `items`, at most `MAX_PARALLEL` at the same time.
 
-    The first exception cancels all tasks and is raised.
+    A progress bar is shown if stderr is a terminal. The first exception cancels the other actions and is raised.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -217,11 +226,12 @@ async def run_for_each(items: Sequence[Item], action: Callable[[Item], Awaitable
             await action(item)
             progress.advance(bar)
 
-        await run_bounded(items, one, at_once=MAX_PARALLEL)  # no task for each item, since there may be 100,000 items
+        # There is no task for each item, because 100,000 items are possible.
+        await run_bounded(items, one, at_once=MAX_PARALLEL)
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on stdout, as wide as the terminal, or 400 columns wide if stdout is not a terminal."""
+    """Print a table to stdout, as wide as the terminal. Without a terminal, the table is 400 columns wide."""
     from rich.console import Console
     from rich.table import Table
 

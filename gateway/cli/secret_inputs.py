@@ -1,5 +1,7 @@
-"""Read a command's secrets from an environment variable, a file or a prompt; never from an argument, since
-every process of the machine can read arguments."""
+"""Reads a command's secrets from an environment variable, a file or a prompt.
+
+Secrets are never arguments, because every process of the machine can read arguments.
+"""
 
 import os
 import sys
@@ -26,9 +28,11 @@ key_file = click.option(
 
 
 def read_secret(name: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
-    """Return the secret from the variable `env` or from `file`; None if neither is given. Raises UsageError.
+    """Return the secret from the variable `env` or from `file`; None if both are None.
 
-    `name`: the secret's name in messages. `option`: the common prefix of both options, such as ``--key``.
+    `name`: the secret's name in messages.
+    `option`: the common prefix of both options, such as ``--key``. Raises UsageError if both are given, or if the
+    secret is missing.
     """
     from gateway.secret import Secret
 
@@ -53,8 +57,11 @@ def read_secret(name: str, option: str, env: str | None, file: Path | None) -> "
 
 
 def read_passphrase(env: str | None, file: Path | None, *, new: bool) -> "Secret":
-    """Return the passphrase; prompt on a terminal if no option names it. Raises UsageError, also if a `new`
-    passphrase is too short."""
+    """Return the passphrase. If no option is given, prompt for a passphrase on a terminal.
+
+    `new`: confirm the prompt, and refuse a short passphrase. Raises UsageError if the passphrase is missing, cannot be
+    read or is too short.
+    """
     from gateway.secret import Secret
 
     found = read_secret("passphrase", "--passphrase", env, file)

@@ -10,9 +10,10 @@ from gateway.cli.options import config_file
 
 
 class ServeCommand(click.Command):
-    """A command that names the setting of gateway.yaml if a user passes the setting as an option.
+    """A command that rejects options for settings of gateway.yaml, such as ``--port``.
 
-    Such settings are not options, since workers and other commands read them too.
+    The error names the setting. Such settings are not options, because workers and other commands read them from the
+    file.
     """
 
     SETTINGS: Final = {"--port": "server.port", "--host": "server.host", "--workers": "server.workers"}

@@ -1,4 +1,4 @@
-"""Output of commands: the program's name, progress, faults in files and the exit code."""
+"""The output of commands: the program's name, progress, safe text, faults, and the exit code after faults."""
 
 import json
 import shlex
@@ -13,18 +13,21 @@ from gateway.cli.options import is_reference
 from gateway.config import Faults
 from gateway.errors import StartRefused
 
-# ── The command line of this program, so that printed commands can be pasted.
+# ── The command line of this program. Printed commands begin with this command line, so that a person can paste the
+# commands.
 
 
 def program() -> str:
-    """Return ``gateway`` if the PATH finds this program under that name, else the program's path.
+    """Return the command line that starts this program.
 
-    The path is relative if the program is below the current folder.
+    Return ``gateway`` if PATH finds this program under that name. Otherwise return the path of the program, relative if
+    the program is below the current folder.
     """
     started = Path(sys.argv[0])
     if started.name != "gateway":
         return f"{shlex.quote(sys.executable)} -m gateway"
-    from shutil import which  # imported here: a server prints no commands and does not need it
+    # This import is here because only commands need it, and workers import this module too.
+    from shutil import which
 
     found = which("gateway")
     if found and started.exists() and started.samefile(found):
@@ -33,16 +36,19 @@ def program() -> str:
     return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
 
 
-# ── Progress of long work on stderr: a bar on a terminal, else a line every `PROGRESS_INTERVAL_S` seconds.
+# ── Progress of long work, on stderr: a bar on a terminal, otherwise a line every `PROGRESS_INTERVAL_S` seconds.
 
 PROGRESS_INTERVAL_S: Final = 5.0
 
-Step = Callable[[int, int], None]  # number done, total; 0 for an unknown total
+Step = Callable[[int, int], None]  # called with the number of finished items and the total; the total is 0 if unknown
 
 
 @contextmanager
 def progress(label: str) -> Iterator[Step]:
-    """Show the progress of `label`, such as ``sealing again``; yield the function to call after each piece."""
+    """Show the progress of a task. Yield a function that the caller calls after each item.
+
+    `label`: the task's name, such as ``encrypting``.
+    """
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -70,21 +76,21 @@ def _lines(label: str) -> Step:
     return step
 
 
-# ── Untrusted text on the terminal: a name that an end user chose may contain control sequences.
+# ── Untrusted text on the terminal: a name that an end user chose can contain control sequences.
 
 
 def without_control_characters(text: str) -> str:
-    """Return `text` with control characters and bidirectional marks replaced; line ends and tabs stay."""
+    """Return `text` with control characters and bidirectional marks replaced. Line ends and tabs stay."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return `text` for one line or one table cell: line ends, tabs and control characters are replaced too."""
+    """Return `text` for one line or one table cell: line ends, tabs and other control characters are replaced."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-# ── Faults in files end a command with exit code 1. Each fault is a line on stderr, in the ``file:line`` form that
-# editors and CI understand.
+# ── Faults in files end a command with exit code 1. Each fault is one line on stderr. The line begins with
+# ``file:line``, which editors and CI understand.
 
 
 class ReportedFault(Protocol):
@@ -98,9 +104,10 @@ class ReportedFault(Protocol):
 
 @contextmanager
 def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[None]:
-    """Turn Faults and StartRefused into messages on stderr and exit code 1. `as_json`: also a line of JSON on stdout.
+    """If the block raises Faults or StartRefused, print the message to stderr and exit with code 1.
 
-    `file`: the configuration, for a hint if it is the shipped reference.
+    `as_json`: also print a line of JSON to stdout.
+    `file`: the configuration, for a hint if it is the shipped reference; None: no hint.
     """
     try:
         yield
@@ -119,7 +126,10 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
 
 
 def hint_at_init(file: Path) -> None:
-    """Print a hint if `file` is the gateway.yaml of a fresh checkout, which is only the reference of all settings."""
+    """Print a hint to run `gateway init` if `file` is the shipped gateway.yaml.
+
+    That file is a reference of all settings, and is not meant to be run.
+    """
     if is_reference(file):
         print(
             f"{file} is the reference of all settings. To write your own, with its keys: "
@@ -129,7 +139,7 @@ def hint_at_init(file: Path) -> None:
 
 
 def fault_json(fault: ReportedFault) -> dict[str, Any]:
-    """Return a fault as JSON: `where`, `message` and, if the fault has a place in a file, `file` and `line`."""
+    """Return a fault as JSON: `where`, `message`, and `file` and `line` if the fault has a place in a file."""
     file, _, line = fault.where.rpartition(":")
     shown = {"where": fault.where, "message": fault.message}
     return {**shown, "file": file, "line": int(line)} if file and line.isdigit() else shown

@@ -1,6 +1,7 @@
-"""``python -m gateway.cli.worker FD``: a worker of `gateway serve`, started by its parent with one end of a channel.
+"""``python -m gateway.cli.worker FD``: a worker process, which `gateway serve` (the parent) starts.
 
-A configuration that has faults, or cannot be served, gives the same messages and exit code as in `gateway serve`.
+FD is the file descriptor of the worker's end of the channel to the parent. A configuration with faults causes the same
+messages and exit code as in `gateway serve`.
 """
 
 import signal
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def main(descriptor: int) -> int:
-    """Run the worker on the channel `descriptor`; return the exit code."""
-    collect_rarely()  # until the worker serves
+    """Run the worker, and return its exit code. `descriptor`: the file descriptor of the channel to the parent."""
+    collect_rarely()  # until `serve` sets another threshold
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent handles SIGHUP and sends a message over the channel
-    # The worker has its own process group, outside the terminal's foreground: `stty tostop` would stop it when it logs.
+    # The worker has its own process group, outside the terminal's foreground. With `stty tostop`, writing a log line
+    # would otherwise stop the worker.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     from gateway.process.handshake import receive_now
@@ -39,13 +41,17 @@ def main(descriptor: int) -> int:
         from gateway.startup.imports import skip_unused_modules
 
         skip_unused_modules()
-        from gateway.server.serving_worker import serve  # last: this import is slow, and faults are reported first
+        # This import comes last, because it is slow, and faults must be reported first.
+        from gateway.server.serving_worker import serve
 
         return serve(config, sock, start)
 
 
 def _load_configuration(file: Path, start: "Message") -> "Config | None":
-    """Return the configuration in `file`; None if the worker gets that of the other workers. Raises Faults."""
+    """Return the configuration in `file`.
+
+    Return None if `serve` is to use the same configuration as the other workers instead. Raises Faults.
+    """
     if start["start_from"] is not None:
         return None
     from gateway.config import Faults, load
@@ -58,7 +64,8 @@ def _load_configuration(file: Path, start: "Message") -> "Config | None":
         raise all_faults(found) from None
     from gateway.store.preflight import check_database
 
-    check_database(config.store)  # refuse a wrong key before the imports, which take seconds without bytecode
+    # A wrong key is reported here, because the next imports take seconds without Python's bytecode cache.
+    check_database(config.store)
     return config
 
 

@@ -1,10 +1,11 @@
-"""Parses YAML or JSON text into nodes: scalars, lists and mappings that know their lines.
+"""Parses YAML or JSON text into nodes: scalars, lists and mappings, each with its line.
 
-YAML is read from PyYAML's events, so that lines, repeated keys and aliases stay visible.
+For YAML, the nodes are built from PyYAML's events, because PyYAML's values do not show lines, repeated keys and
+aliases.
 
-Plain scalars have their value in YAML 1.2: ``0123`` and ``12:30``, which YAML 1.1 reads as octal and as base 60, stay
-text, since they may be keys and times. Exceptions: ``yes`` and ``off`` are booleans as in YAML 1.1, since people write
-them, and ``0x10`` is text.
+A scalar without quotes has the value that YAML 1.2 gives it. For example, ``0123`` and ``12:30`` stay text, because
+people use such texts as keys and times; YAML 1.1 would read numbers. There are two exceptions. ``yes`` and ``off`` are
+booleans as in YAML 1.1, because people write them as booleans. ``0x10`` stays text, although YAML 1.2 reads a number.
 """
 
 import json
@@ -15,14 +16,20 @@ from typing import Final, TypeAlias
 
 import yaml
 
-# ── The nodes: scalars, lists and mappings that know their lines. YAML and JSON are both parsed into these.
+# ── The nodes: scalars, lists and mappings, each with its line. YAML and JSON are parsed into the same classes.
 
 Value: TypeAlias = str | int | float | bool | None
 
 
 @dataclass(slots=True, eq=False)
 class Scalar:
-    """A scalar: `text` as written in the file, and its `value`. `plain`: written without quotes."""
+    """A scalar.
+
+    `line`: where the scalar begins, from 1.
+    `text`: the characters, without quotes and escapes.
+    `value`: what the text means.
+    `plain`: the text is written without quotes.
+    """
 
     line: int
     text: str
@@ -32,7 +39,7 @@ class Scalar:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A list. `line`: where it begins, from 1."""
+    """A list. `line`: where the list begins, from 1."""
 
     line: int
     items: list["Node"] = field(default_factory=list)
@@ -40,7 +47,11 @@ class Sequence:
 
 @dataclass(slots=True, eq=False)
 class Mapping:
-    """A mapping: its entries in the order of the file, repeated keys included."""
+    """A mapping.
+
+    `line`: where the mapping begins, from 1.
+    `entries`: keys and values in the order of the file, repeated keys included.
+    """
 
     line: int
     entries: list[tuple["Node", "Node"]] = field(default_factory=list)
@@ -50,9 +61,9 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 class UnreadableText(Exception):
-    """The text is neither YAML nor JSON, has YAML that is not allowed here, or exceeds a limit.
+    """The text cannot be read. `line`: the line of the fault, from 1.
 
-    `line` counts from 1.
+    The text is neither YAML nor JSON, has parts of YAML that are not allowed here, or exceeds a limit.
     """
 
     def __init__(self, line: int, message: str) -> None:
@@ -86,7 +97,7 @@ def read_yaml(text: str) -> Node | None:
         raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        last = max(1, len(text.splitlines()))  # at the end of the file, the parser's mark is after the last line
+        last = max(1, len(text.splitlines()))  # at the end of the file, the parser reports the line after the last line
         line = min(mark.line + 1, last) if mark else 1
         if error.context == "while scanning a quoted scalar" and error.context_mark:
             opening_line = error.context_mark.line + 1
@@ -97,7 +108,7 @@ def read_yaml(text: str) -> Node | None:
 
 
 def scalar_value(text: str) -> Value:
-    """Return the value of an unquoted scalar."""
+    """Return the value of a scalar without quotes."""
     if text in _NULL:
         return None
     if text in _BOOLEANS:
@@ -108,7 +119,7 @@ def scalar_value(text: str) -> Value:
 
 
 def yaml_error_text(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Return PyYAML's message, without its quotations of the file: they could be part of a secret."""
+    """Return PyYAML's message without the parts that quote the file, because these parts can contain a secret."""
     if _is_reference(error.problem_mark, text):
         return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
     problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
@@ -119,13 +130,16 @@ def yaml_error_text(error: yaml.MarkedYAMLError, text: str) -> str:
 
 
 def _is_reference(mark: yaml.Mark | None, text: str) -> bool:
-    """Return whether parsing failed at an unquoted ``${…}`` inside brackets: YAML takes its brace for a mapping."""
+    """Return whether parsing failed at a reference such as ``${NAME}`` without quotes in a list in brackets.
+
+    YAML reads the brace of such a reference as the beginning of a mapping.
+    """
     lines = text.splitlines()
     return mark is not None and mark.line < len(lines) and lines[mark.line][max(0, mark.column - 1) :].startswith("${")
 
 
 class _Composer:
-    """Builds nodes from events without recursion, so that no nesting in a file can exhaust the stack."""
+    """Builds nodes from events without recursion, so that deep nesting in a file cannot exhaust the stack."""
 
     def __init__(self) -> None:
         self._open_nodes: list[Sequence | Mapping] = []
@@ -133,11 +147,14 @@ class _Composer:
         self._anchors: dict[str, Node] = {}
         self._root: Node | None = None
         self._documents = 0
-        self._quoted = (0, 0)  # the lines on which the last quoted scalar begins and ends
+        self._quoted = (0, 0)  # the first and the last line of the latest quoted scalar
 
     def quote_over_lines(self, line: int) -> int:
-        """Return the line where the last quoted scalar opens if it ends on `line` and begins before: its quote may lack
-        an end, so that it ended at the next scalar's. 0: there is no such scalar."""
+        """Return the line where the latest quoted scalar begins, if this scalar ends on `line` and begins before.
+
+        The closing quote of such a scalar might be missing: then the scalar ended at the opening quote of the next
+        scalar. Return 0 if there is no such scalar.
+        """
         opening_line, closing_line = self._quoted
         return opening_line if opening_line < closing_line == line else 0
 
@@ -167,7 +184,7 @@ class _Composer:
                 self._open_nodes.pop()
                 self._keys.pop()
             case _:
-                pass  # starts and ends of streams and documents
+                pass  # the start and the end of a stream, and the end of a document, need no action
 
     def _begin(self, event: yaml.CollectionStartEvent, node: Sequence | Mapping) -> None:
         kind = "seq" if isinstance(node, Sequence) else "map"
@@ -217,9 +234,10 @@ def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
     return Scalar(line, text, value)
 
 
-# ── JSON text into nodes (RFC 8259).
+# ── Parses JSON text into nodes (RFC 8259).
 #
-# A YAML parser fails on tabs and on characters written as ``\ud83d\ude00``; both are common in JSON.
+# JSON has its own parser here, because a YAML parser fails on tabs and on characters written as ``\ud83d\ude00``. Tabs
+# and such characters are common in JSON text.
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder()
@@ -227,9 +245,9 @@ _WORD: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1
 
 
 def read_json(text: str) -> Node | None:
-    """Return the node that `text` describes; None if `text` is not JSON or nested too deep.
+    """Return the node for JSON text.
 
-    The caller then tries YAML.
+    Return None if `text` is not JSON or is nested too deeply. The caller then tries YAML.
     """
     try:
         reader = _Reader(text)
@@ -241,7 +259,7 @@ def read_json(text: str) -> Node | None:
 
 
 class _NotJson(Exception):
-    """The text is not JSON. The YAML parser runs next and reports the fault with its line."""
+    """The text is not JSON. The YAML parser then reads the text, and reports a fault with its line."""
 
 
 class _Reader:
@@ -282,7 +300,7 @@ class _Reader:
             yield Scalar(line, name, name), self.value(depth + 1)
 
     def _items(self, end: str, depth: int) -> Iterator[None]:
-        """Yield before each item; at the end, move past the closing `end`."""
+        """Yield before each item. After the last item, move past the closing character `end`."""
         if depth >= MAX_DEPTH:
             raise _NotJson
         self.at += 1

@@ -1,6 +1,7 @@
-"""Turns a pydantic error into our message: the end of a sentence that begins with the place of the value.
+"""Turns an error of pydantic into our message.
 
-A message never repeats the value, which may be a secret.
+The message is the end of a sentence; the sentence begins with the place of the value. A message never repeats the
+value, because the value can be a secret.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-Syntax: TypeAlias = Literal["json", "yaml"]  # "json": a request body from a program; "yaml": a file written by a person
+# "json": a request body that a program sends; "yaml": a file that a person writes
+Syntax: TypeAlias = Literal["json", "yaml"]
 
 _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -18,7 +20,8 @@ _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
         "union_tag_not_found": "is missing",
         "union_tag_invalid": "must be one of {expected_tags}",
         "string_type": "must be text",
-        "is_instance_of": "must be text",  # a validator did not convert the value to a `Secret` or a similar class
+        # pydantic reports this error if no validator converted the value to a `Secret` or a similar class.
+        "is_instance_of": "must be text",
         "int_type": "must be a whole number",
         "int_parsing": "must be a whole number",
         "int_parsing_size": "must be a whole number of at most 18 digits",
@@ -43,7 +46,7 @@ _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
         "less_than_equal": "must be {le} or less",
     }
 )
-# For files written by a person: with an example or a hint.
+# Messages for files that a person writes. These messages contain an example or a hint.
 _IN_YAML: Final[Mapping[str, str]] = MappingProxyType(
     {
         "list_type": "must be a list, such as [a, b]",
@@ -58,7 +61,8 @@ _IN_YAML: Final[Mapping[str, str]] = MappingProxyType(
 def pydantic_message(error: ErrorDetails, syntax: Syntax) -> str:
     """Return the message, such as ``must be a whole number``, without the place and without a full stop.
 
-    A validator's own message is returned as is. Hints about quotes in YAML need the `input` of `error`.
+    The text of a validator's own error is returned unchanged. Hints about quotes in YAML need the member `input` of
+    `error`.
     """
     context, kind = error.get("ctx", {}), error["type"]
     if kind == "value_error":
@@ -74,7 +78,7 @@ def pydantic_message(error: ErrorDetails, syntax: Syntax) -> str:
 
 
 def _bound_value(value: Any) -> Any:
-    """Return a bound such as 3600.0 as 3600."""
+    """Return a whole number as an integer: 3600.0 becomes 3600. Other values stay unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -93,7 +97,10 @@ def _text_expected_message(value: object) -> str:
 
 
 def keys_at(shape: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """Return the keys that `shape` has at `path`; none where it may have one of several shapes."""
+    """Return the keys that the model `shape` allows at `path`.
+
+    Return no keys if several models are possible at `path`.
+    """
     for step in path:
         field = shape.model_fields.get(str(step))
         shapes = set(_shapes_in(field.annotation)) if field else set()

@@ -1,4 +1,4 @@
-"""Reads a file that people write: returns plain values, the line of each, and the faults in the text."""
+"""Reads a file that a person writes: returns plain values, the line of each value, and the faults in the text."""
 
 import re
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from gateway.documents import nodes
 from gateway.documents.nodes import MAX_DEPTH, Mapping, Node, Scalar, Sequence, UnreadableText
 from gateway.text import counted
 
-Place: TypeAlias = tuple[str, ...]  # keys, and list indices as text
+Place: TypeAlias = tuple[str, ...]  # the keys from the root to a value; a list index is a text such as "0"
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of file is read.
+    """How files of one format are read.
 
-    `most_values`: maximum number of values; an aliased value counts each time it is used. `yes_is_true`: ``yes``,
-    ``no``, ``on`` and ``off`` are booleans as in YAML 1.1, else text. `merges`: ``<<`` merges other mappings, else it
-    is an ordinary key.
+    `most_values`: the maximum number of values; a value with an alias counts each time it is used.
+    `yes_is_true`: whether ``yes``, ``no``, ``on`` and ``off`` are booleans as in YAML 1.1; otherwise they are text.
+    `merges`: whether ``<<`` merges other mappings; otherwise ``<<`` is an ordinary key.
     """
 
     most_values: int
@@ -30,7 +30,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class TextFault:
-    """A fault at `place`, on `line` (from 1), that does not prevent reading the rest of the text."""
+    """A fault at `place` that does not prevent reading the rest of the text. `line`: its line, from 1."""
 
     place: Place
     message: str
@@ -41,8 +41,9 @@ class TextFault:
 class Document:
     """The values of a text.
 
-    `tree`: the values; None if the text is empty. `lines`: the line of each place (in a mapping, the line of its key),
-    from 1.
+    `tree`: the values; None if the text is empty.
+    `lines`: the line of each value, from 1; for a member of a mapping, the line of its key.
+    `faults`: the faults that did not prevent reading.
     """
 
     tree: Any = field(repr=False)
@@ -50,7 +51,7 @@ class Document:
     faults: tuple[TextFault, ...] = ()
 
     def line(self, place: Place) -> int:
-        """Return the line of `place`, or of its nearest parent in the file."""
+        """Return the line of `place`. If the file does not contain `place`, return the line of its nearest parent."""
         while place not in self.lines and place:
             place = place[:-1]
         return self.lines.get(place, 1)
@@ -62,7 +63,7 @@ _YAML_1_1_BOOLEANS: Final = frozenset(
 
 
 def decode_utf8(content: bytes) -> str:
-    """Return a file's text without a UTF-8 byte order mark. Raises UnreadableText."""
+    """Return the text of a file, without a UTF-8 byte order mark. Raises UnreadableText."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -71,10 +72,10 @@ def decode_utf8(content: bytes) -> str:
 
 
 def read_document(text: str, dialect: Dialect) -> Document:
-    """Read `text`, YAML or JSON; faults that do not prevent reading are in `Document.faults`.
+    """Read YAML or JSON text. Faults that do not prevent reading are in `Document.faults`.
 
-    Raises UnreadableText if `text` is neither, has tags or several documents, or exceeds the limits on depth and
-    values.
+    Raises UnreadableText if `text` is neither YAML nor JSON, has tags or several documents, or exceeds the limits on
+    depth and number of values.
     """
     root = (nodes.read_json(text) if text.lstrip()[:1] == "{" else None) or nodes.read_yaml(text)
     if root is None:
@@ -85,7 +86,10 @@ def read_document(text: str, dialect: Dialect) -> Document:
 
 
 class _Converter:
-    """Converts nodes to values: records each line, finds repeated keys, and limits the values that aliases multiply."""
+    """Converts nodes to values.
+
+    The converter records each line, finds repeated keys, and limits the number of values, which aliases can multiply.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self.lines: dict[Place, int] = {}
@@ -95,7 +99,8 @@ class _Converter:
 
     def value(self, node: Node, place: Place) -> Any:
         self._count(node)
-        if len(place) > MAX_DEPTH:  # by aliases: `nodes` has limited the nesting in the text itself
+        # Only aliases can nest values so deeply, because `nodes` limits the nesting in the text.
+        if len(place) > MAX_DEPTH:
             raise UnreadableText(node.line, f"nested more than {MAX_DEPTH} levels deep")
         if isinstance(node, Mapping):
             return self._mapping(node, place)
@@ -125,9 +130,11 @@ class _Converter:
         return values
 
     def _entries(self, node: Mapping, place: Place, merging: tuple[Mapping, ...]) -> Iterator[tuple[Scalar, Node]]:
-        """Yield own entries, then merged ones (``<<``); the caller keeps the first of a name.
+        """Yield the entries of a mapping, then the entries that ``<<`` merges into the mapping.
 
-        Repeated own keys are faults.
+        If several entries have the same key, the caller keeps the first. A key that is repeated in the mapping itself
+        is a fault.
+        `merging`: the mappings that are being merged now, to detect a mapping that merges itself.
         """
         seen: dict[str, int] = {}
         bases: list[Node] = []
@@ -171,9 +178,9 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def dotted(place: AnySequence[str | int]) -> str:
-    """Return a place such as ``environments.dev.secret_keys[0]`` for messages.
+    """Return a place as text for messages, such as ``environments.dev.secret_keys[0]``.
 
-    Keys with other characters than letters, digits, ``_`` and ``-`` are quoted, and cut to 64 characters.
+    A key is quoted and cut to 64 characters if it contains other characters than letters, digits, ``_`` and ``-``.
     """
     text = ""
     for step in map(str, place):

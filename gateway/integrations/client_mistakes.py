@@ -1,11 +1,15 @@
-"""Recognizes, by format, mistakes in copying a client's ID and secret. Never shows a value."""
+"""Recognizes mistakes in copying a client's ID and secret, from the format of the values.
+
+Messages never contain a value, because the value can be a secret.
+"""
 
 import re
 from typing import Final
 
 from gateway.records.integration import Integration
 
-# Only texts that nobody would choose as an ID: some providers let operators name a client "my-app" or "test-client".
+# Matches only texts that nobody would choose as an ID. Some providers let operators choose client IDs such as "my-app"
+# or "test-client", which must not match.
 PLACEHOLDER: Final = re.compile(
     r"""<.*> | \[.*\] | \{.*\} | x{3,} | \.{3,} | \*{3,} | change[-_ ]?me | todo | fixme | tbd | none | null | undefined
     | secret | client[-_ ]?(id|secret) | your[-_ ].* | .*[-_ ]here""",
@@ -14,7 +18,7 @@ PLACEHOLDER: Final = re.compile(
 
 
 def client_values(integration: Integration) -> dict[str, str]:
-    """Return the client ID and secret of the integration, by key, as far as they are set."""
+    """Return the client values of the integration that are set, by key: client ID, client secret and app ID."""
     secret = integration.client_secret
     values = {
         "client_id": integration.client_id,
@@ -25,7 +29,7 @@ def client_values(integration: Integration) -> dict[str, str]:
 
 
 def client_mistakes(integration: Integration) -> list[tuple[str, str]]:
-    """Return pairs of a key and what is wrong with its value: ``("client_id", "has quotes around it")``."""
+    """Return pairs of a key and what is wrong with its value, such as ``("client_id", "has quotes around it")``."""
     given = client_values(integration)
     found = [(key, trouble) for key, value in given.items() if (trouble := _trouble(value)) is not None]
     if given.get("client_id") and given.get("client_id") == given.get("client_secret"):

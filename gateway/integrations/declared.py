@@ -1,4 +1,7 @@
-"""Checks the integrations of gateway.yaml against the catalog, for errors that neither file shows alone."""
+"""Checks the integrations of gateway.yaml against the catalog.
+
+The checks find errors that appear only when gateway.yaml and the catalog are compared.
+"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -25,22 +28,32 @@ SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
 
 
 def catalog_of(config: Config | None) -> Catalog:
-    """Return the shipped catalog with the folders that `config` adds. Raises CatalogFaults, a subclass of
-    `config.Faults`, with every error of every file."""
+    """Return the shipped catalog with the folders that `config` adds. `config` None: only the shipped catalog.
+
+    Raises CatalogFaults, a subclass of Faults, with every error of every file.
+    """
     own = config.catalog if config else ()
     seen = folders_state(own)
     return load_catalog([resources.folder("catalog"), *own], scripts=SCRIPTS, modes=known_modes(), seen=seen)
 
 
 def known_modes() -> frozenset[str]:
-    """Return the auth modes that an entry may name: those of the catalog format, even if this installation lacks them,
-    and those of other installed packages."""
+    """Return the auth modes that an entry may name.
+
+    The entry may name all modes of the catalog format, even if this installation does not implement some of them, and
+    the modes of other installed packages.
+    """
     return frozenset((*AUTH_MODES, *modes()))
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A configuration checked against its catalog: its integrations, the errors that prevent a start, the warnings."""
+    """A configuration that was checked against its catalog.
+
+    `integrations`: the declared integrations whose provider exists.
+    `faults`: the errors that prevent a start.
+    `warnings`: problems that do not prevent a start.
+    """
 
     catalog: Catalog
     integrations: list[Integration]
@@ -49,9 +62,9 @@ class Examined:
 
 
 def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
-    """Check the catalog of `config` and its declared integrations in one pass.
+    """Check the catalog of `config`, and the declared integrations.
 
-    `left_out`: places of `config` whose error is already known.
+    `left_out`: places of `config` that have an error which is reported already.
     """
     faults: list[Fault] = []
     try:
@@ -64,8 +77,10 @@ def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
 
 
 def all_faults(found: Faults) -> Faults:
-    """Return the errors `found` in a configuration, plus those of its catalog and integrations as far as it is
-    readable."""
+    """Return the errors `found` in a configuration, plus the errors of its catalog and integrations.
+
+    If the configuration cannot be read at all, return only `found`.
+    """
     if found.readable is None:
         return found
     behind = examined(found.readable.config, found.readable.left_out)
@@ -75,7 +90,11 @@ def all_faults(found: Faults) -> Faults:
 def integrations(
     config: Config, catalog: Catalog, left_out: Collection[Place] = ()
 ) -> tuple[list[Integration], list[Fault], list[Fault]]:
-    """Return the declared integrations, the errors that prevent a start, and the warnings; both name ``file:line``."""
+    """Return the declared integrations, the errors that prevent a start, and the warnings.
+
+    Errors and warnings name their place as ``file:line``.
+    `left_out`: places of `config` that have an error which is reported already.
+    """
     built: list[Integration] = []
     faults: list[Fault] = []
     warnings: list[Fault] = []
@@ -142,7 +161,7 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
 
 
 def _missing_keys(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Yield warnings about missing keys without which only some connections work."""
+    """Yield a warning for each missing key without which only some connections work."""
     mode = provider.auth_mode
     if mode == "APP" and not (declared.app_id or declared.client_id):
         yield place, "no app_id: no token can be requested, except for imports with their own app_id"
@@ -167,21 +186,24 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
 
 
 def _keys_without_effect(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Yield warnings about keys that only other auth modes use."""
+    """Yield a warning for each key that the provider's auth mode does not use."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
     used = {*mode.integration, *mode.optional_integration_keys}
     known = ", ".join(sorted(used)) or "none of these keys"
     if provider.webhook_signature is not None:
-        used.add("client_secret")  # some providers sign their webhooks with it
+        used.add("client_secret")  # some providers sign their webhooks with the client secret
     for key in ("client_id", "client_secret", "app_id", "app_link", "private_key"):
         if getattr(declared, key) and key not in used:
             yield (*place, key), f"{key} has no effect: '{provider.name}' is {provider.auth_mode}, which uses {known}"
 
 
 def _signs(declared: Integration, provider: Provider) -> bool:
-    """Return whether an app has a key to sign with: `private_key`, or a `client_secret` that is a private key."""
+    """Return whether an app has a key with which the gateway can sign tokens.
+
+    The key is `private_key`, or a `client_secret` that is a private key or a shared key for HS algorithms.
+    """
     if declared.private_key:
         return True
     if not declared.client_secret:
@@ -192,5 +214,5 @@ def _signs(declared: Integration, provider: Provider) -> bool:
     try:
         private_key(text)
     except ValueError:
-        return text.lstrip().startswith("{")  # a JWK
+        return text.lstrip().startswith("{")  # such a text is a private key in JSON format (JWK)
     return True

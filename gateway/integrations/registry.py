@@ -13,10 +13,11 @@ Key = tuple[str, str]
 
 
 class ManagedIntegrations:
-    """The integrations created through the API, as this process knows them. They are kept over reloads of the
-    configuration.
+    """The integrations created through the API, as this process has last read or written them.
 
-    `changes` counts the writes, so that code that reads the store can see whether a newer state was put here meanwhile.
+    A reload of the configuration keeps this object.
+    `changes`: the number of writes to this object. Code that reads the store compares this number before and after the
+    read: if the numbers differ, this object has newer integrations.
     """
 
     def __init__(self, integrations: Iterable[Integration] = ()) -> None:
@@ -25,15 +26,14 @@ class ManagedIntegrations:
         self.get = self._integrations.get
 
     def learn(self, integrations: Iterable[Integration]) -> None:
-        """Replace all integrations created through the API by `integrations`."""
+        """Replace all API-managed integrations of this process by `integrations`."""
         new = _by_key(integrations)
         self.changes += 1
         self._integrations.clear()
         self._integrations.update(new)
 
     def put(self, environment: str, integration_id: str, integration: Integration | None) -> bool:
-        """Replace the API-managed integration with that key, or remove it (`integration` None). Return whether anything
-        changed."""
+        """Replace the API-managed integration with that key; None removes it. Return whether anything changed."""
         key = environment, integration_id
         self.changes += 1
         before = self._integrations.get(key)
@@ -48,11 +48,12 @@ class ManagedIntegrations:
 
 
 class Integrations:
-    """All integrations, in dicts because every uncached proxied request looks one up. A declared one hides an
-    API-managed one.
+    """All integrations. A declared integration hides an API-managed integration with the same key.
 
-    `managed`: shared by all generations. `declared`: integrations of one configuration. `previous`: the registry of the
-    previous generation.
+    Dicts hold the integrations, because many requests look up an integration.
+    `declared`: the integrations of one configuration.
+    `managed`: the API-managed integrations, shared by all generations.
+    `previous`: the registry of the previous generation; None at the start.
     """
 
     def __init__(
@@ -75,18 +76,21 @@ class Integrations:
         self.start_client_times()
 
     def start_client_times(self) -> None:
-        """Set the time since which new and changed clients are used: now.
+        """Record that new and changed clients are used from now on.
 
-        Called again if this registry is put into use some time after it was built, because until then a provider may
-        refuse the previous client.
+        Call this method again if this registry is put into use some time after it was built. Until then, the provider
+        might refuse the previous client, which says nothing about the new client.
         """
-        # This machine's clock: the offset to the database's is measured after the start.
+        # `now` is a time of this machine's clock, because the offset to the database's clock is measured after the
+        # start.
         now = clock.now() - clock.offset.value
         self._client_since.update(dict.fromkeys(self._new_clients, now))
 
     def client_since(self, environment: str, integration_id: str) -> datetime | None:
-        """Return since when the integration uses its current client: the start, a reload or an API write. None if
-        unknown."""
+        """Return since when the integration uses its current client; None if unknown.
+
+        The time is that of the start, of a reload, or of a write through the API.
+        """
         key = environment, integration_id
         if (since := self._client_since.get(key)) is not None:
             return since + clock.offset.value
@@ -95,7 +99,10 @@ class Integrations:
 
     @property
     def changes(self) -> int:
-        """The number of writes to the API-managed integrations: while it stays, so does what `of` returns."""
+        """The number of writes to the API-managed integrations.
+
+        As long as this number stays the same, `of` returns the same integrations.
+        """
         return self._managed.changes
 
     def find(self, environment: str, integration_id: str) -> Integration | None:
@@ -106,7 +113,7 @@ class Integrations:
         return self.find(environment, integration_id) is not None
 
     def get(self, environment: str, integration_id: str) -> Integration:
-        """Return the integration. Raises NotFound, with the closest existing key as a hint."""
+        """Return the integration. Raises NotFound, with the most similar existing key as a hint."""
         integration = self.find(environment, integration_id)
         if integration is None:
             suggestion = nearest(integration_id, [one.integration_id for one in self.of(environment)])
@@ -119,12 +126,15 @@ class Integrations:
         return integration
 
     def providers(self) -> Sequence[str]:
-        """Return the names of the catalog entries in use, each once."""
+        """Return the names of the catalog entries that integrations use, sorted, each name once."""
         return sorted({one.provider for one in self._all().values()})
 
     def of(self, environment: str) -> Sequence[Integration]:
-        """Return the integrations of an environment: declared ones in file order, then API-managed ones in the order in
-        which this process learned of them."""
+        """Return the integrations of an environment.
+
+        Declared integrations come first, in file order. API-managed integrations follow, in the order in which this
+        process has read or created them.
+        """
         return [one for (name, _), one in self._all().items() if name == environment]
 
     def _all(self) -> dict[Key, Integration]:
@@ -132,7 +142,7 @@ class Integrations:
 
 
 def _client_of(integration: Integration) -> tuple[Any, ...]:
-    """Return the values of an integration that a provider may refuse in a refresh."""
+    """Return the values of an integration that a provider might refuse in a refresh request."""
     return (
         integration.provider,
         integration.client_id,

@@ -1,7 +1,7 @@
-"""The bounded queues behind `access_log`: a request never waits for its own record.
+"""Queues the records of calls, so that a request never waits until its own record is written.
 
-Every exchange becomes a line on stderr; an exchange of a connection also becomes a row in the store. Lines and rows are
-written in batches, because single writes would cost a busy gateway more than all other work for the log.
+Every request becomes a line on stderr. A proxied call also becomes a row in the store's call log. Lines and rows are
+written in batches, because single writes would cost a busy gateway more CPU than the rest of the logging.
 """
 
 import asyncio
@@ -27,11 +27,12 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 
 MAX_QUEUED: Final = 30_000
-MAX_EXTRA_FAILURES: Final = 10_000  # further rows, such as failures and refreshes, that are accepted beyond the bound
+# A full queue of rows still accepts this many further rows that are not successful calls.
+MAX_EXTRA_FAILURES: Final = 10_000
 BATCH: Final = 2000
-# rows are stored in multiples of this number; the rest waits, because a small batch costs as much as a full one
+# Rows are stored in multiples of this number, because a small batch costs as much as a full batch. The other rows wait.
 BATCH_MULTIPLE: Final = 100
-LINES_PER_TURN: Final = 100  # lines formatted before other tasks get a turn
+LINES_PER_TURN: Final = 100  # after this many lines, the event loop runs other tasks
 WRITE_EVERY_S: Final = 0.5
 REFUSED_EVERY_S: Final = 1.0
 
@@ -40,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 USES_EVERY_S: Final = 10.0
 USES_PER_BATCH: Final = 200
-MAX_USES: Final = 500_000  # connections and keys in use with counts that wait to be stored
+MAX_USES: Final = 500_000  # maximum number of pairs of a connection and a key with counts that wait to be stored
 HOUR_S: Final = 3600
 
 
@@ -53,12 +54,14 @@ class RecordSink(Protocol):
 
 
 class CallQueue:
-    """Queues of records.
+    """Queues of records that wait to be written.
 
-    `observe` is called with every record, even if it is dropped. `dropped`: number of records for which a queue was
-    full. `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written.
-    `sample`: share of successful calls that become rows; failed calls always do. `tracing`: makes spans of sampled
-    calls, stored or not."""
+    `observe`: called with every record, even if the record is dropped.
+    `dropped`: the number of records that a full queue refused.
+    `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written.
+    `sample`: the share of successful calls that become rows, from 0 to 1; failed calls always become rows.
+    `tracing`: makes spans of sampled calls, whether the calls are stored or not.
+    """
 
     def __init__(
         self,
@@ -74,7 +77,8 @@ class CallQueue:
         self._rows: deque[ExchangeRecord | Operation] = deque()
         self._bound = bound
         self._sink: RecordSink | None = None
-        self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be in flight
+        # A batch stays queued until it is stored, so only one batch may be written at a time.
+        self._writing = asyncio.Lock()
         self.dropped = 0
         self.stored = stored
         self.sample = 1.0
@@ -82,16 +86,17 @@ class CallQueue:
         self.unwritable: str | None = None
         self._current_uses: dict[tuple[str, str, str, int], list[int]] = {}
         self._hour = self._this_hour()
-        self._uses = {self._hour: self._current_uses}  # counts of past hours wait to be stored, too
+        # The counts of each hour. Counts of past hours stay here until they are stored.
+        self._uses = {self._hour: self._current_uses}
         self._use_sink: UseSink | None = None
 
     @property
     def waiting(self) -> int:
-        """Number of records that are not stored yet."""
+        """The number of records that are not stored yet."""
         return len(self._rows)
 
     def record(self, exchange: ExchangeRecord) -> None:
-        """Queue a record, or drop it if the queue is full. Metrics count it in both cases."""
+        """Queue a record, or drop the record if the queue is full. Metrics count the request in both cases."""
         self._observe(exchange)
         if exchange.attempts and exchange.gateway_ms is not None and exchange.connection_id:
             self._count_use(exchange)
@@ -105,7 +110,10 @@ class CallQueue:
             self._queue_row(exchange)
 
     def _count_use(self, exchange: ExchangeRecord) -> None:
-        """Count that a credential was sent to its provider. Not counted from the queue, which may drop records."""
+        """Count that a credential was sent to its provider.
+
+        The count does not depend on the queue, because a full queue drops records.
+        """
         key = (exchange.environment, exchange.integration_id, exchange.connection_id, exchange.key_id or 0)
         counts = self._current_uses.get(key)
         if counts is None:
@@ -118,15 +126,17 @@ class CallQueue:
             counts[1] += 1
 
     def record_operation(self, operation: Operation) -> None:
-        """Queue the record of an operation without a caller's request:
-        a refresh, authorization, delivery or webhook."""
+        """Queue the record of an operation that is not a call: a refresh, authorization, delivery or webhook."""
         if self._tracing is not None:
             self._tracing.record_operation(operation)
         if self.stored:
             self._queue_row(operation)
 
     def record_refused(self, operation: Operation) -> None:
-        """Record an operation that anybody can cause without a key: at most one per second and integration."""
+        """Queue the record of a refused operation, at most one per second and integration.
+
+        The rate is limited because anybody can cause such an operation without a key.
+        """
         whose, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
         if now - self._refused_at.get(whose, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
             self._refused_at[whose] = now
@@ -136,7 +146,11 @@ class CallQueue:
         return not _is_success(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311
 
     def _queue_row(self, record: ExchangeRecord | Operation) -> None:
-        """Queue the record, or drop it. Successful calls are dropped first; other records may exceed the bound."""
+        """Queue the record as a row, or drop the record if the queue is full.
+
+        Successful calls are dropped first: other records are accepted until `MAX_EXTRA_FAILURES` records exceed the
+        bound.
+        """
         waiting = self.waiting
         if waiting < self._bound or (waiting < self._bound + MAX_EXTRA_FAILURES and not _is_success(record)):
             self._rows.append(record)
@@ -144,7 +158,12 @@ class CallQueue:
             self.dropped += 1
 
     async def write_to(self, sink: RecordSink, every_s: float = WRITE_EVERY_S, *, uses: UseSink | None = None) -> None:
-        """Write batches while the application runs. `uses`: sink for the counts of credential uses."""
+        """Write batches until cancelled.
+
+        `sink`: stores the records.
+        `every_s`: seconds between two batches.
+        `uses`: stores the counts of credential uses; None: the counts are not stored.
+        """
         self._sink, self._use_sink = sink, uses
         uses_at = clock.monotonic() + USES_EVERY_S
         while True:
@@ -173,7 +192,7 @@ class CallQueue:
         return int(clock.now().timestamp()) // HOUR_S
 
     async def _write_uses_or_log(self) -> None:
-        """Store the counts; keep those that cannot be stored for the next time."""
+        """Store the counts of credential uses. If the store fails, keep the counts for the next attempt."""
         try:
             await self._write_uses()
         except GatewayError as fault:
@@ -213,14 +232,14 @@ class CallQueue:
             counts[1] += failed
 
     async def flush(self) -> None:
-        """Write the waiting counts and records. Raises the store's errors for records."""
+        """Store the waiting counts and records. Raises the store's errors for records, not for counts."""
         self._start_new_hour()
         await self._write_uses_or_log()
         while self._rows and self._sink is not None:
             await self._write_rows(multiple=1)
 
     async def close(self) -> None:
-        """Write the remaining records; if the store fails, records are lost, never requests."""
+        """Write the remaining records. If the store fails, the records are lost."""
         try:
             await self.flush()
         except GatewayError as fault:
@@ -231,7 +250,10 @@ class CallQueue:
             log.warning("call_log_dropped", records=self.dropped)
 
     def _log_unwritable(self, why: str, fault: Exception | None) -> None:
-        """Log, once until it recovers, that the call log cannot be written. The records stay queued."""
+        """Log that the call log cannot be written. The records stay queued.
+
+        The failure is logged once; after a successful write, the next failure is logged again.
+        """
         if self.unwritable is None:
             log.warning("call_log_unwritable", detail=why, effect="calls continue and are not logged", exc_info=fault)
         self.unwritable = why
@@ -249,10 +271,10 @@ class CallQueue:
                 await asyncio.sleep(0)
 
     async def _write_rows(self, multiple: int = BATCH_MULTIPLE) -> None:
-        """Store the records queued now: if there are more than `multiple`, only a multiple of it.
+        """Store the queued records. If there are more than `multiple`, store only a multiple of this number.
 
-        Records that arrive meanwhile wait for the next time: otherwise a loaded store would get endless small batches,
-        each of which costs a commit.
+        The rest, and records that arrive during the write, wait for the next call. Without this rule, a busy gateway
+        would write small batches without a pause, and each batch costs a commit.
         """
         async with self._writing:
             remaining = self.waiting
@@ -267,15 +289,15 @@ class CallQueue:
 
 
 def _is_success(record: ExchangeRecord | Operation) -> bool:
-    """Return whether the record is of a successful call: a status below 400 and no error."""
+    """Return whether the record is a call with a status below 400 and without an error code."""
     return isinstance(record, ExchangeRecord) and record.status < 400 and record.error_code is None
 
 
 def as_line(exchange: ExchangeRecord) -> str:
-    """Return the call's line of JSON, the only place that names the members (docs/operations.md lists them).
+    """Return the call as a line of JSON. docs/operations.md lists the members.
 
-    Unknown members, such as the connection of a request to our own API, are left out. Built by hand, because a general
-    encoder would cost a twentieth of the whole exchange.
+    Members without a value are left out, for example the connection of a request to the gateway's own API. The line is
+    formatted by hand, because `json.dumps` would take a twentieth of the CPU time of the whole call.
     """
     token_ms, upstream_ms = exchange.token_ms, exchange.upstream_ms
     return (
@@ -294,7 +316,7 @@ def as_line(exchange: ExchangeRecord) -> str:
 
 
 def as_event(exchange: ExchangeRecord) -> dict[str, Any]:
-    """Return the members of `as_line`, for readable lines on a terminal."""
+    """Return the members of `as_line` as a dictionary, for readable lines on a terminal."""
     event: dict[str, Any] = json.loads(as_line(exchange))
     return event
 
@@ -304,7 +326,7 @@ _text: Final[Callable[[str], str]] = encode_basestring
 
 @lru_cache(maxsize=512)
 def _connection_members(environment: str, integration_id: str, connection_id: str, method: str, host: str) -> str:
-    """Return the members that are the same in most lines of a connection."""
+    """Return the JSON members that are equal in most lines of a connection. The results are cached."""
     members = {
         "environment": environment,
         "integration": integration_id,

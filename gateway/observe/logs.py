@@ -1,4 +1,4 @@
-"""Logs to stderr: lines of JSON, or readable text on a terminal. Values with a secret's name are masked."""
+"""Writes logs to stderr: lines of JSON, or readable text on a terminal. Values with a secret's name are masked."""
 
 import errno
 import json
@@ -15,16 +15,16 @@ import structlog
 
 from gateway.observe.masking import Event, exception_as_text, mask, mask_text
 
-# ── Writes many lines at a time, and survives the loss of stderr.
+# ── Many lines in one write. Writing continues without errors if stderr is closed.
 
 PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
 CLOSED_ERRORS: Final = frozenset({errno.EIO, errno.EPIPE})
 
 
 class SurvivingStream:
-    """Writes to `out` while that is possible.
+    """Writes to `out`, and drops the text if `out` is closed.
 
-    Once `out` is gone (a closed terminal, a reader that has ended), lines are dropped: an error here would fail the
+    `out` is closed, for example, when the terminal closes or the reading process ends. An error here would fail the
     operation that writes the log.
     """
 
@@ -44,25 +44,30 @@ class SurvivingStream:
             self._handle_lost_output(fault)
 
     def _handle_lost_output(self, fault: OSError) -> None:
-        if (
-            fault.errno in CLOSED_ERRORS
-        ):  # write to /dev/null from now on: the buffer is flushed again when the process exits
+        if fault.errno in CLOSED_ERRORS:
+            # Python flushes the buffer again when the process exits. /dev/null prevents another error then.
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._out.fileno())
             os.close(null)
 
 
 class BatchOutput:
-    """The target of `write_events`. `out` None: write nothing, because the level is above info."""
+    """The output of `write_events`.
+
+    `out`: where lines are written; None: nothing is written. `out` is None before `setup`, and if the log level is
+    above info.
+    `readable`: whether to write readable text instead of JSON.
+    """
 
     out: SurvivingStream | None = None
     readable = True
 
 
 def write_events(events: Sequence[Event]) -> None:
-    """Write complete events without secrets at level info, many in one write.
+    """Write many complete events in one write, at level info. The events must not contain secrets.
 
-    This costs a tenth of separate logger calls. Without `setup`, in a host's process, nothing is written.
+    Each event costs a tenth of the CPU time of a logger call. Nothing is written without `setup`, for example in a
+    host's process.
     """
     if BatchOutput.out is None or not events:
         return
@@ -75,14 +80,15 @@ def write_events(events: Sequence[Event]) -> None:
 
 
 def writes_json() -> bool:
-    """Return whether `write_events` writes JSON; a caller with finished lines may then use `write_lines`."""
+    """Return whether `write_events` writes JSON. If it does, a caller may pass finished lines to `write_lines`."""
     return BatchOutput.out is not None and not BatchOutput.readable
 
 
 def write_lines(lines: Sequence[str]) -> None:
-    """Write lines of JSON, under the same conditions as `write_events`.
+    """Write lines of JSON. Nothing is written if the log level is above info, or without `setup`.
 
-    Each write has whole lines of at most `PIPE_BUF` bytes: a pipe may mix longer writes with those of another worker.
+    Each write has whole lines of at most `PIPE_BUF` bytes in total, because a pipe can mix longer writes with the
+    writes of another worker. A single longer line is written alone.
     """
     if BatchOutput.out is None:
         return
@@ -111,7 +117,7 @@ def as_json(_logger: Any, _method: str, event: Event) -> str:
 
 
 current_trace_id: Final[ContextVar[str | None]] = ContextVar("current_trace_id", default=None)
-"""The trace id of the current request; added to every line logged meanwhile."""
+"""The trace id of the current request; `add_trace_id` adds it to every line that the request logs."""
 
 
 def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
@@ -123,7 +129,7 @@ def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
 
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
-# Below the level warning, these loggers write statements, rows and requests, which contain secrets.
+# At the levels info and debug, these loggers write SQL statements, rows and requests, which contain secrets.
 VERBOSE_LOGGERS: Final = (
     "aiohttp.access",
     "aiohttp.client",
@@ -137,7 +143,11 @@ VERBOSE_LOGGERS: Final = (
 
 
 def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
-    """Log from `level` up (default GATEWAY_LOG_LEVEL, else info), as JSON unless stderr is a terminal."""
+    """Configure logging to stderr, from `level` up.
+
+    `level`: the lowest level that is logged; None: the level in GATEWAY_LOG_LEVEL, or info without this variable.
+    `terminal`: whether to write readable text instead of JSON; None: readable text if stderr is a terminal.
+    """
     out = SurvivingStream(sys.stderr)
     number = threshold(level or os.environ.get(LEVEL) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
@@ -166,11 +176,10 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
 
 
 def setup_in_host() -> None:
-    """Set up logging in a host's process: the gateway's lines go to the standard library's loggers, unless the host has
-    configured structlog.
+    """Configure logging in a host's process, unless the host has configured structlog.
 
-    Without any configuration, structlog would print to stdout and add the local variables of all frames to every
-    traceback.
+    The gateway's lines go to the standard library's loggers. Without any configuration, structlog would print to stdout
+    and add the local variables of all frames to every traceback.
     """
     if structlog.is_configured():
         return
@@ -182,13 +191,17 @@ def setup_in_host() -> None:
             exception_as_text,
             structlog.processors.KeyValueRenderer(key_order=["event"]),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # the host's loggers have their own levels
+        # This limit drops no lines, because the host's loggers have their own levels.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
 
 
 def threshold(level: str) -> int:
-    """Return the number of a level's name; info's number for an unknown name, since a log must not prevent a start."""
+    """Return the number of a level's name, or the number of info if the name is unknown.
+
+    An unknown name raises no error, because a wrong log level must not prevent a start.
+    """
     return logging.getLevelNamesMapping().get(level.strip().upper(), logging.INFO)
 
 

@@ -1,4 +1,4 @@
-"""Measures how long the event loop was blocked: the maximum of the last seconds."""
+"""Measures how long the event loop was blocked, and keeps the longest time of the last 15 seconds."""
 
 import asyncio
 from collections import deque
@@ -7,11 +7,14 @@ from typing import Final
 from gateway import clock
 
 INTERVAL_S: Final = 0.25
-MEASUREMENTS: Final = 60  # measurements: those of the last 15 s
+MEASUREMENTS: Final = 60  # number of measurements in the last 15 s
 
 
 class LoopLag:
-    """Measures the event loop's lag. `longest_s`: 0 until the first measurement."""
+    """Measures the event loop's lag: how late the loop runs a task that is due.
+
+    `longest_s`: the longest lag of the last 15 seconds; 0 until the first measurement.
+    """
 
     def __init__(self) -> None:
         self._lags_s: deque[float] = deque(maxlen=MEASUREMENTS)
@@ -21,7 +24,7 @@ class LoopLag:
         return max(self._lags_s, default=0.0)
 
     async def measure(self) -> None:
-        """Measure, until cancelled, how much later than planned a sleep ends."""
+        """Measure, again and again until cancelled, how much later than planned a sleep ends."""
         while True:
             started = clock.monotonic()
             await asyncio.sleep(INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Masks log lines: values with a secret's name, and texts of other libraries that look like a secret."""
+"""Masks secrets in log lines: values with a secret's name, and other libraries' texts that look like a secret."""
 
 import re
 import sys
@@ -17,8 +17,8 @@ SECRET_NAME: Final = re.compile(
 )
 _BEFORE_VALUE: Final = r"(?:['\"]?\s*+[=:]\s*+|['\"]\s*+,\s*+)(?:b(?=['\"]))?+"
 _QUOTED: Final = r"'(?:[^'\\]++|\\.)*+|\"(?:[^\"\\]++|\\.)*+"
-# What may follow "token " in a sentence without being a token: these words, and an error code of RFC 6749 in
-# parentheses. Any other word is masked, since an end user's key may be a plain word.
+# Words that can follow "token " in a sentence, where no token follows. `_NO_TOKEN` also allows an error code of RFC
+# 6749 in parentheses. Every other word is masked, because an end user's key can be a plain word.
 _PLAIN_WORDS: Final = (
     "is|was|has|had|are|were|be|been|may|must|can|cannot|could|would|should|will|does|did|do|not|no|that|which|the|a|an|this"
     "|it|its|and|or|but|nor|of|in|on|at|to|by|for|from|with|without|within|before|after|until|when|where|while|if|as|than"
@@ -29,7 +29,7 @@ _PLAIN_WORDS: Final = (
 _NO_TOKEN: Final = (
     rf"(?:(?:{_PLAIN_WORDS})(?=[.,:;!?)]*+(?:[\s'\"]|$))|\((?-i:[a-z]{{2,15}}(?:_[a-z]{{2,15}}){{1,3}})(?::\s|\)))"
 )
-# Each alternative begins with a unique word and never backtracks, so the time is linear in the text.
+# Each alternative begins with a unique word and never backtracks. Therefore the time is linear in the text's length.
 SECRET_TEXT: Final = re.compile(
     rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|digest\s[^\r\n]++|[^\r\n'\"]++)"
     rf"|(?P<name>(?:secret|token|password|passwd|pwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
@@ -40,8 +40,8 @@ SECRET_TEXT: Final = re.compile(
 )
 
 MAX_NAME_CHARS: Final = 256
-# structlog's EventDict; structlog is not imported for it, because gateway.yaml is read before anything heavy is
-# imported.
+# The same type as structlog's EventDict. structlog is not imported for this type, because gateway.yaml is read before
+# all heavy imports.
 Event = MutableMapping[str, Any]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
@@ -53,7 +53,7 @@ def is_secret(name: str) -> bool:
 
 
 def mask(_logger: Any, _method: str, event: Event) -> Event:
-    """Hide values by their names, at any depth; `Secret` hides itself."""
+    """Hide each value with a secret's name, at any depth. A `Secret` is not replaced, because its text is a mask."""
     for name, value in event.items():
         if is_secret(name):
             if value is not None:
@@ -64,7 +64,7 @@ def mask(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def masked(value: Any) -> Any:
-    """Return `value` with every value under a secret's name hidden, at any depth."""
+    """Return a copy of `value` in which each value with a secret's name is hidden, at any depth."""
     if isinstance(value, dict):
         return {
             key: MASK if is_secret(str(key)) and inner is not None else masked(inner) for key, inner in value.items()
@@ -75,13 +75,16 @@ def masked(value: Any) -> Any:
 
 
 def mask_text(_logger: Any, _method: str, event: Event) -> Event:
-    """Mask messages of other libraries, whose secrets have no field names."""
+    """Mask secrets in the messages of other libraries. Such messages have no field names to check."""
     event["event"] = masked_text(str(event.get("event", "")))
     return event
 
 
 def masked_text(text: str) -> str:
-    """Return `text` without anything that looks like a credential, a cookie, or the query or the user part of a URL."""
+    """Return `text` with every part masked that looks like a secret.
+
+    Such parts are credentials, cookies, and the query and the user information of a URL.
+    """
     return SECRET_TEXT.sub(_mask_match, text)
 
 
@@ -93,7 +96,7 @@ def _mask_match(found: re.Match[str]) -> str:
 
 
 def _masked_url(rest: str) -> str:
-    """Mask user information and query in the part after ``://``; its path may hold another URL."""
+    """Mask user information and query of a URL. `rest`: the text after ``://``; its path can contain another URL."""
     end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
     masked_parts = []
     for part in rest[:end].split("://"):
@@ -105,7 +108,7 @@ def _masked_url(rest: str) -> str:
 
 
 def exception_as_text(_logger: Any, _method: str, event: Event) -> Event:
-    """Replace ``exc_info`` by text under ``exception``."""
+    """Replace ``exc_info`` by the traceback's text under the key ``exception``."""
     value = event.pop("exc_info", None)
     if value:
         exc_info = _exc_info(value)

@@ -1,8 +1,8 @@
-"""Metrics: every family by name, the page of numbers that workers share, and the counting of requests (ADR 15).
+"""Defines all metrics, counts requests, and keeps the numbers in memory that the workers share (ADR 15).
 
-A request costs one look-up and a few additions to known cells: no objects, no locks, no text. All label values come
-from fixed lists (methods, statuses, our codes, declared integrations), so that no caller and no provider can multiply
-them.
+Counting a request costs one look-up and a few additions: no objects, no locks, no text. All label values come from
+fixed lists (methods, statuses, our error codes, declared integrations). Therefore no caller and no provider can create
+an unlimited number of time series.
 """
 
 import json
@@ -20,11 +20,12 @@ from gateway import clock
 from gateway.errors import Code
 from gateway.records.proxied_call import ExchangeRecord
 
-# ── Every metric by name: its kind, its labels and its meaning. A test compares docs/operations.md with this table.
+# ── All metrics: name, type, labels and help text. A test compares docs/operations.md with this table.
 
 Kind = Literal["counter", "gauge", "histogram"]
 
-# Milliseconds, from the cost of a request in this process to the longest wait for a provider's first byte.
+# The upper bounds of the histogram buckets, in milliseconds. The lowest bounds suit the gateway's own time for a
+# request, and the highest bounds suit the longest waits for a provider's first byte.
 BOUNDS_MS: Final = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0),
     *(100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0, 60_000.0),
@@ -33,10 +34,11 @@ BOUNDS_MS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric.
+    """A metric: all time series with the same name.
 
-    `labels`: in the order of a sample's values.
-    `largest`: show the number of the worker that is farthest from 0, not the sum of all workers.
+    `labels`: the label names, in the order of a sample's values.
+    `help`: the text in ``/metrics``.
+    `largest`: show the number of the worker that is farthest from 0, instead of the sum of all workers.
     """
 
     kind: Kind
@@ -238,26 +240,32 @@ FAMILIES: Final[dict[str, Family]] = {
 
 # ── The numbers of one worker, in memory that all workers of a gateway share.
 #
-# Only its owner writes a page; any process may read it at any time. A cell is eight aligned bytes, so a reader sees the
-# number either before or after an addition. The entries after the cells are lines of JSON that assign cells to keys.
-# Entries are only appended; the first cell holds the number of valid bytes. A page outlives its owner: the process that
-# replaces the owner continues with the same numbers.
+# Each worker writes only its own page; any process may read every page at any time. A cell is eight aligned bytes, so a
+# reader sees the number either before or after an addition. After the cells come the entries: lines of JSON that assign
+# cells to keys. Entries are only appended; the first cell holds the number of valid bytes. A page stays when its worker
+# exits, and the worker's replacement continues with the same numbers.
 
 Key: TypeAlias = tuple[str, ...]
 
 CELLS: Final = 1 << 17
-ENTRY_BYTES: Final = 7 << 20  # as for the cells, only pages that were written take memory
-SPARE_CELLS: Final = 64  # at the end, for counts without room: never read
+ENTRY_BYTES: Final = 7 << 20  # the system allocates memory only for the parts that were written
+SPARE_CELLS: Final = 64  # the last cells, which are never read: they take the counts for which a page has no room
 PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
-USED, SEEN_AT, FIRST = range(3)  # bytes of valid entries; when the owner last reported; the first free cell
+# The indexes of the first cells: the number of valid bytes of entries; the time of the owner's last `publish`; the
+# first cell for numbers.
+USED, SEEN_AT, FIRST = range(3)
 
 
 class PageFull(Exception):
-    """No room is left for another key."""
+    """The page has no room for another key."""
 
 
 class MetricsPage:
-    """A worker's numbers. `cells`: the numbers. `memory`: PAGE_BYTES long, zero before the first owner."""
+    """The numbers of one worker.
+
+    `cells`: the numbers.
+    `memory`: `PAGE_BYTES` bytes, all zero before the first worker uses them.
+    """
 
     def __init__(self, memory: memoryview) -> None:
         self.cells = memory[: CELLS * 8].cast("d")
@@ -268,13 +276,13 @@ class MetricsPage:
 
     @classmethod
     def for_one_process(cls) -> "MetricsPage":
-        """Return a page that no other process reads; a fork gets a copy."""
+        """Return a page that no other process reads. After a fork, the child has its own copy."""
         return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
 
     def place(self, key: Key, width: int = 1) -> int:
-        """Return the index of the first of `width` cells for `key`; new cells begin at 0.
+        """Return the index of the first of `width` cells for `key`; a new key's cells are 0.
 
-        Only the page's owner may call it. Raises PageFull.
+        Only the worker that owns the page may call this method. Raises PageFull.
         """
         self._read_new_entries()
         known = self._places.get(key)
@@ -290,22 +298,21 @@ class MetricsPage:
         return self._places[key][0]
 
     def read(self) -> Iterator[tuple[Key, list[float]]]:
-        """Yield every key with its numbers."""
+        """Yield every key (the name of a metric, with label values) and its numbers."""
         self._read_new_entries()
         for key, (at, width) in self._places.items():
             yield key, list(self.cells[at : at + width])
 
     def _read_new_entries(self) -> None:
-        """Read the entries appended since the last call."""
+        """Read the entries that were appended since the last call."""
         used = int(self.cells[USED])
         if used == self._read:
             return
         for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
             try:
                 width, *key = json.loads(line)
-            except (
-                ValueError
-            ):  # writes of another process may arrive out of order: the entry is complete at the next call
+            except ValueError:
+                # Writes of another process can become visible in another order. The next call reads the whole entry.
                 return
             self._places[tuple(key)] = (self._free, width)
             self._free += width
@@ -315,7 +322,7 @@ class MetricsPage:
 class SharedPages:
     """One page for each of `pages` processes.
 
-    `descriptor`: an unnamed file that they share; -1: memory of this process alone.
+    `descriptor`: the file descriptor of an unnamed file that the processes share; -1: memory of this process alone.
     """
 
     def __init__(self, pages: int, descriptor: int = -1) -> None:
@@ -328,7 +335,8 @@ class SharedPages:
 
 IntegrationLabels: TypeAlias = tuple[str, str]
 Response: TypeAlias = tuple[str, int, str | None]
-IntegrationCells: TypeAlias = tuple[dict[Response, int], int]  # cells of its responses; first cell of its histograms
+# For one integration: the cell that counts each response, and the first cell of the histograms.
+IntegrationCells: TypeAlias = tuple[dict[Response, int], int]
 Sample: TypeAlias = tuple[Key, float]
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -338,27 +346,29 @@ OTHER: Final = "other"
 
 PARTS: Final = ("gateway", "token", "upstream")
 BUCKETS: Final = len(BOUNDS_MS) + 1
-HISTOGRAM: Final = BUCKETS + 1  # the last cell is the sum, in ms
+HISTOGRAM: Final = BUCKETS + 1  # the last cell of a histogram is the sum of its values, in ms
 GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM for n in range(3))
-SPLIT: Final = "split"  # the key of an integration's three histograms, which are adjacent
+SPLIT: Final = "split"  # the key of an integration's three histograms, which are adjacent in a page
 
 MAX_INTEGRATIONS: Final = 1000
-OVER_LIMIT: Final[IntegrationLabels] = ("", OTHER)  # stands for all integrations above the limit
+OVER_LIMIT: Final[IntegrationLabels] = ("", OTHER)  # the labels for all integrations beyond `MAX_INTEGRATIONS`
 
 log = structlog.get_logger(__name__)
 
 
 class Metrics:
-    """The numbers of this process. They outlive a configuration.
+    """The metrics of this process. A reload of the configuration keeps the numbers.
 
-    `known`: whether an environment has an integration with that name. Requests with an unknown name are counted under
-    an empty name.
+    `known`: returns whether an environment has an integration with that name. Requests to unknown integrations are
+    counted under an empty name.
+    `page`: where the numbers are kept; None: in memory of this process alone.
     """
 
     def __init__(self, known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
         self.known = known
         self._readers: list[Callable[[], Iterable[Sample]]] = []
-        self.page = page = page or MetricsPage.for_one_process()  # continues with the page's existing numbers
+        # If the page has numbers already, this process continues with them.
+        self.page = page = page or MetricsPage.for_one_process()
         self._cells = page.cells
         self._cells_by_integration: dict[IntegrationLabels, IntegrationCells] = {}
         self._known_integrations = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
@@ -368,11 +378,14 @@ class Metrics:
         self._is_full = False
 
     def forget_known(self) -> None:
-        """Forget the results of `known`, because they may have changed. The counts are kept."""
+        """Forget the cached results of `known`, for example after a change of the integrations. The counts stay."""
         self._cells_by_integration.clear()
 
     def observe(self, exchange: ExchangeRecord) -> None:
-        """Count a finished request. Takes less than a microsecond, except for the first with its labels."""
+        """Count a finished request.
+
+        Counting takes less than a microsecond, except for the first request with the same labels.
+        """
         upstream_ms = exchange.upstream_ms
         if upstream_ms is None:
             self._add(self._others, (API_REQUESTS,), (exchange.method, exchange.status, exchange.error_code))
@@ -394,21 +407,21 @@ class Metrics:
             cells[at + TOKEN + BUCKETS] += token_ms
 
     def add(self, name: str, *labels: str) -> None:
-        """Add 1 to a counter that is not updated for every request. `name`: one of FAMILIES."""
+        """Add 1 to the counter `name`, one of `FAMILIES`. Requests are counted by `observe` instead."""
         self._cells[self._place(checked_key((name, *labels), "counter"))] += 1.0
 
     def measure(self, name: str, duration_ms: float, *labels: str) -> None:
-        """Add a value to a histogram that is not updated for every request."""
+        """Add a value to the histogram `name`, one of `FAMILIES`. Requests are measured by `observe` instead."""
         at = self._place(checked_key((name, *labels), "histogram"), HISTOGRAM)
         self._cells[at + bisect_left(BOUNDS_MS, duration_ms)] += 1.0
         self._cells[at + BUCKETS] += duration_ms
 
     def watch(self, read: Callable[[], Iterable[Sample]]) -> None:
-        """Call `read` at each `publish`: for gauges, and for counters that other objects of this process count."""
+        """Call `read` at each `publish`, for gauges and for counters that other objects of this process count."""
         self._readers.append(read)
 
     def publish(self) -> None:
-        """Write the watched numbers to the page, for its readers."""
+        """Write the watched numbers to the page, where other processes read them."""
         values: dict[Key, float] = {}
         for read in self._readers:
             for key, number in read():
@@ -418,7 +431,7 @@ class Metrics:
                 self._cells[self._place(key)] = 0.0
         for key, number in values.items():
             at = self._place(checked_key(key, "gauge", "counter"))
-            if key not in self._first_values:  # a counter continues from the previous process's number
+            if key not in self._first_values:  # a counter continues from the number that the previous process wrote
                 self._first_values[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
             self._cells[at] = self._first_values[key] + number
         self._cells[SEEN_AT] = clock.monotonic()
@@ -456,7 +469,7 @@ class Metrics:
         return at
 
     def _spare_cell(self) -> int:
-        """Return the cell for counts without room, which is never shown."""
+        """Return the cell for numbers for which the page has no room. This cell is never shown."""
         if not self._is_full:
             self._is_full = True
             log.error("metrics_full", effect="new series are not shown at /metrics from now on")
@@ -464,7 +477,10 @@ class Metrics:
 
 
 def listed_values(response: Response) -> Response:
-    """Return the response with each unlisted value replaced by a listed one."""
+    """Return the response without values that are not in the fixed lists.
+
+    Such a value, for example an unknown method, is replaced by a general value, such as ``other``.
+    """
     method, status, error = response
     return (
         method if method in METHODS else OTHER,
@@ -474,12 +490,12 @@ def listed_values(response: Response) -> Response:
 
 
 def status_text(status: int) -> str:
-    """Return the label for a status: ``404``, ``4xx`` for an unregistered status, or ``other``."""
+    """Return the label for a status: ``404``, ``4xx`` for a status that HTTP does not define, or ``other``."""
     return OTHER if status == 0 else f"{status}xx" if status < 10 else str(status)
 
 
 def checked_key(key: Key, *kinds: str) -> Key:
-    """Return `key`. Raises ValueError if FAMILIES does not have it with this kind and these labels."""
+    """Return `key`. Raises ValueError if FAMILIES has no such metric of this type with this number of labels."""
     family = FAMILIES.get(key[0])
     if family is None or family.kind not in kinds or len(key) != 1 + len(family.labels):
         raise ValueError(f"{key} is not in FAMILIES as a {' or '.join(kinds)} with these labels")

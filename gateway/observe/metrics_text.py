@@ -1,4 +1,4 @@
-"""The numbers of all workers as text for Prometheus."""
+"""Returns the numbers of all workers as text for Prometheus."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -19,11 +19,16 @@ from gateway.observe.metrics import (
 
 # ── The numbers of all workers, added up.
 
-STALE_S = 5.0  # gauges of a worker that has not reported for so long are left out; its counters stay
+# Gauges of a worker that has not published for this time are left out; the worker's counters stay.
+STALE_S = 5.0
 
 
 def total(pages: Iterable[MetricsPage]) -> dict[Key, list[float]]:
-    """Return every key with the sum of its numbers, or with the largest if its family says so."""
+    """Return every key with the sum of the workers' numbers.
+
+    If `Family.largest` is set, return the largest number instead of the sum. Gauges of workers that no longer publish
+    are left out.
+    """
     sums: dict[Key, list[float]] = {}
     now = clock.monotonic()
     for page in pages:
@@ -48,7 +53,7 @@ BUCKET_LABELS: Final = (*(repr(bound / 1000) for bound in BOUNDS_MS), "+Inf")
 
 
 def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
-    """Return the text of all families that have samples, in the order of FAMILIES."""
+    """Return the text of all metrics that have samples, in the order of FAMILIES."""
     samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
     for key in sorted(numbers):
         if key[0] == SPLIT:
@@ -72,7 +77,7 @@ def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
 
 
 def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str]:
-    """Yield the histogram's buckets, sum and count; nothing if it has no measurement."""
+    """Yield the lines of the histogram's buckets, sum and count; yield nothing if nothing was measured."""
     *counts, sum_ms = numbers
     if not any(counts):
         return

@@ -1,8 +1,8 @@
-"""A bounded queue, and a thread that makes spans of its records and sends them by OTLP over HTTP.
+"""Queues records. A thread makes spans of the records, and sends the spans by OTLP over HTTP.
 
-Imported only if tracing is on. A collector that is down, slow or hostile costs only spans, which are counted: requests
-never wait for it, its responses are read up to a small limit, and redirects are not followed, since the request's
-header fields may hold a key.
+Imported only if tracing is on. If the collector is down, slow or hostile, spans are dropped and counted, but requests
+never wait. The collector's responses are read up to a small limit. Redirects are not followed, because the header
+fields of the export request can contain a key.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from gateway.records.trace import CallTrace
 
 SERVICE: Final = "integration-gateway"
 DEFAULT_SERVICE: Final = "unknown_service"
-MAX_QUEUED: Final = 2048  # records; the default of OTEL_BSP_MAX_QUEUE_SIZE
-BATCH: Final = 512  # spans
+MAX_QUEUED: Final = 2048  # in records; this is also the default of OTEL_BSP_MAX_QUEUE_SIZE
+BATCH: Final = 512  # maximum number of spans in one export
 DELAY_MS: Final = 5000
 CLOSE_S: Final = 3.0
 RESPONSE_BYTES: Final = 64 * 1024
 RESPONSE_S: Final = 5.0
-LOG_INTERVAL_S: Final = 300.0  # between two equal log lines
+LOG_INTERVAL_S: Final = 300.0  # minimum time between two log lines about the same failure
 QUEUE_FULL: Final = "queue_full"
 NOT_EXPORTED: Final = "not_exported"
 
@@ -43,9 +43,9 @@ log = structlog.get_logger(__name__)
 
 
 class BoundedSession(requests.Session):
-    """Reads at most `RESPONSE_BYTES` of a collector's response, for at most `RESPONSE_S`.
+    """A session that reads at most `RESPONSE_BYTES` of a response, for at most `RESPONSE_S` seconds.
 
-    Ignores proxies and passwords in the environment.
+    The session ignores proxies and passwords in the environment.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class BoundedSession(requests.Session):
         self.trust_env = False
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
-        """Send a request. Raises requests.RequestException."""
+        """Send a request and drop the response's body. Raises requests.RequestException."""
         response = super().request(*args, **{**options, "stream": True, "allow_redirects": False})
         ends_at, kept, whole = time.monotonic() + RESPONSE_S, 0, False
         try:
@@ -68,14 +68,19 @@ class BoundedSession(requests.Session):
 
 
 class SpanExport:
-    """Exports spans. `dropped`: spans that were not exported, by reason. `exported` and `dropped` only increase.
+    """Exports spans.
 
-    Reads OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE itself;
-    OpenTelemetry reads all other variables.
+    `exported`: the number of exported spans.
+    `dropped`: the number of spans that were not exported, by reason. Both numbers only increase.
+    `connection_ids`: whether spans contain the connection's id.
+
+    This class reads OTEL_BSP_SCHEDULE_DELAY, OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BSP_MAX_EXPORT_BATCH_SIZE. The
+    OpenTelemetry library reads all other variables.
     """
 
     def __init__(self, environ: Mapping[str, str], *, connection_ids: bool = False) -> None:
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)  # we log one line instead
+        # The library's own log lines are not shown: `_log_failure` logs failures at a limited rate.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._bound = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", MAX_QUEUED)
         self._batch = _number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH)
         self._delay_s = _number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
@@ -96,8 +101,10 @@ class SpanExport:
         self._thread.start()
 
     def add(self, record: ExchangeRecord | Operation, parent: CallTrace | None = None) -> None:
-        """Queue a finished record, or drop it if the queue is full. `parent`: the trace that an operation belongs
-        to."""
+        """Queue a finished record, or drop the record if the queue is full.
+
+        `parent`: the trace that an operation belongs to; None for a call, and for an operation that begins a new trace.
+        """
         if len(self._waiting) >= self._bound or self._closing:
             self.dropped[QUEUE_FULL] += span_count(record)
             return
@@ -106,19 +113,19 @@ class SpanExport:
             self._bell.set()
 
     async def close(self, within_s: float = CLOSE_S) -> None:
-        """Send the waiting records for up to `within_s` seconds; drop the rest."""
+        """Send the waiting records for up to `within_s` seconds, then drop the rest."""
         self._closing = True
         self._bell.set()
         await asyncio.to_thread(self._thread.join, within_s)
         if self._thread.is_alive():
-            await asyncio.to_thread(self._exporter.shutdown)  # ends its waits between two attempts
+            await asyncio.to_thread(self._exporter.shutdown)  # ends the exporter's pause before the next attempt
             await asyncio.to_thread(self._thread.join, 0.1)
         left = sum(span_count(record) for record, _ in list(self._waiting))
         if left:
             self.dropped[NOT_EXPORTED] += left
             log.warning("spans_lost", spans=left, detail="The collector had not accepted them at the stop.")
 
-    # ── in the thread ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── methods that run in the thread ──────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         while not (self._closing and not self._waiting):
@@ -127,7 +134,7 @@ class SpanExport:
             while self._waiting and self._export(self._next_batch()):
                 pass
             if self._closing and self._waiting:
-                return  # `close` counts the rest
+                return  # `close` counts the remaining records as dropped
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _next_batch(self) -> list[ReadableSpan]:
@@ -141,7 +148,7 @@ class SpanExport:
         return spans
 
     def _export(self, spans: list[ReadableSpan]) -> bool:
-        """Export the spans; return whether the collector has accepted them."""
+        """Export the spans; return whether the collector accepted them."""
         try:
             accepted = self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as fault:  # noqa: BLE001 (whatever goes wrong, the next batch may succeed)
@@ -167,8 +174,10 @@ class SpanExport:
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
-    """Return a positive whole number; as OpenTelemetry's specification demands, log any other value and return the
-    default."""
+    """Return the value of the variable `name`, a positive whole number.
+
+    Any other value is logged, and `default` is returned, as OpenTelemetry's specification demands.
+    """
     text = environ.get(name, "").strip()
     if text.isdecimal() and 0 < int(text) <= 1_000_000:
         return int(text)

@@ -1,6 +1,7 @@
 """Turns records into spans, by OpenTelemetry's stable semantic conventions. Imported only if tracing is on.
 
-A span holds only what is set here: no query, no header field, no body, no credential (docs/tracing.md).
+A span has only the attributes that are set here. No query, header field, body or credential becomes an attribute
+(docs/tracing.md).
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ from gateway.records.trace import (
 
 SCOPE: Final = InstrumentationScope("integration-gateway")
 KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
-OTHER_METHOD: Final = "_OTHER"  # the conventions' name for an unknown method
+OTHER_METHOD: Final = "_OTHER"  # the name that OpenTelemetry's conventions give to an unknown method
 MOUNT: Final = "/proxy"
 ANY_PATH: Final = "/{path}"
 CUT: Final = "cut"  # the provider's response was incomplete
@@ -40,8 +41,11 @@ _NS: Final = 1_000_000_000
 
 
 class CachedHashResource(Resource):
-    """A resource with a cached hash. The exporter hashes each span's resource, and `Resource` serializes itself to JSON
-    for that: a third of a span's cost."""
+    """A resource that computes its hash once.
+
+    The exporter hashes the resource for each span. `Resource` serializes all its attributes to JSON for a hash, which
+    would take a third of the time that a span costs.
+    """
 
     def __init__(self, whole: Resource) -> None:
         super().__init__(whole.attributes, whole.schema_url)
@@ -55,14 +59,14 @@ class CachedHashResource(Resource):
 
 
 class SpanMaker:
-    """Makes spans. `connection_ids`: whether spans hold the connection's id."""
+    """Makes spans from records. `connection_ids`: whether spans contain the connection's id."""
 
     def __init__(self, resource: Resource, *, connection_ids: bool = False) -> None:
         self._resource = CachedHashResource(resource)
         self._connection_ids = connection_ids
 
     def spans_of_call(self, exchange: ExchangeRecord) -> Iterator[ReadableSpan]:
-        """Yield the call's own span, and one for each attempt. `exchange` must have a trace."""
+        """Yield the span of the call, then a span for each request to the provider. `exchange` must have a trace."""
         call = exchange.trace
         assert call is not None
         end = round(exchange.at.timestamp() * _NS)
@@ -120,8 +124,11 @@ class SpanMaker:
         *,
         last: bool,
     ) -> ReadableSpan:
-        """Return an attempt's span. It ends with the call if its response was passed on, else with the response's
-        head."""
+        """Return the span of one request to the provider.
+
+        If the response was passed on to the caller, the span ends with the call. Otherwise, the span ends when the
+        response's head arrived or the request failed.
+        """
         method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
         began = start + round((attempt.began - call.began) * _NS)
         if attempt.ended is None or (last and attempt.error is None):
@@ -149,9 +156,9 @@ class SpanMaker:
         )
 
     def spans_of_operation(self, operation: Operation, parent: CallTrace | None) -> Iterator[ReadableSpan]:
-        """Yield the span of a refresh or a delivery.
+        """Yield the span of a refresh or a delivery; other operations have no span.
 
-        `parent`: the trace that it belongs to; without a parent span it is a root.
+        `parent`: the trace that the span belongs to; None: the span begins a new trace.
         """
         if operation.kind == "refresh":
             yield self._refresh(operation, parent)
@@ -252,8 +259,10 @@ class SpanMaker:
 
 
 def _add_mcp_attributes(mcp: McpTrace, attributes: Attributes) -> str:
-    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai);
-    return the span's name."""
+    """Add the attributes of a message to the MCP endpoint, and return the span's name.
+
+    The names are those of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai).
+    """
     attributes["mcp.method.name"] = mcp.method
     attributes["mcp.protocol.version"] = mcp.revision
     attributes["jsonrpc.request.id"] = mcp.message_id
@@ -272,15 +281,18 @@ def _add_mcp_attributes(mcp: McpTrace, attributes: Attributes) -> str:
 
 
 def span_count(record: ExchangeRecord | Operation) -> int:
-    """Return the number of spans that the record makes."""
+    """Return the number of spans that are made from `record`."""
     if isinstance(record, Operation):
         return 1
     return 1 + (0 if record.trace is None else len(record.trace.attempts))
 
 
 def _route(exchange: ExchangeRecord) -> str | None:
-    """Return the path's template, never the path itself;
-    for a proxied call the path of the key's rule that allowed it."""
+    """Return the template of the request's path, such as ``/proxy/{path}``.
+
+    For a proxied call, the template is the path of the key's rule that allowed the call. The path itself is never
+    returned, because it can contain ids.
+    """
     rule, call = exchange.rule, exchange.trace
     if rule is not None and " /" in rule:
         return f"{MOUNT}{rule.partition(' ')[2]}"
@@ -299,6 +311,6 @@ def _link(refresh: RefreshTrace) -> Link:
 
 
 def _add(attributes: Attributes, name: str, value: object) -> None:
-    """Add the attribute, unless the value is empty."""
+    """Add the attribute `name`, unless `value` is None or empty."""
     if isinstance(value, str | int | float) and value != "":
         attributes[name] = value

@@ -1,7 +1,8 @@
-"""Decides whether a request is traced, by the standard `OTEL_*` variables, and queues the records for spans.
+"""Decides which requests are traced, by the standard `OTEL_*` variables, and queues their records for export.
 
-For a request this is one decision (`begin`): None if it is not sampled, and then nothing more is done. A sampled
-request is queued once it is over; a thread makes its spans and sends them (`span_export`).
+`Tracing.begin` decides for each request, and returns None for a request that is not sampled. The record of a sampled
+request is queued when the request is over. A thread in `span_export` then makes the spans and sends the spans to the
+collector.
 """
 
 import os
@@ -37,9 +38,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling settings.
+    """The sampling settings: which share of the requests is traced.
 
-    `parent_based`: a request with a parent follows the parent's decision. `ratio`: share of the other requests.
+    `parent_based`: a request with a `traceparent` header follows the sampling decision in that header.
+    `ratio`: the share of all other requests that is sampled, from 0 to 1.
     """
 
     parent_based: bool = True
@@ -47,15 +49,17 @@ class Sampling:
 
     @property
     def bound(self) -> int:
-        """Limit for the lower 64 bits of a trace id:
-        a lower value is sampled, as in OpenTelemetry's TraceIdRatioBased."""
+        """The limit for the lower 64 bits of a trace id.
+
+        A trace is sampled if these bits are a number below the limit, as in OpenTelemetry's sampler TraceIdRatioBased.
+        """
         return round(self.ratio * _IDS)
 
 
 def sampling(environ: Mapping[str, str]) -> Sampling:
     """Read OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.
 
-    As the specification demands, an invalid value is logged and replaced by its default.
+    An invalid value is logged and replaced by its default, as OpenTelemetry's specification demands.
     """
     sampler = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
     parent_based = sampler.startswith("parentbased_")
@@ -77,8 +81,10 @@ def sampling(environ: Mapping[str, str]) -> Sampling:
 
 
 def enabling_variable(environ: Mapping[str, str]) -> str | None:
-    """Return the variable that turns tracing on:
-    an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER forbids it."""
+    """Return the name of the variable that turns tracing on; None if tracing is off.
+
+    Each variable in `ENDPOINTS` turns tracing on, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER turns tracing off.
+    """
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() not in ("", "otlp"):
@@ -87,9 +93,10 @@ def enabling_variable(environ: Mapping[str, str]) -> str | None:
 
 
 class Tracing:
-    """The traces of a process, for its whole life.
+    """Decides which requests of this process are traced, and passes their records to the exporter.
 
-    `connection_ids`: spans hold the connection's id. `export` None: nothing is exported, as in tests.
+    A reload of the configuration keeps this object.
+    `export`: the exporter; None: nothing is exported, as in tests.
     """
 
     def __init__(self, sampling_settings: Sampling, export: "SpanExport | None" = None) -> None:
@@ -98,14 +105,16 @@ class Tracing:
         self.export = export
 
     def begin(self, traceparent: str | None, began: float) -> CallTrace | None:
-        """Return the trace of a request whose head has arrived, or None if it is not sampled.
+        """Return the trace of a request whose head has arrived, or None if the request is not sampled.
 
-        `began`: monotonic seconds.
+        `traceparent`: the header's value, None without this header.
+        `began`: when the request began, in monotonic seconds.
         """
         if traceparent is None:
             return self.root(began)
         if self._parent_based and traceparent[52:] == _UNSAMPLED and traceparent[:3] == _VERSION:
-            return None  # the common case for a sampling application; the rest need not be parsed
+            # If the application samples, most of its requests end here, before the header is parsed.
+            return None
         parent = parent_in(traceparent)
         if parent is None:
             return self.root(began)
@@ -117,21 +126,26 @@ class Tracing:
         return CallTrace(parent.trace_id, parent.span_id, parent.flags | SAMPLED, began)
 
     def root(self, began: float) -> CallTrace | None:
-        """Return a trace without a parent, or None if it is not sampled."""
+        """Return a new trace without a parent, or None if the new trace is not sampled.
+
+        `began`: when the request began, in monotonic seconds.
+        """
         low = random.getrandbits(64)
         if low >= self._bound:
             return None
         return CallTrace(f"{random.getrandbits(64):016x}{low or 1:016x}", None, SAMPLED, began)
 
     def record_call(self, exchange: ExchangeRecord) -> None:
-        """Queue a sampled call that is over."""
+        """Queue the record of a finished, sampled call for export."""
         if self.export is not None:
             self.export.add(exchange)
 
     def record_operation(self, operation: Operation) -> None:
-        """Queue a refresh or a delivery that is over, in the trace of the call that it belongs to, or in its own.
+        """Queue the record of a finished refresh or delivery for export; ignore other operations.
 
-        A refresh that an unsampled call caused has no span. A delivery can have its own trace in either case.
+        The span belongs to the trace of the call that started the operation. Without this trace, a new trace begins. A
+        refresh that an unsampled call started has no span. If a sampled request caused an event, each delivery of the
+        event has a span.
         """
         if self.export is None or operation.kind not in ("refresh", "delivery"):
             return
@@ -149,7 +163,7 @@ class Tracing:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Spans that were not exported, by reason."""
+        """The number of spans that were not exported, by reason."""
         return {} if self.export is None else self.export.dropped
 
     @property
@@ -163,7 +177,11 @@ class Tracing:
 
 
 def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bool = False) -> Tracing | None:
-    """Return tracing as the variables request it; None if they do not, or if it is impossible, which is logged."""
+    """Return the tracing that the `OTEL_*` variables configure, or None if tracing is off.
+
+    Return None also if tracing cannot start, for example if OpenTelemetry is not installed; the reason is logged.
+    `connection_ids`: whether spans contain the connection's id.
+    """
     variable = enabling_variable(environ)
     if variable is None:
         return None

@@ -1,21 +1,26 @@
-"""How often the garbage collector runs: rarely while a process starts, since almost all objects of a start stay alive.
+"""Makes the garbage collector run rarely while a process starts, because most objects of a start stay alive.
 
-With Python's default setting a worker's start would spend a fifth of its CPU time in the collector: 0.2 s of 1.1 s.
+With Python's default setting, a worker would spend a fifth of the CPU time of its start in the collector: 0.2 s of 1.1
+s.
 """
 
 import gc
 from typing import Final
 
-START_THRESHOLD: Final = 50_000  # new objects before a collection
+START_THRESHOLD: Final = 50_000  # number of new objects before a collection
 USUAL_THRESHOLDS: Final = gc.get_threshold()
 
 
 def collect_rarely() -> None:
-    """Collect rarely from now on: in a command, or in a server until it calls `collect_as_usual`."""
+    """Make the collector run rarely from now on.
+
+    A command keeps this setting. A parent process calls `collect_as_usual` after its start, and a worker sets its own
+    thresholds.
+    """
     gc.set_threshold(START_THRESHOLD, *USUAL_THRESHOLDS[1:])
 
 
 def collect_as_usual() -> None:
-    """Restore Python's default setting, after one full collection."""
+    """Run one full collection, then restore Python's default setting."""
     gc.collect()
     gc.set_threshold(*USUAL_THRESHOLDS)

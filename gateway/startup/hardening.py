@@ -1,4 +1,4 @@
-"""Restricts the process so that the secrets in its memory stay there: no core dumps, no debugger."""
+"""Prevents core dumps and debuggers, so that nobody can read secrets in the memory of this process."""
 
 import contextlib
 import ctypes
@@ -10,14 +10,14 @@ PR_SET_DUMPABLE: Final = 4
 
 
 def harden() -> None:
-    """Restrict the process where the system allows it; a refusal does not stop the gateway."""
+    """Prevent core dumps and debuggers, if the system allows it. If the system refuses, the gateway runs anyway."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def hide_versions() -> None:
-    """Make responses say ``Server: gateway``, instead of aiohttp's own and Python's versions."""
+    """Set the header ``Server: gateway`` in all responses. The default shows the versions of aiohttp and Python."""
     from aiohttp import web_response
 
     web_response.SERVER_SOFTWARE = "gateway"  # type: ignore[attr-defined]  # a test checks that aiohttp reads it here

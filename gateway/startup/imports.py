@@ -1,8 +1,8 @@
-"""Skips parts of libraries that a server never uses: saves 17 MiB in a worker, 11 MiB in the parent.
+"""Skips parts of libraries that a server never uses, which saves 17 MiB in a worker and 11 MiB in the parent.
 
-Only processes of `gateway` itself do this, before they import anything else. If a library imports such a part by ``from
-x import y``, `lazy_imports` gives it a `Deferred` for each ``y``, which loads the real object at its first use: code
-that needs it still gets it.
+Only processes of `gateway` itself skip such parts, before they import anything else. If a library imports a name from
+such a part with ``from x import y``, `lazy_imports` supplies a `Deferred` for ``y``. The `Deferred` loads the real
+object at the first use of ``y``. Therefore code that needs the real object still works.
 """
 
 import contextlib
@@ -16,21 +16,26 @@ from typing import Any, Final
 
 
 class Deferred:
-    """A stand-in for an object of a module that is not loaded yet: code can call it, read its attributes or derive a
-    class from it."""
+    """A substitute for an object whose module is not loaded yet.
+
+    Code can call the substitute, read its attributes, or derive a class from it.
+    """
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
     def real(self) -> Any:
-        """Load the module and return the object. Raises the import's errors, and AttributeError for an unknown name."""
+        """Load the module and return the real object.
+
+        Raises the errors of the import, and AttributeError if the module has no such name.
+        """
         return getattr(importlib.import_module(self._module), self._name)
 
     def __call__(self, *args: Any, **more: Any) -> Any:
         return self.real()(*args, **more)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # lookups that Python does on every object must not load anything
+        if name.startswith("__"):  # Python looks up such names on every object, which must not load the module
             raise AttributeError(name)
         return getattr(self.real(), name)
 
@@ -56,7 +61,10 @@ class _LazyModule(ModuleType):
 
 @contextmanager
 def lazy_imports(*names: str) -> Iterator[None]:
-    """Give imports from the modules `names` Deferreds within the block; modules already loaded stay as they are."""
+    """Within the block, imports from the modules `names` get a `Deferred` for each imported name.
+
+    Modules that are already loaded are not affected.
+    """
     ours = {name: _LazyModule(name) for name in names if name not in sys.modules}
     sys.modules.update(ours)
     try:
@@ -67,7 +75,7 @@ def lazy_imports(*names: str) -> Iterator[None]:
 
 
 def resolve_on_access(module: ModuleType) -> None:
-    """Make `module` replace each of its Deferreds by the real object when code first accesses that name."""
+    """Make `module` replace each `Deferred` by the real object when code first reads its name."""
     late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own = vars(module).get("__getattr__")
 
@@ -101,7 +109,10 @@ CLIENT_MODULES: Final = tuple(
 
 
 def skip_unused_modules() -> None:
-    """Skip the modules that a worker never uses. Call it before importing anything but the configuration."""
+    """Skip the modules that a worker never uses.
+
+    The caller must not import anything before this call, except the configuration.
+    """
     skip_client_modules()
     load_small_web()
     _sqlalchemy_without_orm()
@@ -114,7 +125,7 @@ def skip_client_modules() -> None:
 
 
 def _structlog_without_rich() -> None:
-    """Keep structlog from importing rich, if installed, for coloured tracebacks that a server never prints."""
+    """Prevent structlog from importing rich, which formats coloured tracebacks. A server prints no such tracebacks."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]  # the import system's mark for a missing module
@@ -125,9 +136,9 @@ def _structlog_without_rich() -> None:
 
 
 def _sqlalchemy_without_orm() -> None:
-    """Keep ``sqlalchemy.ext.asyncio`` from loading the ORM for its sessions, which we do not use: ADR 2 chose Core.
+    """Prevent ``sqlalchemy.ext.asyncio`` from loading the ORM for its sessions. We use only Core (ADR 2).
 
-    Only its engine is loaded. Access to any other name loads the whole package.
+    Only the engine of this package is loaded. Access to any other name loads the whole package.
     """
     name = "sqlalchemy.ext.asyncio"
     if name in sys.modules:
@@ -154,9 +165,10 @@ def _sqlalchemy_without_orm() -> None:
 
 
 def _aiohttp_without_client() -> None:
-    """Keep aiohttp from loading its client: our processes call other servers through `egress`.
+    """Prevent aiohttp from loading its HTTP client: our processes call other servers through `egress`.
 
-    The client would also create a TLS context with all authorities of the system. It is still loaded on first access.
+    The client would also create a TLS context with all certificate authorities of the system. First access to the
+    client still loads it.
     """
     if "aiohttp" in sys.modules:
         return
@@ -168,8 +180,10 @@ def _aiohttp_without_client() -> None:
 
 
 def load_small_web() -> None:
-    """Load aiohttp's server without parts that a gateway never uses (files, command line arguments), after
-    `skip_client_modules`."""
+    """Load aiohttp's server without the parts for files and command lines, which a gateway never uses.
+
+    Call this function after `skip_client_modules`.
+    """
     if "aiohttp.web" in sys.modules:
         return
     with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):
@@ -178,7 +192,10 @@ def load_small_web() -> None:
 
 
 def return_freed_memory() -> None:
-    """Return memory that the start has used and freed to the system (glibc's malloc keeps it otherwise)."""
+    """Return freed memory to the operating system.
+
+    Otherwise, glibc's malloc keeps the memory that the process has used and freed during its start.
+    """
     if sys.platform == "linux":
         import ctypes
 

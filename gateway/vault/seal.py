@@ -1,5 +1,8 @@
-"""Envelope encryption: master keys wrap data keys, data keys seal values, each bound to its place. Also sealed
-tokens."""
+"""Envelope encryption: master keys wrap data keys, and data keys seal values.
+
+Each sealed value is bound to its place in the database, so that the value cannot be opened in another place. This
+module also seals tokens that callers keep.
+"""
 
 import base64
 import binascii
@@ -25,11 +28,11 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 
-# ── Errors. Their messages name places and key ids, never contents.
+# ── Errors. Error messages contain places and key ids, but never values or keys.
 
 
 class VaultError(Exception):
-    """A ciphertext was changed or moved, or a key cannot be used. Nothing was opened."""
+    """A ciphertext was changed or moved, or a key cannot be used. No value is returned."""
 
 
 class DamagedValue(VaultError):
@@ -37,36 +40,42 @@ class DamagedValue(VaultError):
 
 
 class UnknownKey(VaultError):
-    """The key that sealed this value is not in the keyring. Unlike damage, this can be fixed: add the key."""
+    """The key that sealed this value is not in the keyring. The value itself is not damaged.
+
+    To fix the error, add the key to the keyring.
+    """
 
 
-# ── Associated data: binds a ciphertext to its place. The encoding is unambiguous: no two places share one.
+# ── Associated data: binds a ciphertext to its place. Two places never have the same associated data.
 
 FORMAT: Final = 1
-NONCE_BYTES: Final = 12  # NIST SP 800-38D §8.2.2: random, 96 bits
+NONCE_BYTES: Final = 12  # NIST SP 800-38D §8.2.2: a random nonce of 96 bits
 TAG_BYTES: Final = 16
 
 
 def associated_data(purpose: str, *parts: str | int) -> bytes:
-    """Return format version, `purpose` and `parts`, each with its length in front, so that ("ab", "c") differs from
-    ("a", "bc")."""
+    """Return the format version, `purpose` and `parts` as bytes.
+
+    Each field begins with its length, so that ("ab", "c") and ("a", "bc") give different bytes.
+    """
     fields = [str(part).encode("utf-8", "surrogatepass") for part in (FORMAT, purpose, *parts)]
     return b"".join(struct.pack(">I", len(field)) + field for field in fields)
 
 
-# ── Master keys by id. They encrypt data keys only, so replacing a master key means wrapping a few rows again.
+# ── Master keys by id. Master keys encrypt only data keys. Therefore, after a change of the master key, only the few
+# data keys are encrypted again, and no values.
 
 KEY_BYTES: Final = 32
 REPLACE_KEY_ADVICE: Final = (
     "put a new key (openssl rand -base64 32) first in store.encryption_keys, reload, run `gateway keys rotate`, "
     "then take this one out"
 )
-DISTINCT_BYTES: Final = 16  # 32 random bytes have about 30 distinct values; fewer than 16 occur once in 10^18 keys
+DISTINCT_BYTES: Final = 16  # 32 random bytes have about 30 distinct values; only one key in 10^18 has fewer than 16
 
 
 @dataclass(frozen=True, slots=True)
 class WrappedKey:
-    """A data key as it is stored: `id` is 16 hex digits, `wrapped` is nonce, ciphertext and tag."""
+    """A data key as it is stored. `id`: 16 hex digits. `wrapped`: nonce, ciphertext and tag."""
 
     id: str
     environment: str
@@ -75,15 +84,18 @@ class WrappedKey:
 
 
 def instance(key_id: str) -> str:
-    """Return the gateway's identifier in ``/health``, by which `gateway doctor` recognizes its own gateway.
+    """Return the gateway's identifier in ``/health``. `gateway doctor` recognizes its own gateway by this identifier.
 
-    It is a hash of the first master key's id, which is a hash already: it reveals nothing about the key.
+    The identifier reveals nothing about the first master key: it is a hash of the key's id, and the id is a hash too.
     """
     return hashlib.sha256(f"gateway instance {key_id}".encode()).hexdigest()[:16]
 
 
 class Keyring:
-    """The operator's master keys, 32 bytes each: the first wraps, all unwrap. Raises VaultError on a bad key."""
+    """The operator's master keys, 32 bytes each.
+
+    The first key wraps new data keys; every key can unwrap data keys. Raises VaultError if a key is invalid.
+    """
 
     def __init__(self, keys: Sequence[Secret | bytes]) -> None:
         if not keys:
@@ -92,7 +104,7 @@ class Keyring:
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
         self.weaknesses = {number: why for number, key in enumerate(decoded) if (why := weakness(key)) is not None}
-        """For each weak key, by its index in the list (from 0): why it cannot be random."""
+        """For each weak key: its index in the list (from 0), and the reason why the key cannot be random."""
 
     @property
     def ids(self) -> list[str]:
@@ -103,12 +115,16 @@ class Keyring:
         return f"Keyring({', '.join(self._keys)})"
 
     def new_data_key(self, environment: str) -> tuple[WrappedKey, bytes]:
-        """Return a new data key for `environment`: wrapped under the first master key, and in the clear."""
+        """Return a new data key for `environment`: wrapped under the first master key, and unencrypted."""
         key_id, data_key = os.urandom(8).hex(), os.urandom(KEY_BYTES)
         return self._wrapped(key_id, environment, data_key), data_key
 
     def wrap_again(self, stored: WrappedKey) -> WrappedKey:
-        """Return the stored data key wrapped under the first master key. Raises as `unwrap` does."""
+        """Return the stored data key, wrapped under the first master key.
+
+        Raises UnknownKey if the keyring does not have the data key's present master key, and VaultError if the row was
+        changed.
+        """
         return self._wrapped(stored.id, stored.environment, self.unwrap(stored))
 
     def _wrapped(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
@@ -118,8 +134,10 @@ class Keyring:
         return WrappedKey(key_id, environment, self.first_id, wrapped)
 
     def unwrap(self, stored: WrappedKey) -> bytes:
-        """Return the data key in `stored`. Raises UnknownKey without its master key, VaultError if the row was
-        changed."""
+        """Return the data key in `stored`, unencrypted.
+
+        Raises UnknownKey if the keyring does not have the data key's master key, and VaultError if the row was changed.
+        """
         master = self._keys.get(stored.master_key_id)
         if master is None:
             raise UnknownKey(
@@ -135,7 +153,7 @@ class Keyring:
 
 
 def weakness(key: bytes) -> str | None:
-    """Return why `key` cannot be random, without revealing the key; None if it may be random."""
+    """Return why `key` cannot be random, without revealing the key. Return None if no weakness is found."""
     steps = {(after - before) % 256 for before, after in pairwise(key)}
     if len(steps) == 1:
         return "is one byte repeated" if steps == {0} else "counts up or down"
@@ -154,7 +172,7 @@ def _data_key_binding(master_key_id: str, environment: str, key_id: str) -> byte
 
 
 def _key_id(key: bytes) -> str:
-    """Return an id that reveals nothing about the key: a labelled digest, cut to 64 bits."""
+    """Return an id that reveals nothing about the key: the first 64 bits of a hash of a label and the key."""
     return hashlib.sha256(b"integration-gateway master key id\0" + key).hexdigest()[:16]
 
 
@@ -182,9 +200,10 @@ MIN_CIPHERTEXT_BYTES: Final = 9 + NONCE_BYTES + TAG_BYTES
 
 @dataclass(slots=True)
 class DataKey:
-    """An unwrapped data key. `allowance`: how many values this process may still seal with it (`store.data_keys`).
+    """An unwrapped data key.
 
-    `replaced`: a newer data key exists; operations that start now seal with the newer one.
+    `allowance`: how many more values this process may seal with the key (`store.data_keys`).
+    `replaced`: there is a newer data key; operations that begin now seal with the newer key.
     """
 
     id: str
@@ -197,7 +216,7 @@ class DataKey:
 class Vault:
     """Seals and opens values with data keys. No I/O: the store loads, counts and replaces the keys.
 
-    `note_damage` is called with each value that was changed or moved after sealing, before Damaged is raised.
+    `note_damage`: called with each value that was changed or moved after sealing, before DamagedValue is raised.
     """
 
     def __init__(self, note_damage: Callable[[Sealed], None] = lambda _: None) -> None:
@@ -206,10 +225,10 @@ class Vault:
         self._sealing: dict[str, DataKey] = {}
 
     def add_data_key(self, key_id: str, environment: str, key: bytes) -> DataKey:
-        """Add a data key. A key that is known already stays as it is.
+        """Add a data key, and return the key. A key that was added before stays unchanged.
 
-        The key becomes its environment's sealing key, unless the present sealing key still has an allowance: an
-        operation that has reserved an allowance must not get a key that has none.
+        The key becomes its environment's sealing key, unless the present sealing key still has an allowance. Otherwise
+        an operation that has reserved an allowance of the present key could get a key without an allowance.
         """
         known = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
         present = self._sealing.get(environment)
@@ -218,32 +237,43 @@ class Vault:
         return known
 
     def use_sealing_key(self, key: DataKey) -> None:
-        """Make `key` its environment's sealing key. `key` was added with `add_data_key` and has an allowance."""
+        """Make `key` its environment's sealing key. The key must have an allowance, and must have been added before."""
         self._sealing[key.environment] = key
 
     def sealing_key(self, environment: str) -> DataKey | None:
-        """Return the data key that seals values of `environment` at present; None if there is none."""
+        """Return the data key that seals new values of `environment`; None if there is no such key."""
         return self._sealing.get(environment)
 
     def has_key_of(self, sealed: Sealed) -> bool:
-        """Return whether the data key of `sealed` is in memory. False: another process has created a new data key."""
+        """Return whether the data key of `sealed` is in memory.
+
+        If the key is not in memory, another process has created a new data key.
+        """
         return _stored_bytes(sealed)[KEY_ID].hex() in self._by_id
 
     def seal_json(
         self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
     ) -> Sealed:
-        """Return `value` as a ciphertext for this place only. Raises VaultError if the key's allowance is used up."""
+        """Return `value` as a ciphertext that can be opened only in this place.
+
+        Raises UnknownKey if the environment has no data key, and VaultError if the key's allowance is used up.
+        """
         plain = json.dumps(value, separators=(",", ":")).encode()
         return self._seal(plain, Sealed(b"", environment, table, row, column, version))
 
     def open_json(self, sealed: Sealed) -> dict[str, Any]:
-        """Return the value. Raises VaultError if the ciphertext was changed, or was sealed for another place."""
+        """Return the value in `sealed`.
+
+        Raises VaultError if the ciphertext was changed or was sealed for another place, or if the data key is unknown.
+        """
         opened: dict[str, Any] = parse_stored_json(self._open(sealed).decode())
         return opened
 
     def seal_again(self, sealed: Sealed) -> Sealed:
-        """Return the value sealed under the present key, for the same place. Raises VaultError, as `open_json` and
-        `seal_json` do."""
+        """Return the value sealed under the present data key, for the same place.
+
+        Raises VaultError if the value cannot be opened, or if the allowance of the present key is used up.
+        """
         return self._seal(self._open(sealed), sealed)
 
     def _seal(self, plain: bytes, place: Sealed) -> Sealed:
@@ -276,7 +306,7 @@ class Vault:
 
 
 def _stored_bytes(sealed: Sealed) -> bytes:
-    """Return the stored bytes, or none for another type: SQLite allows any type in any column."""
+    """Return the stored bytes; empty if the value has another type, because SQLite allows any type in any column."""
     return sealed.ciphertext if isinstance(sealed.ciphertext, bytes | memoryview) else b""
 
 
@@ -286,14 +316,15 @@ def _binding(key: DataKey, place: Sealed) -> bytes:
     return associated_data("value", key.id, *where)
 
 
-# ── Tokens: texts that a caller keeps and sends back, sealed so that the caller can neither read nor change them.
+# ── Tokens: texts that a caller keeps and sends back. Sealing prevents the caller from reading or changing a token.
 
 
 class SealedTokens:
-    """Seals and opens tokens of one kind, distinguished from other kinds by `purpose`.
+    """Seals and opens tokens of one kind. `purpose`: the name of this kind.
 
-    Nothing is stored: any node with the same keys opens them. One key is derived from each master key (RFC 5869). The
-    key from the first master key encrypts; any of the keys can decrypt.
+    A token of one purpose cannot be opened with another purpose. Nothing is stored: any node with the same master keys
+    can open the tokens. A separate key is derived from each master key (RFC 5869). The key from the first master key
+    encrypts; all of the derived keys can decrypt.
     """
 
     def __init__(self, keys: Sequence[Secret | bytes], purpose: str) -> None:
@@ -302,7 +333,7 @@ class SealedTokens:
 
     @cached_property
     def _fernet(self) -> "MultiFernet":
-        """The cipher, created at first use: a worker that never needs it saves 2 MB."""
+        """The cipher, created at its first use: a worker that never uses the cipher saves 2 MB."""
         from cryptography.fernet import Fernet, MultiFernet
 
         derived = [_derived_key(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]
@@ -313,8 +344,10 @@ class SealedTokens:
         return self._fernet.encrypt(text.encode()).decode("ascii").rstrip("=")
 
     def open(self, token: str) -> str:
-        """Return the text in `token`. Raises VaultError if it was not sealed for this purpose with one of these
-        keys."""
+        """Return the text in `token`.
+
+        Raises VaultError if the token was not sealed for this purpose with one of the master keys.
+        """
         from cryptography.fernet import InvalidToken
 
         try:

@@ -1,15 +1,16 @@
 """``gateway audit``: who did what with credentials, keys and connections (docs/audit.md).
 
     audit_filters    the options that several commands share
-    show_audit       `gateway audit show` and `export`: records on the screen, or as JSON Lines
-    verify_audit     `gateway audit verify`: checks the chain, against checkpoints kept outside the store
-    audit_key        `gateway audit key`: the public key that verifies checkpoints, or a new key
-    audit_uses       `gateway audit uses`: which key used which connection how often
-    forget_person    `gateway audit forget`: delete an end user's audit key
+    show_audit       `gateway audit show` and `export`: prints records as a table, or as JSON Lines
+    verify_audit     `gateway audit verify`: checks the hash chain, also against checkpoints kept outside the store
+    audit_key        `gateway audit key`: prints the public key that verifies checkpoints, or makes a new key
+    audit_uses       `gateway audit uses`: counts how often each key used each connection
+    forget_person    `gateway audit forget`: deletes an end user's audit key
 
-The commands work on the store, so no gateway needs to run. Each first adds new records to the chain.
+The commands open the store, so they work without a running gateway. `show`, `export` and `verify` first add new records
+to the hash chain.
 
-Always true: nothing here changes or removes a record.
+Always true: no command here changes or removes a record.
 """
 
 import click

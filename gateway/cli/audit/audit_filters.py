@@ -34,14 +34,18 @@ OPTIONS = (
 
 
 def filters(command: F) -> F:
-    """Add the options that filter records to `command`; it receives them as keyword arguments."""
+    """Add the options that filter records to `command`. The command receives their values as keyword arguments."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
 def build_filter(options: Mapping[str, Any], **fixed: Any) -> "AuditFilter":
-    """Return the filter for the options in `options`. Raises UsageError."""
+    """Return the filter for the command's options.
+
+    `options`: the values of the options by name.
+    `fixed`: further fields of the filter. Raises UsageError.
+    """
     from gateway.records.audit import AuditFilter
     from gateway.records.filters import single_or_any_set
 
@@ -63,7 +67,10 @@ def build_filter(options: Mapping[str, Any], **fixed: Any) -> "AuditFilter":
 
 
 def parse_time(text: str | None, option: str) -> datetime | None:
-    """Return the time that a span or date means; None for None. Raises UsageError, which names `option`."""
+    """Return the time that a span such as ``2h`` or a date means. Return None if `text` is None.
+
+    `option`: the option's name for the error message. Raises UsageError.
+    """
     from gateway import clock
     from gateway.timestamps import ago
 

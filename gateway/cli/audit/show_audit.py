@@ -1,4 +1,4 @@
-"""``gateway audit show`` and ``export``: prints records as a table or as JSON Lines."""
+"""``gateway audit show`` and ``export``: print records as a table or as JSON Lines."""
 
 import json
 import sys
@@ -91,7 +91,7 @@ def _row(record: "SealedRecord") -> tuple[str, ...]:
 
 
 def actor_text(actor: Mapping[str, Any]) -> str:
-    """Return a short text for the actor, for a table cell."""
+    """Return the actor as a short text for a table cell."""
     kind = actor.get("kind", "")
     if kind == "key":
         return f"key {actor.get('key_id')} ({actor.get('name', '')})"

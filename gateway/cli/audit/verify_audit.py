@@ -1,4 +1,4 @@
-"""``gateway audit verify``: checks the chain, against checkpoints kept outside the store."""
+"""``gateway audit verify``: checks the hash chain, also against checkpoints kept outside the store."""
 
 import json
 import sys

@@ -1,13 +1,14 @@
 """``gateway catalog``: look at the providers, and check entries before they ship.
 
-    catalog_in_use    the catalog that a gateway started here would read, with its scripts and auth modes
+    catalog_in_use    loads the catalog, with the scripts and auth modes of this installation
     show_catalog      `gateway catalog list`, `show`, `schema` and `operations`
-    lint_catalog      `gateway catalog lint`: faults of entries, and improvements
+    lint_catalog      `gateway catalog lint`: reports faults of entries, and warnings
     convert_catalog   `gateway catalog import FILE`: converts the entries of a public catalog into our format
     open_facts        `gateway catalog evidence`: lists unconfirmed facts, each with the page that would confirm it
     rehearse_entry    `gateway catalog test NAME`: tests an entry against the sandbox
 
-Always true: faults are printed as ``file:line``, and after a fault the exit code is 1. No command changes a shipped entry.
+Always true: faults are printed as ``file:line``, and after a fault the exit code is 1. No command changes a shipped
+entry.
 """
 
 import click

@@ -1,4 +1,4 @@
-"""The catalog that commands use, read with the scripts and auth modes of a gateway started here."""
+"""Loads the catalog for commands, with the scripts and auth modes of this installation."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,23 +16,27 @@ DEFAULT_URL = "http://127.0.0.1:3003"
 
 
 def lint_folders(folders: Sequence[Path]) -> list[CatalogFault]:
-    """Return the faults of, and warnings about, the entries in `folders`."""
+    """Return the faults and warnings of the entries in `folders`."""
     shipped = resources.folder("catalog")
     below = [] if shipped in folders else [shipped]
     return lint(folders, scripts=SCRIPTS, modes=known_modes(), base_folders=below)
 
 
 def external_names() -> ExternalNames:
-    """Return the auth modes and scripts that an entry may name here."""
+    """Return the auth modes and scripts that an entry may use on this installation."""
     return ExternalNames(known_modes(), SCRIPTS)
 
 
 def shipped_values() -> Mapping[str, Mapping[str, Any]]:
-    """Return the shipped entries, with all their fields."""
+    """Return the shipped entries by name, each with all its fields."""
     return EntryValues(catalog_of(None).providers.contents)
 
 
 def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:
-    """Return the catalog, and the public URL that its logo URLs start with. Raises Faults, CatalogFaults."""
+    """Return the catalog, and the public URL with which its logo URLs begin.
+
+    `file`: the configuration whose catalog folders are added; None: only the shipped catalog. Raises Faults and
+    CatalogFaults.
+    """
     config = load(file) if file else None
     return catalog_of(config), config.server.public_url if config else DEFAULT_URL

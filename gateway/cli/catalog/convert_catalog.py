@@ -1,4 +1,4 @@
-"""``gateway catalog import FILE``: converts a file in the format of public catalogs into a folder of our entries."""
+"""``gateway catalog import FILE``: converts a public catalog, which is one file, into a folder of our entries."""
 
 import json
 import sys

@@ -15,7 +15,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.catalog.yaml_file import CatalogFault
 
-MAX_EQUAL_WARNINGS = 20  # if more warnings have the same text, they are reported in one line
+MAX_EQUAL_WARNINGS = 20  # if more warnings have the same text, one line reports all of them
 MAX_PLACES = 5
 
 
@@ -51,8 +51,10 @@ def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
 
 
 def _lines(found: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
-    """Yield a line for each fault and warning; more than `MAX_EQUAL_WARNINGS` warnings with the same text share one
-    line."""
+    """Yield a line for each fault and warning.
+
+    If more than `MAX_EQUAL_WARNINGS` warnings have the same text, one line reports all of them, unless `every` is set.
+    """
     alike = Counter(one.message for one in found if one.level == "warning")
     many = {message for message, count in alike.items() if count > MAX_EQUAL_WARNINGS and not every}
     for one in found:

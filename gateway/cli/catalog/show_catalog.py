@@ -1,4 +1,4 @@
-"""``gateway catalog list``, ``show``, ``schema`` and ``operations``."""
+"""``gateway catalog list``, ``show``, ``schema`` and ``operations``: print what the catalog contains."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
-PIPE_WIDTH = 400  # width if stdout is not a terminal, so that no line is wrapped in a pipe
+PIPE_WIDTH = 400  # columns of a table if stdout is not a terminal: no line is wrapped in a pipe
 
 
 @click.command("list")
@@ -53,7 +53,7 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
 
 
 def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
-    """Raise click.BadParameter, with the closest match, for a value that no entry can have."""
+    """Raise BadParameter, with the most similar value, if no entry can have the value `given`."""
     from gateway.text import did_you_mean
 
     words = sorted(set(known))
@@ -62,7 +62,7 @@ def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
         raise click.BadParameter(f"'{given}' does not exist{hint}", param_hint=option)
 
 
-# ── ``gateway catalog show NAME``: one provider, as GET /providers/<name> shows it.
+# ── ``gateway catalog show NAME``: shows one provider, as GET /providers/<name> does.
 
 
 @click.command()
@@ -88,8 +88,10 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
 
 
 def find_provider(catalog: "Catalog", name: str, file: Path | None) -> "Provider":
-    """Return the provider of that name. Raises click.ClickException with the closest name, or the option for the
-    configuration in this folder, if `file` is None."""
+    """Return the provider with that name. Raises ClickException, with a hint.
+
+    The hint is the most similar name, or the option `-c` if the user has not named the configuration in this folder.
+    """
     provider = catalog.get(name)
     if provider is None:
         here = file is None and Path("gateway.yaml").exists()
@@ -99,7 +101,7 @@ def find_provider(catalog: "Catalog", name: str, file: Path | None) -> "Provider
     return provider
 
 
-# ── ``gateway catalog schema``: the JSON Schema of an entry.
+# ── ``gateway catalog schema``: prints the JSON Schema of an entry.
 
 
 @click.command()
@@ -111,7 +113,7 @@ def schema(as_json: bool) -> None:  # noqa: ARG001  (it is JSON either way, and 
     print(json.dumps(json_schema(), indent=2))
 
 
-# ── ``gateway catalog operations NAME [WORDS]``: the operations of the provider's API.
+# ── ``gateway catalog operations NAME [WORDS]``: lists the operations of the provider's API.
 
 
 @click.command()

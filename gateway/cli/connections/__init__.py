@@ -1,14 +1,14 @@
 """``gateway connections``: look at connections, refresh, delete and move them.
 
-    show_connections      `list`, `show`, and `why`: a connection's diagnosis
-    refresh_connections   `refresh`: refresh credentials now
-    delete_connections    `delete`: delete connections and revoke their tokens at the provider, with a report of each
-    import_connections    `import`: from another gateway's API, a bundle, JSON Lines or CSV
-    export_connections    `export`: write connections to an encrypted bundle
-    connect_link          `link`: print a connect link, to be sent by mail or chat
+    show_connections      `list` and `show`; `why`: explains the state of a connection
+    refresh_connections   `refresh`: refreshes credentials now
+    delete_connections    `delete`: deletes connections, revokes their tokens at the provider, and reports each result
+    import_connections    `import`: imports from another gateway's API, a bundle, JSON Lines or CSV
+    export_connections    `export`: writes connections to an encrypted bundle
+    connect_link          `link`: prints a connect link that the operator can send to an end user
 
-Always true: each command works on the store, whether or not a gateway runs; each has `--json`; no output contains a
-secret, except that of `export --plain`, which warns about it.
+Always true: each command opens the store, whether a gateway runs or not; each has `--json`; no output contains a
+secret, except the file that `export --plain` writes with a warning.
 """
 
 import click

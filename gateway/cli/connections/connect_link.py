@@ -1,4 +1,7 @@
-"""``gateway connections link``: prints a link with which an end user connects, to be sent by mail or chat."""
+"""``gateway connections link``: prints a link with which an end user connects an account.
+
+The operator sends the link, for example by mail or chat.
+"""
 
 import json
 import sys
@@ -96,7 +99,7 @@ def _body(
     single_use: bool,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the body of the equivalent API request; options that are not given are left out."""
+    """Return the body of the API request that creates the same link. Options without a value are left out."""
     user = {"id": end_user, "display_name": display_name, "email": email}
     body = {
         "end_user": {name: text for name, text in user.items() if text is not None} if end_user is not None else None,

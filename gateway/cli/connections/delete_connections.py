@@ -1,5 +1,7 @@
-"""``gateway connections delete``: deletes connections and revokes their tokens at the provider, with a report of
-each."""
+"""``gateway connections delete``: deletes connections and revokes their tokens at the provider.
+
+A report lists the result for each token.
+"""
 
 import csv
 import json
@@ -87,8 +89,11 @@ def delete(
 
 
 class DeletionReport:
-    """The results for each connection and token, written to the report line by line: an interruption loses only the
-    results of deletions in progress."""
+    """The results for each connection and token.
+
+    Each result is written to the report immediately, so an interruption loses only the results of deletions in
+    progress.
+    """
 
     def __init__(self, report: Path | None) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -98,7 +103,7 @@ class DeletionReport:
         self._out: IO[str] | None = None
         if report is not None:
             try:
-                # Readable only by its owner: the file lists which users were connected to which providers.
+                # Only the owner can read the report, because it lists which users were connected to which providers.
                 self._out = os.fdopen(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
             except FileExistsError:
                 raise click.UsageError(f"{report} already exists. Give another file.") from None
@@ -109,7 +114,10 @@ class DeletionReport:
             self._out.flush()
 
     def add(self, ref: "ConnectionRef", deleted: "ConnectionDeletion | None") -> None:
-        """Add a row for each token; one row for a connection that has no token or does not exist."""
+        """Add a row for each token of a deleted connection.
+
+        A connection without a token gets one row, and so does a connection that does not exist (`deleted` is None).
+        """
         place = {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
         if deleted is None:
             self.missing += 1
@@ -130,7 +138,7 @@ class DeletionReport:
             self._out.close()
 
     def print_result(self, *, as_json: bool) -> int:
-        """Print the results; return the exit code."""
+        """Print the results and return the exit code."""
         if as_json:
             counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.still_valid}
             print(json.dumps({**counts, "rows": self.rows}, indent=2))
@@ -152,7 +160,7 @@ def _cell(value: Any) -> str:
 
 
 def _confirm(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
-    """Ask for confirmation. Raises Abort if the answer is no, and UsageError if stdin is not a terminal."""
+    """Ask the user to confirm. Raises Abort if the answer is no, and UsageError if stdin is not a terminal."""
     what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
     end = "keep their tokens at the provider" if keep_tokens else "revoke their tokens at the provider"
     if not sys.stdin.isatty():

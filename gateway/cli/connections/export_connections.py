@@ -1,4 +1,7 @@
-"""``gateway connections export``: writes complete connections to an encrypted file that another gateway can import."""
+"""``gateway connections export``: writes complete connections to a file that another gateway can import.
+
+The file is encrypted, except with `--plain`.
+"""
 
 import json
 import os
@@ -111,7 +114,10 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
     some: list[Connection] = []
 
     async def recorded() -> None:
-        """Record the exports before they are written: a credential that cannot be recorded is not exported."""
+        """Record the exports before the credentials are written.
+
+        If recording fails, nothing is exported: every exported credential has an audit record.
+        """
         await runtime.store.connections.record_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
 
     async for one in pages(runtime, environment, integration_ids=only):
@@ -128,8 +134,10 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
 
 @contextmanager
 def _complete_file(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a file that only its owner can read. It gets its name once it is complete and synced to disk; an error
-    leaves no file."""
+    """Yield a file that only its owner can read.
+
+    The file gets the name `target` as soon as the file is complete and synced to disk. After an error, no file remains.
+    """
     half = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         out = os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")

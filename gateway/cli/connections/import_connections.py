@@ -1,4 +1,4 @@
-"""``gateway connections import``: imports from another gateway's API, from a bundle, JSON Lines or CSV."""
+"""``gateway connections import``: imports from another gateway's API, a bundle, JSON Lines or CSV."""
 
 import json
 import os
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
-# ── The output of an import: the warning before, the result and the preview.
+# ── The output of an import: the warning before the import, the result, and the preview.
 
 
 def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
-    """Print a warning that a test refresh may invalidate the tokens of the system that they come from."""
+    """Print a warning that a test refresh can invalidate the old system's copies of the tokens."""
     from gateway.moving.importer import rotating
 
     keys = rotating(runtime, environment)
@@ -42,7 +42,7 @@ def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
 
 
 def print_import_result(intake: "Importer", *, as_json: bool) -> int:
-    """Print the results of the import; return the exit code."""
+    """Print the results of the import, and return the exit code."""
     tally, dry = intake.tally, intake.options.dry_run
     faults = [one for one in intake.integrations if one.fault]
     code = 0 if tally.is_ok and not faults else 1
@@ -78,7 +78,7 @@ def _example(intake: "Importer", result: str, reason: str) -> str:
 
 
 def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
-    """Print the preview; return exit code 1 if something cannot be moved without changes, else 0."""
+    """Print the preview, and return the exit code: 0 if everything can be moved without changes, otherwise 1."""
     well = not preview.orphans and all(one.verdict in ("works", "register_callback") for one in preview.forecasts)
     if as_json:
         report = {
@@ -107,11 +107,14 @@ def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
     return 0 if well else 1
 
 
-# ── The sources of `import`, each opened, read to its end and closed; and the report.
+# ── The sources of `import`, and the report. A source is opened, read to its end and closed.
 
 
 def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException:
-    """Return the error for a source that cannot be read to its end, with what was imported before."""
+    """Return the error for a source that cannot be read to its end.
+
+    The message says how many connections were imported before the error.
+    """
     by_result = intake.tally.as_json()
     here = by_result["imported"] + by_result["replaced"]
     if not here or intake.options.dry_run:
@@ -124,7 +127,7 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
 
 @dataclass(frozen=True, slots=True)
 class PeerSource:
-    """The API of another gateway, as the source of an import."""
+    """The API of another gateway, from which connections are imported."""
 
     url: str
     key: "Secret" = field(repr=False)
@@ -132,7 +135,7 @@ class PeerSource:
     only: tuple[str, ...]
 
     async def into(self, intake: "Importer") -> None:
-        """Import all connections of the API. Raises ClickException if not all of them can be read."""
+        """Import all connections of the API. Raises ClickException if a part of the API cannot be read."""
         from gateway.moving.moved_connection import SourceRefused
         from gateway.moving.peer import Peer, PeerCalls, session_for
 
@@ -146,9 +149,9 @@ class PeerSource:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A file, or ``-`` for stdin, as the source of an import.
+    """A file, or ``-`` for stdin, from which connections are imported.
 
-    `passphrase`: the variable and the file that may hold a bundle's passphrase.
+    `passphrase`: the names of the variable and of the file that can contain a bundle's passphrase.
     """
 
     source: str
@@ -159,8 +162,10 @@ class FileSource:
     only: tuple[str, ...]
 
     async def into(self, intake: "Importer") -> None:
-        """Import all connections of the file. Raises ClickException if it cannot be read to its end; nothing of a
-        damaged bundle is imported."""
+        """Import all connections of the file. Raises ClickException if the file cannot be read to its end.
+
+        Nothing is imported from a damaged bundle.
+        """
         from gateway.moving import bundle
         from gateway.moving.foreign_files import count, kind_of, read_bundle, read_table
         from gateway.moving.moved_connection import SourceRefused
@@ -201,7 +206,11 @@ class FileSource:
 def reporting_importer(
     runtime: "Runtime", options: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
 ) -> "Importer":
-    """Return an importer that shows its progress and writes its report; the report is open until `stack` is closed."""
+    """Return an importer that shows its progress and writes a report.
+
+    The report stays open until `stack` is closed.
+    `report` None: no report is written.
+    """
     from gateway.cli.terminal import progress
     from gateway.moving.importer import Importer
     from gateway.moving.parallel_work import Tally
@@ -212,9 +221,10 @@ def reporting_importer(
 
 
 def _report(file: Path) -> IO[str]:
-    """Create the report's file, readable only by its owner: it lists which users are connected to which providers.
+    """Create the report's file, which only its owner can read.
 
-    An existing file, which may be another run's report, is never replaced.
+    The report lists which users are connected to which providers. An existing file is not replaced, because that file
+    might be the report of another run.
     """
     try:
         return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
@@ -224,13 +234,18 @@ def _report(file: Path) -> IO[str]:
         raise click.UsageError(f"{file} cannot be written: {fault.strerror}.") from None
 
 
-# ── The preview of an import from another gateway: `import --preview`, also run as `gateway doctor --from-peer`.
+# ── The preview of an import from another gateway: `import --preview`. `gateway doctor --from-peer` prints the same
+# preview.
 
 
 def print_preview_from(
     file: Path, url: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
 ) -> NoReturn:
-    """Preview the import of all integrations at `url`, or of one. Exits 1 if one cannot be moved without changes."""
+    """Print a preview of an import of all integrations at `url`, and exit.
+
+    `integration`: preview only this integration; None: all. The exit code is 1 if something cannot be moved without
+    changes.
+    """
     if key is None:
         raise click.UsageError("Give the key of the other gateway with --key-env NAME or --key-file FILE.")
     peer = PeerSource(url, key, plain_http=plain_http, only=(integration,) if integration else ())
@@ -252,7 +267,7 @@ def print_preview_from(
 
 
 async def print_preview(runtime: "Runtime", peer: PeerSource, options: "ImportOptions", *, as_json: bool) -> int:
-    """Print the preview; return exit code 0 if everything can be moved without changes, else 1."""
+    """Print the preview, and return the exit code: 0 if everything can be moved without changes, otherwise 1."""
     from gateway.moving.moved_connection import SourceRefused
     from gateway.moving.peer import Peer, PeerCalls, session_for
     from gateway.moving.preview import preview
@@ -366,9 +381,8 @@ def import_connections(
     if peer_url is not None:
         feed: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
     else:
-        secret_inputs.read_secret(
-            "key", "--key", key_env, key_file
-        )  # not used with a file, but a mistake in these options is still reported
+        # The key is not used with a file. This call only reports a mistake in these options.
+        secret_inputs.read_secret("key", "--key", key_env, key_file)
         passphrase = (passphrase_env, passphrase_file)
         feed = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase, only)
 
@@ -395,7 +409,7 @@ def import_connections(
 
 
 def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
-    """Raise UsageError if options cannot be combined."""
+    """Raise UsageError if the options cannot be used together."""
     if (source is None) == (peer_url is None):
         raise click.UsageError("Give FILE or --from-peer URL.")
     if preview and peer_url is None:
@@ -407,7 +421,7 @@ def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh
 def _peer_source(
     peer_url: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
 ) -> PeerSource:
-    """Return the API to import from. Raises UsageError if its key is not given or cannot be read."""
+    """Return the API to import from. Raises UsageError if the key is missing or cannot be read."""
     key = secret_inputs.read_secret("key", "--key", key_env, key_file)
     if key is None:
         raise click.UsageError("Give the key of the other gateway with --key-env NAME or --key-file FILE.")
@@ -415,7 +429,7 @@ def _peer_source(
 
 
 def _parse_pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
-    """Return the ``there=here`` pairs as a mapping. Raises UsageError."""
+    """Return the pairs ``there=here`` as a mapping. `option`: the option's name in errors. Raises UsageError."""
     pairs: dict[str, str] = {}
     for one in given:
         there, sign, here = one.partition("=")

@@ -80,7 +80,10 @@ def refresh(
 async def _refs(
     runtime: "Runtime", environment: str, integration: str | None, connection_ids: tuple[str, ...]
 ) -> "list[ConnectionRef] | None":
-    """Return the connections; None, with an error printed, if one is unknown or ambiguous."""
+    """Return references to the connections with these ids; without ids, to all of the integration.
+
+    If a connection is unknown or ambiguous, print an error and return None.
+    """
     if integration is not None:
         from gateway.records.connection import ConnectionRef
 

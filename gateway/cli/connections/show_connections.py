@@ -1,4 +1,4 @@
-"""``gateway connections list``, ``show`` and ``why``."""
+"""``gateway connections list``, ``show`` and ``why``: show connections and explain their state."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.store import ListFilter
 
-# ── Finding a connection by its id, with or without its integration.
+# ── Finds a connection by its id, with or without the key of its integration.
 
 MAX_LISTED: Final = 20
 MAX_COMPARED: Final = 500
@@ -28,8 +28,11 @@ MAX_COMPARED: Final = 500
 async def find_connection(
     runtime: "Runtime", environment: str, integration: str | None, connection_id: str
 ) -> "Connection | None":
-    """Return the connection with that id. If there is no such connection, or several, print an error and return
-    None."""
+    """Return the connection with that id, or print an error and return None.
+
+    There is an error if no connection has the id, or if several do.
+    `integration` None: search all integrations.
+    """
     from gateway.store import ListFilter
 
     if integration is not None:
@@ -133,7 +136,10 @@ def list_connections(
 async def _find_lacking(
     runtime: "Runtime", environment: str, list_filter: "ListFilter", limit: int
 ) -> "tuple[list[Connection], str | None]":
-    """Return the first `limit` connections that lack scopes, and the cursor of the next page, or None."""
+    """Return the first `limit` connections that lack scopes, and the cursor of the next page.
+
+    The cursor is None on the last page.
+    """
     from gateway.connections.lacking_scopes import find_lacking
 
     shown: list[Connection] = []
@@ -148,7 +154,7 @@ async def _find_lacking(
 
 
 def state(connection: "Connection") -> str:
-    """Return the state; if it is not ``active``, with a colon and its reason."""
+    """Return the state, followed by a colon and its reason if the state is not ``active``."""
     reason = connection.state_reason
     return (
         connection.state.value if connection.state == "active" or not reason else f"{connection.state.value}: {reason}"
@@ -163,7 +169,7 @@ def _row(connection: "Connection") -> tuple[str, ...]:
     return ref.connection_id, ref.integration_id, who, state(connection), expires, created
 
 
-# ── ``gateway connections show``: one connection, without its credential.
+# ── ``gateway connections show``: prints one connection, without its credential.
 
 
 @click.command()
@@ -210,7 +216,7 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
     }
 
 
-# ── ``gateway connections why``: the diagnosis of one connection, and the action that fixes it.
+# ── ``gateway connections why``: explains the state of one connection, and prints the action that fixes it.
 
 
 @click.command()

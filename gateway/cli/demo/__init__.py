@@ -2,14 +2,14 @@
 
     demo_command   the command and its options
     demo_run       runs the demo: starts both processes, connects the demo user, waits for a signal
-    demo_folder    its folder: configuration, keys, the sandbox's catalog entry, and a lock for one demo at a time
-    child          one of the two processes: started, awaited, watched, stopped
+    demo_folder    the demo's folder: configuration, keys, the sandbox's catalog entry, and a lock
+    child          starts one of the two processes, waits until it is ready, watches it and stops it
     follow         runs a module so that it ends with its parent: ``… follow PARENT_PID MODULE [ARGUMENT…]``
-    customer       the demo's application: it calls the public API as a customer would, and connects its user
+    customer       the demo's application: calls the public API as a customer would, and connects the demo user
 
-Always true: both processes end with the command, however it ends.
+Always true: when the command ends, for any reason, both processes end too.
 """
 
 
 class DemoFailed(Exception):
-    """Raised if the demo cannot continue; the text is the complete message for the user."""
+    """The demo cannot continue. The text is the complete message for the user."""

@@ -1,4 +1,4 @@
-"""A process of the demo: start it, wait until it is ready, watch it and stop it."""
+"""Starts a process of the demo, waits until the process is ready, watches it and stops it."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _READY_LINE = re.compile(rb"^\w+ ready on (http://\S+)\r?$", re.MULTILINE)
 
 
 class Child:
-    """A running module, whose output is written to `log`. Created by `start_child`."""
+    """A child process that runs a module; created by `start_child`. `log`: the file with the process's output."""
 
     def __init__(self, name: str, log: Path, process: Process, sink: IO[bytes]) -> None:
         self.name = name
@@ -34,9 +34,10 @@ class Child:
         return self._process.pid
 
     async def wait_until_ready(self) -> str:
-        """Wait for the URL that the process prints once it listens, and return it.
+        """Wait until the process listens, and return the URL that the process prints then.
 
-        Raises DemoFailed, with the last lines of the log if the process ends before.
+        Raises DemoFailed if the process is not ready in time. If the process has ended, the error has the last lines of
+        the log.
         """
         ended = asyncio.create_task(self._process.wait())
         first: set[asyncio.Future[Any]] = {self._ready, ended}
@@ -51,14 +52,14 @@ class Child:
         raise DemoFailed(f"the {self.name} was not ready within {START_LIMIT_S} s; see {self._log}")
 
     async def wait_for_end(self) -> DemoFailed:
-        """Wait until the process ends; return an error with the last lines of its log."""
+        """Wait until the process ends. Return an error with the last lines of its log."""
         code = await self._process.wait()
         await asyncio.wait({self._copying}, timeout=1)
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         return DemoFailed("\n".join([f"the {self.name} ended ({how}); its log is {self._log}:", *self._last_lines()]))
 
     async def stop(self) -> None:
-        """Send SIGTERM; after `STOP_LIMIT_S` without an end, SIGKILL."""
+        """Send SIGTERM, and SIGKILL if the process has not ended after `STOP_LIMIT_S`."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -73,7 +74,10 @@ class Child:
             self._copying.cancel()
 
     async def _copy_output(self, sink: IO[bytes]) -> None:
-        """Copy stdout to the log, so that the pipe never fills up, and watch for the ready line."""
+        """Copy stdout to the log, and find the line that says that the process is ready.
+
+        Without copying, a full pipe would block the process.
+        """
         output, seen = self._process.stdout, b""
         assert output is not None
         while piece := await output.read(65536):
@@ -93,10 +97,14 @@ class Child:
 async def start_child(
     name: str, module: str, *arguments: str, log: Path, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
-    """Run ``python -m module`` as a child process that ends with the block, and with this process."""
+    """Run ``python -m module`` as a child process.
+
+    The child is stopped at the end of the block. If this process ends in another way, the child ends too.
+    """
     command = [sys.executable, "-P", "-m", "gateway.cli.demo.follow", str(os.getpid()), module, *arguments]
     with _new_log(log) as sink:
-        # A new session: Ctrl-C then reaches only this process, which stops the children in order.
+        # In a new session, the child does not receive Ctrl-C. Only this process receives it, and stops its children in
+        # order.
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=DEVNULL,
@@ -114,7 +122,7 @@ async def start_child(
 
 
 def _new_log(log: Path) -> IO[bytes]:
-    """Open an empty log that only its owner can read; the previous run's log is renamed to ``….1``."""
+    """Open an empty log that only its owner can read. The log of the previous run gets the suffix ``.1``."""
     with contextlib.suppress(FileNotFoundError):
         log.replace(log.with_name(log.name + ".1"))
     return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")

@@ -1,4 +1,4 @@
-"""The demo's application: calls the gateway's public API as a customer would, and connects its user."""
+"""The demo's application: calls the gateway's public API as a customer would, and connects the demo user."""
 
 import re
 import shlex
@@ -19,22 +19,24 @@ _FORM_INPUTS: Final = {"email": "demo@example.com", "password": "demo", "decisio
 _SITE: Final = "acme"
 AGENT_KEY_NAME: Final = "demo agent"
 AGENT_KEY_LIFETIME_S: Final = 30 * 86_400
-# Statuses of the proxy that mean that a new connection is needed: no such connection, access denied, token or site
-# gone.
+# If the proxy returns one of these statuses, the demo needs a new connection: the connection does not exist, access was
+# denied, or the token or the site no longer exists.
 _UNUSABLE_STATUSES: Final = frozenset({401, 403, 404, 424})
 
 
 @dataclass(frozen=True, slots=True)
 class DemoConnection:
-    """A connection that has just served a proxied call. `path`: the path of that call, after ``/proxy``."""
+    """A connection with which a proxied call has just succeeded. `path`: the path of that call, after ``/proxy``."""
 
     connection_id: str
     path: str
 
 
 class Customer:
-    """Calls the gateway at `url` with `key`. Every method raises DemoFailed if the gateway does not respond as
-    expected."""
+    """Calls the gateway at `url` with `key`.
+
+    Every method raises DemoFailed if the gateway does not respond as expected.
+    """
 
     def __init__(self, http: ClientSession, url: str, key: Secret) -> None:
         self._http = http
@@ -42,8 +44,11 @@ class Customer:
         self._key = key
 
     async def connection(self) -> DemoConnection:
-        """Return the demo user's existing connection if it works, else the same one, authorized again, else a new one.
-        Both go through the real OAuth flow."""
+        """Return a working connection of the demo user.
+
+        An existing connection that does not work is authorized again. If this authorization fails, a new connection is
+        created. Each authorization goes through the real OAuth flow.
+        """
         for known in await self._connection_ids():
             if found := await self._connection_if_working(known) or await self._reconnect(known):
                 return found
@@ -55,11 +60,11 @@ class Customer:
         raise DemoFailed("a proxied call with the new connection failed; see the gateway's log")
 
     async def connect_link(self) -> str:
-        """Return a link with which a person connects in a browser; valid for 30 minutes."""
+        """Return a link with which a person connects in a browser. The link is valid for 30 minutes."""
         return str((await self._session())["connect_link"])
 
     def curl(self, connected: DemoConnection) -> str:
-        """Return the call as a curl command. It contains the secret key."""
+        """Return the call as a curl command. The command contains the secret key."""
         headers = {"Authorization": f"Bearer {self._key.reveal()}", **_connection_headers(connected.connection_id)}
         words = ["curl"]
         for name, value in headers.items():
@@ -67,8 +72,11 @@ class Customer:
         return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
 
     async def agent_key(self, connected: DemoConnection, kept: Secret) -> Secret:
-        """Return a key for the demo user's issues: the key `kept` from an earlier start if it is for this connection,
-        else a new key that replaces it."""
+        """Return a key with which an agent can use the demo user's issues.
+
+        `kept`: the key of an earlier start. `kept` is returned if it is for this connection; otherwise a new key
+        replaces it.
+        """
         site = connected.path.partition("/search")[0]
         rules = [
             f"GET {site}/search as search_issues",
@@ -92,7 +100,7 @@ class Customer:
         return Secret((await self._call("POST", "/environment/api-keys", wish))["data"]["secret"])
 
     def mcp_add(self, agent_key: Secret) -> str:
-        """Return the command that adds the tools of a key to an MCP client."""
+        """Return the command that adds the tools of a key to Claude Code, an MCP client."""
         header = f"Authorization: Bearer {agent_key.reveal()}"
         add = ["claude", "mcp", "add", "--transport", "http", INTEGRATION, f"{self._url}/mcp", "--header", header]
         return shlex.join(add)
@@ -104,8 +112,10 @@ class Customer:
         return DemoConnection(connection_id, path)
 
     async def _reconnect(self, connection_id: str) -> DemoConnection | None:
-        """Authorize the connection again, so that the agent's key, which is for this connection, stays valid. Return
-        None if that is impossible."""
+        """Authorize the connection again. Return None if the authorization fails.
+
+        The connection keeps its id. Therefore the agent's key, which is for this connection, stays valid.
+        """
         wish = {"connection_id": connection_id, "integration_id": INTEGRATION}
         try:
             token = (await self._call("POST", "/connect/sessions/reconnect", wish))["data"]["token"]
@@ -115,7 +125,7 @@ class Customer:
         return await self._connection_if_working(connection_id)
 
     async def _authorize(self, query: dict[str, str]) -> None:
-        """Log in and consent at the sandbox as the demo user would."""
+        """Log in and consent at the sandbox, as the demo user would."""
         try:
             async with browser() as session:
                 end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{urlencode(query)}", _FORM_INPUTS)
@@ -135,7 +145,7 @@ class Customer:
         return [shown["connection_id"] for shown in (await self._call("GET", f"/connections?{query}"))["connections"]]
 
     async def _path(self, connection_id: str) -> str | None:
-        """Return the path of a search on the connection's site; None if the connection can no longer be read."""
+        """Return the path of a search on the connection's site; None if the connection cannot be read."""
         query = f"provider_config_key={INTEGRATION}"
         shown = await self._call("GET", f"/connections/{quote(connection_id, safe='')}?{query}", dead_is=None)
         if shown is None:
@@ -155,8 +165,11 @@ class Customer:
         headers: dict[str, str] | None = None,
         dead_is: Any = ...,
     ) -> Any:
-        """Return the JSON of a 2xx response; `dead_is`, if given, for a status in `_UNUSABLE_STATUSES`. Raises
-        DemoFailed."""
+        """Send a request and return the JSON of a 2xx response. Raises DemoFailed.
+
+        `dead_is`: the result for a status in `_UNUSABLE_STATUSES`; without this argument, such a status raises
+        DemoFailed.
+        """
         sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
         try:
             async with self._http.request(method, self._url + path, json=body, headers=sent) as response:
@@ -171,7 +184,7 @@ class Customer:
 
 
 def session() -> ClientSession:
-    """Return an HTTP session for the customer's calls; its timeout leaves time for a token refresh."""
+    """Return an HTTP session for the customer's calls. Its timeout is long enough for a token refresh."""
     return ClientSession(timeout=ClientTimeout(total=30))
 
 
@@ -180,6 +193,6 @@ def _connection_headers(connection_id: str) -> dict[str, str]:
 
 
 def _page_text(page: VisitedPage) -> str:
-    """Return a page's text without markup."""
+    """Return the first 300 characters of a page's text, without markup."""
     text = re.sub(r"<(style|script)\b.*?</\1>|<[^>]*>", " ", page.text, flags=re.DOTALL | re.IGNORECASE)
     return " ".join(unescape(text).split())[:300]

@@ -53,7 +53,7 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 
 
 def banner(ready: "Ready", state: Path) -> str:
-    """Return the text for the terminal; each command and link has its own line, so that it can be copied."""
+    """Return the text for the terminal. Each command and each link has its own line, which makes copying easy."""
     where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
     look = f"""Open the console (the link works once, within ten minutes; for a new one, run `{program()} console{where}`):
 

@@ -16,7 +16,7 @@ from gateway.cli.demo import DemoFailed
 from gateway.secret import Secret
 
 CLIENT_ID: Final = "gateway-demo"
-PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # used in configurations that earlier versions wrote
+PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # only configurations of earlier releases use this variable
 SANDBOX_PORT_VARIABLE: Final = "GATEWAY_DEMO_SANDBOX_PORT"
 DEFAULT_PORT: Final = 3003
 DEFAULT_SANDBOX_PORT: Final = 3004
@@ -49,7 +49,7 @@ egress:
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """The demo's folder. `path` is absolute. Only its owner can read the files in it."""
+    """The demo's folder. `path`: its absolute path. Only the owner of the folder can read its files."""
 
     path: Path
 
@@ -67,14 +67,17 @@ class DemoFolder:
 
     @property
     def url_file(self) -> Path:
-        """The file with the URL at which the gateway listens or last listened; other commands read it."""
+        """The file that contains the URL of the running gateway, or of its last run. Other commands read this file."""
         return self.path / "address"
 
     def write_url(self, url: str) -> None:
         self._write("address", url)
 
     def write_ports(self, port: int, sandbox_port: int) -> None:
-        """Write the ports to the files from which the configuration reads them, in the gateway and in every command."""
+        """Write the ports to the files from which the configuration reads them.
+
+        Therefore the gateway and every command use the same ports.
+        """
         self._write("port", str(port))
         self._write("sandbox_port", str(sandbox_port))
 
@@ -99,14 +102,20 @@ class DemoFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder until the end of the block; create it and its missing files. Raises DemoFailed."""
+        """Lock the folder until the end of the block. Create missing files.
+
+        Raises DemoFailed, for example if another demo has locked the folder.
+        """
         with self._lock():
             self._create_missing_files()
             yield
 
     def point_catalog_at(self, origin: str) -> None:
-        """Write a copy of the shipped sandbox entry with `origin`, at which the sandbox listens; it overrides the
-        shipped entry. Raises DemoFailed."""
+        """Write a copy of the shipped sandbox entry with the URL at which the sandbox listens.
+
+        The copy overrides the shipped entry.
+        `origin`: the sandbox's URL. Raises DemoFailed.
+        """
         shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
         if SHIPPED_ORIGIN not in shipped:
             raise DemoFailed(f"the shipped catalog entry of the sandbox does not name {SHIPPED_ORIGIN}")
@@ -116,7 +125,10 @@ class DemoFolder:
         fresh.replace(self.path / "catalog" / "sandbox.yaml")
 
     def _lock(self) -> IO[str]:
-        """Return the locked lock file; closing it, as a crash does too, releases the lock. Raises DemoFailed."""
+        """Return the locked lock file. Raises DemoFailed.
+
+        The lock is released when this file is closed, or when the process ends.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.fdopen(os.open(self.path / "demo.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
@@ -144,12 +156,13 @@ class DemoFolder:
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
         for name, usual in (("port", DEFAULT_PORT), ("sandbox_port", DEFAULT_SANDBOX_PORT)):
-            _write_if_missing(self.path / name, f"{usual}\n")  # until `write_ports` writes the actual ports
+            # The default ports stay in these files until `write_ports` writes the actual ports.
+            _write_if_missing(self.path / name, f"{usual}\n")
         _write_if_missing(self.configuration, _CONFIGURATION)
 
 
 def _write_if_missing(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read, from the first byte; an existing file is kept."""
+    """Write a new file that only its owner can read, from the first byte. Keep an existing file."""
     try:
         created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Run the demo: start the sandbox and the gateway, connect the demo user, and wait for a signal."""
+"""Runs the demo: starts the sandbox and the gateway, connects the demo user, and waits for a signal."""
 
 import asyncio
 import errno
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reserve_port(port: int, flag: str) -> Iterator[int]:
-    """Reserve a port until the end of the block, so that it is then free for a child process; 0 picks a free port.
+    """Reserve a port until the end of the block, so that a child process can use the port afterwards.
 
-    Raises DemoFailed, which names the flag that selects another port.
+    `port`: 0 picks a free port.
+    `flag`: the option that selects another port; error messages name this option. Raises DemoFailed.
     """
     try:
         listening = socket.create_server((HOST, port))
@@ -53,7 +54,7 @@ NEW_AGENT_KEY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The members of the JSON that ``gateway demo --json`` prints once everything runs."""
+    """The members of the JSON that ``gateway demo --json`` prints as soon as everything runs."""
 
     url: str
     secret_key: str
@@ -66,7 +67,10 @@ class Ready:
 
 
 async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
-    """Run until a signal, then return. Raises DemoFailed, after both processes were stopped."""
+    """Run the demo until a signal arrives, then return. Both processes are stopped before the return.
+
+    `announce`: called as soon as everything runs. Raises DemoFailed.
+    """
     work = asyncio.create_task(_run(folder, port, sandbox_port, announce))
     signalled = False
 
@@ -100,8 +104,10 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
 
 
 async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
-    """Return the result of `_ready`. If a child ends meanwhile, raise its error: it explains more than the failed
-    call."""
+    """Return the result of `_ready`.
+
+    If a child process ends meanwhile, raise the error of the child, because it explains more than the failed call.
+    """
     try:
         return await _ready(url, folder)
     except DemoFailed:
@@ -119,15 +125,15 @@ def _error_of_ended(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
 async def _run_both_processes(
     folder: DemoFolder, port: int, sandbox_port: int
 ) -> AsyncIterator[tuple[str, Child, Child]]:
-    """Start both processes; yield the gateway's URL, the sandbox and the gateway once both listen.
+    """Start both processes. Yield the gateway's URL, the sandbox and the gateway as soon as both listen.
 
-    Both are stopped at the end of the block, the gateway first.
+    At the end of the block, the gateway is stopped first, then the sandbox.
     """
     async with AsyncExitStack() as stack:
         with reserve_port(port, "--port") as own_port:
             url = f"http://{HOST}:{own_port}"
             with reserve_port(sandbox_port, "--sandbox-port"):
-                pass  # fail early if the port is in use, with a message that names the flag
+                pass  # raises an error early if the port is in use, with a message that names the flag
             sandbox = await stack.enter_async_context(_sandbox(folder, sandbox_port, f"{url}/oauth/callback"))
             origin = await sandbox.wait_until_ready()
             folder.point_catalog_at(origin)
@@ -186,7 +192,7 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
 async def _console_link(folder: DemoFolder) -> str:
     """Return a link that signs in to the console once, within ten minutes.
 
-    Empty if the console is disabled, as in a configuration that an earlier release wrote.
+    Return an empty string if the console is disabled, as in a configuration that an earlier release wrote.
     """
     links = list[str]()
 

@@ -1,8 +1,8 @@
-"""Run a module as ``python -m`` does, but end with the parent process: ``… follow PARENT_PID MODULE [ARGUMENT…]``.
+"""Runs a module as ``python -m`` does, but ends with the parent: ``… follow PARENT_PID MODULE [ARGUMENT…]``.
 
-Without this, a demo that is killed by SIGKILL would leave two processes behind that hold its ports. This works on
-Linux; elsewhere the module runs as usual. The module itself asks for the signal, since code between fork and exec is
-not safe if the parent has threads.
+Without this program, a demo that is killed by SIGKILL would leave two processes behind that use its ports. On Linux,
+this process asks the kernel for SIGTERM when its parent ends; on other systems, the module runs as usual. The process
+asks after exec, because a process with threads must not run such code between fork and exec.
 """
 
 import ctypes

@@ -65,7 +65,10 @@ def doctor(
 async def _examine(
     file: Path, integration: str | None, *, offline: bool
 ) -> "tuple[list[DoctorFinding], Config | None]":
-    """Return the findings in the order in which they are printed, and the configuration if it can be used."""
+    """Return the findings in the order in which they are printed, and the configuration.
+
+    The configuration is None if it has faults.
+    """
     from gateway.cli.doctor.findings import declared_integrations, examined_gateway, ok
 
     config, catalog, findings = await asyncio.to_thread(_configuration, file)
@@ -82,7 +85,10 @@ async def _examine(
 
 
 async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[DoctorFinding]":
-    """Run all checks at the same time; checks that read the disk or block on the database run in threads."""
+    """Run all checks at the same time.
+
+    Threads run the checks that read the disk or block on the database.
+    """
     from gateway.cli.doctor.integration_checks import check_integrations
     from gateway.cli.doctor.machine_checks import check_files, check_journal, check_store
     from gateway.cli.doctor.network_checks import check_clocks, check_inbound, check_outbound, check_running
@@ -116,7 +122,10 @@ async def _collect(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFind
 
 
 def _configuration(file: Path) -> "tuple[Config | None, Catalog | None, list[DoctorFinding]]":
-    """Return the configuration and the catalog as `gateway check` reads them, with the faults and warnings."""
+    """Return the configuration, the catalog, and the faults and warnings of `gateway check` as findings.
+
+    Configuration and catalog are None if there is a fault.
+    """
     from gateway.cli.check import examine
     from gateway.cli.doctor.findings import DoctorFinding
     from gateway.integrations.declared import catalog_of
@@ -150,14 +159,15 @@ def _report(findings: "Collection[DoctorFinding]", config: "Config | None") -> d
 
 
 def _lines(findings: "Iterable[DoctorFinding]") -> "Iterable[str]":
-    """Yield a line for each finding; below a warning or failure, a second line with its place and fix."""
+    """Yield a line for each finding, and for each problem a second line with its place and fix."""
     from gateway.text import counted
 
     colours = {"ok": "green", "warn": "yellow", "fail": "red"}
     counts = {"warn": 0, "fail": 0}
     for finding in findings:
         mark = f"{finding.level:<5}"
-        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):  # no-color.org
+        # NO_COLOR is a convention of many programs: https://no-color.org
+        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
             mark = click.style(mark, fg=colours[finding.level])
         subject = f"{finding.integration}: " if finding.integration else ""
         yield f"{mark} {finding.check:<15} {subject}{finding.message}"

@@ -1,4 +1,4 @@
-"""Findings of `gateway doctor`, each with its fix; the configuration that is examined."""
+"""The findings of `gateway doctor`, and the configuration that doctor examines."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,10 +22,12 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """A result of one check; it never contains a secret.
+    """The result of one check. A result never contains a secret.
 
-    `check`: the subject. `where`: ``gateway.yaml:17`` or a file. `fix`: the next step; empty if `message` names it, as
-    messages of `gateway check` do. Both are empty for level ok.
+    `check`: the subject, such as ``disk``.
+    `where`: a file, or a file with a line such as ``gateway.yaml:17``.
+    `fix`: the next step; empty if `message` already says what to do. For level ok, `where` and `fix` are empty.
+    `integration`: the integration that has the problem; empty if the problem is not about one integration.
     """
 
     level: Level
@@ -36,8 +38,10 @@ class DoctorFinding:
     integration: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as JSON, without empty members; `file` and `line` are split from `where`, as in
-        `check`."""
+        """Return the finding as JSON, without empty members.
+
+        `file` and `line` are taken from `where`, as in `gateway check`.
+        """
         fields = {"level": self.level, "check": self.check, "integration": self.integration, **fault_json(self)}
         return {name: value for name, value in (fields | {"fix": self.fix}).items() if value != ""}
 
@@ -46,14 +50,14 @@ def ok(check: str, message: str, *, integration: str = "") -> DoctorFinding:
     return DoctorFinding("ok", check, message, integration=integration)
 
 
-# ── What is examined: a configuration that loads, its catalog, and the selected integrations.
+# ── What doctor examines: a configuration that can be loaded, its catalog, and the selected integrations.
 
 RESPONSE_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredIntegration:
-    """An integration as declared, and its provider's catalog entry."""
+    """An integration as gateway.yaml declares it, and its provider's catalog entry."""
 
     environment: str
     key: str
@@ -71,9 +75,10 @@ class DeclaredIntegration:
 
 @dataclass(slots=True)
 class ExaminedGateway:
-    """The configuration that is examined, and HTTP clients for the checks.
+    """The configuration that doctor examines, and HTTP clients for the checks.
 
-    `egress` calls providers, restricted by the guard; `http` calls the gateway's own URLs, which may be private.
+    `egress`: for calls to providers; its guard refuses private addresses that egress.allow does not list.
+    `http`: for calls to the gateway's own URLs, which can be private.
     """
 
     config: Config
@@ -82,14 +87,14 @@ class ExaminedGateway:
     egress: Egress
     http: aiohttp.ClientSession
     skews_s: list[tuple[str, float]] = field(default_factory=list)
-    """Each server that responded, and by how many seconds our clock is ahead of the server's clock."""
+    """For each server that responded: its name, and by how many seconds our clock is ahead of the server's."""
 
     def where(self, *place: str) -> str:
         return self.config.where(*place)
 
 
 def declared_integrations(config: Config, catalog: Catalog, selected: str | None) -> tuple[DeclaredIntegration, ...]:
-    """Return the integrations whose key is `selected`, in any environment; all of them if it is None."""
+    """Return the integrations with the key `selected`, in any environment; None returns all."""
     return tuple(
         DeclaredIntegration(environment.name, key, integration, provider)
         for environment in config.environments.values()

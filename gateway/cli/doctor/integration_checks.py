@@ -31,7 +31,10 @@ def check_redirect(examined: ExaminedGateway, integration: DeclaredIntegration) 
 
 
 def check_scopes(integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
-    """Report that the scope that refresh needs is requested. `gateway check` reports a missing one."""
+    """Report that the integration requests the scope that its provider needs for refreshes.
+
+    `gateway check` warns if this scope is missing.
+    """
     asked = integration.config.scopes if integration.config.scopes is not None else integration.provider.default_scopes
     needed = integration.provider.refresh.requires_scope if integration.provider.refresh else None
     if needed and asked and needed in asked:
@@ -41,7 +44,7 @@ def check_scopes(integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
 
 
 def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
-    """Report client values that look like copying mistakes; the values are never shown."""
+    """Report client IDs and secrets that look like copying mistakes. Their values are never shown."""
     given, found = client_values(integration.config), client_mistakes(integration.config)
     for key, trouble in found:
         yield DoctorFinding(
@@ -57,8 +60,10 @@ def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) ->
 
 
 def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Warn about the operator's own entries in use. Faults of these entries are reported as faults of the
-    configuration."""
+    """Warn about the operator's own catalog entries that the integrations use.
+
+    Faults of these entries are reported by another check, the check of the configuration.
+    """
     shipped = resources.folder("catalog").absolute()
     seen = {one.provider.name: one for one in examined.integrations}
     fine = []

@@ -52,19 +52,21 @@ def _check_free_space(examined: ExaminedGateway, database: Path) -> DoctorFindin
     return DoctorFinding(level, "disk", message, where, "free space, or set store.url to a file on another disk")
 
 
-# ── The store: whether it can be reached and belongs to a gateway, its revision, and whether the encryption keys open
-# it. These checks write nothing.
+# ── The store: whether the gateway can reach it, its revision, and whether the encryption keys match. These checks do
+# not write to the store.
 
 DAMAGE_CHECK_TIMEOUT_S: Final = 10.0
 
 
 def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Warn about integrations with connections that have no refresh token, so they end when the access token
-    expires."""
+    """Warn about integrations that have connections without a refresh token.
+
+    Such a connection ends when its access token expires.
+    """
     by_name = {one.name: one for one in examined.integrations}
     try:
         found = connections_ending_with_token(examined.config.store)
-    except StoreRefused:  # in use by another process now; `check_store` reports faults of the store
+    except StoreRefused:  # for example, another process locks the file; `check_store` reports such faults
         return
     for environment, key, number, first in found:
         one = by_name.get(f"{environment}/{key}")
@@ -78,8 +80,11 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
 
 
 def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    """Check the store. Blocks: PostgreSQL for at most `store.pool.connect_s` to connect and the same time to respond, a
-    file for at most `DAMAGE_CHECK_TIMEOUT_S`."""
+    """Check the store. Blocks for a limited time.
+
+    PostgreSQL has `store.pool.connect_s` seconds to accept the connection, and the same time to respond. The check of a
+    SQLite file ends after `DAMAGE_CHECK_TIMEOUT_S` seconds.
+    """
     config = examined.config
     key = ("store", "url")
     try:
@@ -128,20 +133,20 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
 
 
 def _is_sound(url: str) -> bool:
-    """Return whether the whole file was checked; False if time ran out. Raises StoreDamaged."""
+    """Return whether the whole file was checked; False if the time was not enough. Raises StoreDamaged."""
     from gateway.store.sqlite.file_preflight import quick_check, sqlite_path
 
     return quick_check(sqlite_path(url), at_most_s=DAMAGE_CHECK_TIMEOUT_S)
 
 
-# ── The refresh journal, which keeps replies of token endpoints when a process is killed: whether it can be written.
+# ── The refresh journal, which keeps token endpoints' replies if a process is killed: whether it can be written.
 
 JOURNAL = "journal"
 RISK = "a token may be lost if a process is killed while refreshing it"
 
 
 async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
-    """Check, as this user on this machine, that the refresh journal can be written; no file is left behind."""
+    """Check that this user can write the refresh journal on this machine. The check leaves no file behind."""
     url, where = examined.config.store.url, examined.where("store", "url")
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:
@@ -154,7 +159,7 @@ async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         )
         return
     if not folder.parent.exists():
-        return  # `check_store` reports this
+        return  # `check_store` reports the missing folder
     there = folder.exists()
     try:
         await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
@@ -164,6 +169,6 @@ async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         yield DoctorFinding("warn", JOURNAL, detail, where, fix)
         return
     if not there:
-        with contextlib.suppress(OSError):  # a gateway may have started to use it meanwhile
+        with contextlib.suppress(OSError):  # removing the folder fails if a gateway has started to use it
             folder.rmdir()
     yield ok(JOURNAL, f"this user can write the refresh journal in {folder.parent}")

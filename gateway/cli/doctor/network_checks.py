@@ -1,4 +1,4 @@
-"""Checks of the network: clocks, outbound to providers, inbound by the public URL, a gateway that runs here."""
+"""Checks of the network: clocks, providers, the public URL, and a gateway that runs on this machine."""
 
 import asyncio
 import contextlib
@@ -35,15 +35,19 @@ from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted, unconnected
 from gateway.vault import Keyring, instance
 
-# ── Our clock compared with the Date header of responses (RFC 9110 §6.6.1), to a second.
+# ── This machine's clock, compared with the Date header of responses (RFC 9110 §6.6.1), which has whole seconds.
 
 MAX_SKEW_S: Final = 5.0
-FAILING_SKEW_S: Final = 60.0  # above this, token endpoints refuse our signatures, and tokens expire unnoticed
+# If the difference is larger, token endpoints refuse our signatures, and tokens expire unnoticed.
+FAILING_SKEW_S: Final = 60.0
 
 
 def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
-    """Return by how many seconds our clock is ahead of the server's `date`; 0.0 if the duration of the exchange
-    explains the difference, None if `date` cannot be parsed."""
+    """Return by how many seconds our clock is ahead of the server's clock, whose time is `date`.
+
+    Return 0.0 if the difference can come from the duration of the exchange, and None if `date` cannot be parsed.
+    `asked`, `responded`: when the request was sent and when the response arrived, by our clock.
+    """
     try:
         date_there = parsedate_to_datetime(date)
         early, late = (asked - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
@@ -55,7 +59,8 @@ def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
 def check_clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Compare this machine's clock with the median of the clocks of the providers and the public URL.
 
-    The application that gets events is not compared: it often runs on this machine, or with a wrong clock of its own.
+    The application that receives events is left out: it often runs on this machine and has the same clock, or its own
+    clock is wrong.
     """
     if not examined.skews_s:
         return
@@ -75,21 +80,25 @@ def check_clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     )
 
 
-# ── Whether the gateway can connect to the servers that an integration needs: DNS, the guard, TLS.
+# ── Providers: whether the gateway can connect to the servers that an integration needs. DNS, egress rules or TLS can
+# prevent a connection.
 
 URL_FIELDS: Final = ("token_url", "refresh_url", "revocation_url", "proxy.base_url")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An origin that an integration calls. `field`: the first field of the entry that needs the origin."""
+    """An origin that an integration calls. `field`: the first field of the entry that needs this origin."""
 
     url: str
     field: str
 
 
 async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
-    """Send ``HEAD /`` without a credential to each literal origin, to all at the same time, and report the results."""
+    """Send ``HEAD /`` without a credential to each origin that the integrations need, and report the results.
+
+    The receivers of events get such a request too. All requests are sent at the same time.
+    """
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
         for one in examined.integrations:
@@ -119,7 +128,7 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
 
 
 def origins(integration: DeclaredIntegration) -> Iterator[Origin]:
-    """Yield the literal origins of the entry. An origin with a part that end users fill in cannot be tried."""
+    """Yield the origins of the entry. An origin with a part that end users fill in is skipped."""
     provider, seen = integration.provider, set()
     for field in URL_FIELDS:
         template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)
@@ -145,9 +154,10 @@ def _origin_of(url: str) -> str:
 
 
 async def _request_head(examined: ExaminedGateway, origin: str, *, has_clock: bool = True) -> str | EgressError:
-    """Return the status, whatever it is, since any response shows that the origin can be reached; else the error.
+    """Send ``HEAD /``. Return the response's status, or the error if no response arrives.
 
-    `has_clock`: compare our clock with the response's date.
+    Any status shows that the origin can be reached.
+    `has_clock`: compare our clock with the Date header of the response.
     """
     began = clock.now()
     try:
@@ -198,17 +208,20 @@ def _webhook_finding(examined: ExaminedGateway, environment: str, url: str, resu
     return ok("webhook", f"{host} of environment {environment} can be reached")
 
 
-# ── Whether the public URL leads to this gateway: DNS name, certificate, and the server that responds.
+# ── The public URL: whether requests to it reach this gateway. Checks the DNS name, the certificate, and the server
+# that responds.
 
 HEALTHY_BODY: Final = {"result": "ok"}
 
 
 @dataclass(frozen=True, slots=True)
 class HealthResponse:
-    """The result of ``GET /health``. `is_gateway`: a gateway responded; else `problem` describes the problem.
+    """The result of ``GET /health``.
 
-    `is_another_gateway`: the gateway that responded has other encryption keys than the configuration. `is_refused`: the
-    connection was refused.
+    `is_gateway`: a gateway responded.
+    `is_another_gateway`: the gateway that responded has other encryption keys than the configuration.
+    `problem`: what the server does wrong, such as ``responds with a redirect``; empty if a gateway responded.
+    `is_refused`: the connection was refused.
     """
 
     is_gateway: bool = False
@@ -218,9 +231,9 @@ class HealthResponse:
 
 
 async def check_inbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
-    """Check the local listener and the public URL, from this machine only.
+    """Check the local listener and the public URL, with requests from this machine.
 
-    Problems between this machine and the internet are not found.
+    These requests cannot find problems between this machine and the internet.
     """
     server = examined.config.server
     local = local_url(server.host, server.port)
@@ -273,7 +286,7 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
 
 
 async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
-    """Request ``GET /health`` and return the result; errors are results too and are not raised."""
+    """Request ``GET /health`` and return the result. Errors are returned as results, and not raised."""
     began = clock.now()
     try:
         async with examined.http.get(f"{base}/health", allow_redirects=False) as response:
@@ -316,7 +329,7 @@ def _certificate_text(fault: Exception) -> str:
     )
 
 
-# ── What a gateway running on this machine reports: its service may have fewer permissions than this shell.
+# ── What a gateway on this machine reports about itself. The gateway might lack permissions that this command has.
 
 REJECTED_METRIC: Final = re.compile(
     r'^gateway_rejected_credentials_total\{environment="([^"]*)",integration="([^"]*)",state="needs_reauth"\} ([0-9]+)',
@@ -326,7 +339,7 @@ UNREADABLE_METRIC: Final = re.compile(r"^gateway_stored_secrets_unreadable_total
 
 
 async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
-    """Yield findings from ``/ready`` of a running gateway, and from its metrics if `server.admin_port` is set."""
+    """Yield findings from ``/ready`` of the running gateway, and from its metrics if `server.admin_port` is set."""
     server, text, reported = examined.config.server, "", {}
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
         async with examined.http.get(f"{local_url(server.host, server.port)}/ready") as response:

@@ -1,10 +1,11 @@
 """``gateway events``: the events sent to the application, their deliveries, and the key that signs them.
 
     show_events     `gateway events list` and `show`
-    replay_events   `gateway events replay`: send events again, with the same ids
-    signing_key     `gateway events key`: the key that signs events, or a new one
+    replay_events   `gateway events replay`: sends events again, with the same ids
+    signing_key     `gateway events key`: prints the key that signs events, or makes a new key
 
-The commands work on the store, so no gateway needs to run; a running gateway delivers the events that `replay` queues.
+The commands open the store, so they work without a running gateway. Only a running gateway sends the events that
+`replay` queues.
 
 Always true: each command has `--json`; only `gateway events key` prints the signing key.
 """

@@ -1,4 +1,4 @@
-"""``gateway events list`` and ``show``."""
+"""``gateway events list`` and ``show``: show events and the state of their deliveries."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ def _stamp(moment: "datetime | None") -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
-# ── ``gateway events list``: events and the state of their deliveries, newest first, one line each.
+# ── ``gateway events list``: prints one line for each event and each URL, newest first.
 
 
 @click.command("list")
@@ -120,7 +120,7 @@ def list_events(
     run(file, work, as_json=as_json)
 
 
-# ── ``gateway events show``: one event, with its body and each URL that it is sent to.
+# ── ``gateway events show``: prints one event with its body, and the state of its delivery to each URL.
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""``gateway events key``: prints the key that signs events, or makes a new one."""
+"""``gateway events key``: prints the key that signs events, or makes a new key."""
 
 import json
 import sys

@@ -1,10 +1,10 @@
 """``gateway keys``: secret keys and capabilities, and the encryption keys.
 
-    manage_keys       `gateway keys create`, `list` and `revoke`: keys that callers send
-    encryption_keys   `gateway keys status` and `rotate`: the keys that encrypt the store, and how many values each encrypts
+    manage_keys       `gateway keys create`, `list` and `revoke`: the keys that callers send
+    encryption_keys   `gateway keys status` and `rotate`: the keys that encrypt the store
 
-The two kinds of keys are unrelated: docs/keys.md describes the keys that callers send, docs/operations.md#encryption-keys
-the encryption keys.
+The two kinds of keys are unrelated: docs/keys.md describes the keys that callers send,
+docs/operations.md#encryption-keys describes the encryption keys.
 
 Always true: a new key is printed once and stored as a digest; `rotate` can run while gateways serve (ADR 22).
 """

@@ -1,4 +1,4 @@
-"""``gateway keys status`` and ``rotate``: the encryption keys and how many values each encrypts."""
+"""``gateway keys status`` and ``rotate``: the encryption keys, and how many values each key encrypts."""
 
 import json
 import sys
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from gateway.store import Store
     from gateway.store.rotation import KeyCounts, Rotated
 
-# ── The encryption keys, by their place in store.encryption_keys and their id.
+# ── The encryption keys, each with its position in store.encryption_keys and its id.
 
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKeyUse:
-    """An encryption key and its use. `place`: its position in store.encryption_keys, from 1. `values`: number of values
-    that its data keys encrypt."""
+    """An encryption key and its use.
+
+    `place`: the key's position in store.encryption_keys, from 1.
+    `data_keys`: the number of data keys that this key encrypts.
+    `values`: the number of values that these data keys encrypt.
+    """
 
     place: int
     id: str
@@ -33,7 +37,7 @@ class EncryptionKeyUse:
 
     @property
     def is_removable(self) -> bool:
-        """Return whether the key may be removed. The first key may not: it wraps new data keys."""
+        """Return whether the key is no longer needed. The first key is always needed: it wraps new data keys."""
         return self.place > 1 and self.data_keys == 0
 
 
@@ -49,7 +53,7 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
 
 
 def advice(found: Sequence[EncryptionKeyUse]) -> str:
-    """Return the next step, in one line."""
+    """Return the operator's next step, in one line."""
     gone = [str(one.place) for one in found if one.is_removable]
     needed = [one for one in found if one.place > 1 and one.data_keys]
     if needed:
@@ -64,7 +68,7 @@ def advice(found: Sequence[EncryptionKeyUse]) -> str:
     return "Every key in store.encryption_keys is needed."
 
 
-# ── ``gateway keys status``: how many values each key encrypts, and which encryption keys may be removed from the file.
+# ── ``gateway keys status``: counts the values that each key encrypts, and shows which encryption keys can be removed.
 
 
 @click.command()
@@ -201,8 +205,10 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
 
 
 def _remind_of_other_nodes() -> None:
-    """Remind the operator that every node needs the key, which this command cannot check; on a terminal, ask to
-    confirm."""
+    """Print a reminder that every node needs the key, which this command cannot check.
+
+    On a terminal, the user must confirm. Raises Abort if the answer is no.
+    """
     print(
         "Every running gateway must already have the first key of store.encryption_keys: add it on each node and send "
         "SIGHUP. A gateway without the key returns 503 once values are encrypted with it.",

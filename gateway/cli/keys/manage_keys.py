@@ -1,4 +1,4 @@
-"""``gateway keys create``, ``list`` and ``revoke``."""
+"""``gateway keys create``, ``list`` and ``revoke``: the keys that callers send."""
 
 import json
 import re
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
-# ── The limits of a key as text.
+# ── The limits of a key as text, and warnings about them.
 
 
 def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
-    """Yield the limits of a key: the name of each, and its values as text."""
+    """Yield each limit of a key: its name, and its values as text."""
     for one in key.limits:
         for name, values in one.as_json().items():
             yield name, ", ".join(_limits_in_words(values))
@@ -35,9 +35,9 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
 
 
 def unknown_integration_warnings(runtime: "Runtime", environment: str, integrations: "KeyLimits") -> Iterator[str]:
-    """Yield a warning for each integration that the limits name but the environment lacks.
+    """Yield a warning for each integration that the limits name but the environment does not have.
 
-    This is no error, since the integration may be added later.
+    An unknown integration is not an error, because somebody might add the integration later.
     """
     of_connections = (one.partition("/")[0] for one in integrations.connections)
     known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
@@ -50,7 +50,8 @@ def unknown_integration_warnings(runtime: "Runtime", environment: str, integrati
             )
 
 
-# As in documentation: {id}, <id>, :id. A path may hold them, so a rule with them is valid.
+# Matches placeholders of API documentation: {id}, <id>, :id. A rule with a placeholder is valid, because a path can
+# contain these characters.
 _PLACEHOLDER: Final = re.compile(r"\$?\{[^{}/]*\}|<[^<>/]*>|(?<=/):[A-Za-z_][A-Za-z0-9_-]*(?=/|$)")
 _USUAL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET")
 # The other registered methods: https://www.iana.org/assignments/http-methods
@@ -63,8 +64,10 @@ _REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()
 
 
 def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each valid rule that probably matches no request: its path has a placeholder, or its method
-    is a typo."""
+    """Yield a warning for each valid rule that probably matches no request.
+
+    The path of such a rule contains a placeholder, or its method is a typo.
+    """
     from gateway.access.key_policy import parse_rule
     from gateway.access.operation_rules import is_reference
 
@@ -92,7 +95,7 @@ def _limits_in_words(values: Any) -> list[str]:
 
 
 class Tag(click.ParamType[tuple[str, str]]):
-    """A tag, ``name=value``; the name is lowercased."""
+    """A tag, ``name=value``. The name is converted to lower case."""
 
     name = "tag"
 
@@ -217,7 +220,7 @@ def _expiry_text(at: datetime | None) -> str:
     return "" if at is None else f", until {at:%Y-%m-%d %H:%M} UTC"
 
 
-# ── ``gateway keys list``: keys, newest first, one line each.
+# ── ``gateway keys list``: prints one line for each key, newest first.
 
 COLUMNS = ("ID", "NAME", "KEY", "MAY", "LIMITS", "LAST USED", "EXPIRES")
 

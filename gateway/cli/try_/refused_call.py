@@ -1,4 +1,7 @@
-"""Explain why the gateway refused a call, and what to do: closest names, existing names, a reconnect link."""
+"""Explains why the gateway refused a call, and what to do.
+
+The hints are similar names, existing names, or a link with which the end user connects again.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,8 +20,13 @@ MAX_COMPARED: Final = 500
 
 @dataclass(slots=True)
 class RefusalHints:
-    """Hints for a refused call. `known`: the existing names. `near`: the closest of them. `connect_url`: the link with
-    which the end user connects."""
+    """Hints for a refused call.
+
+    `lines`: the hints as text.
+    `known`: the existing names; None if names do not help.
+    `near`: the existing name that is most similar to the given name.
+    `connect_url`: the link with which the end user connects.
+    """
 
     lines: list[str] = field(default_factory=list)
     known: list[str] | None = None
@@ -27,7 +35,10 @@ class RefusalHints:
 
 
 def explain_refusal(client: Client, fault: CallFailed, call_path: ConnectionPath | None, target: Target) -> TrialFailed:
-    """Return `fault` with hints. Calls the gateway's API for the hints, and leaves out hints whose call fails."""
+    """Return `fault` with hints.
+
+    The hints come from the gateway's API. If a request for a hint fails, this hint is left out.
+    """
     if isinstance(fault, Unreachable):
         return TrialFailed(f"no gateway responds at {target.url}: {fault.cause}", f"start it with: {target.start}")
     if not isinstance(fault, GatewayError):
@@ -48,7 +59,7 @@ def explain_refusal(client: Client, fault: CallFailed, call_path: ConnectionPath
 
 
 def check_response_is_from_gateway(response: Stream, target: Target) -> None:
-    """Raise TrialFailed for a response that does not come from a gateway: each gateway response has a request id."""
+    """Raise TrialFailed if the response has no request id. Every response of a gateway has a request id."""
     if not response.request_id:
         raise _not_a_gateway(f"{response.status} {response.reason}", target)
 

@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from gateway.cli.try_ import TrialFailed
     from gateway.cli.try_.try_target import Target
 
-# ── The call: builds the request from the command line, sends it and reads the response.
+# ── The call: builds the request from the command line, sends the request and reads the response.
 
-METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # RFC 9110 §9.1
+METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # the characters that a method can contain (RFC 9110 §9.1)
 
 
 @dataclass(frozen=True, slots=True)
 class TriedCall:
-    """The arguments and options that describe the call, as typed. Options that choose the gateway are separate."""
+    """The arguments and options that describe the call, as the user typed them.
+
+    Options that select the gateway are not included.
+    """
 
     integration: str | None
     connection: str | None
@@ -48,7 +51,7 @@ class TriedCall:
 
 
 def build_call(url: str, typed: TriedCall, call_path: ConnectionPath) -> SentCall:
-    """Return the request for the typed call. Raises BadParameter for an invalid option."""
+    """Return the request that the user describes. Raises BadParameter for an invalid option."""
     body = None if typed.body is None else read_body(typed.body)
     fields: dict[str, str] = {}
     for line in typed.headers:
@@ -87,13 +90,13 @@ def send(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[Strea
 
 
 def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
-    """Return the body, and whether it is complete; Ctrl-C ends an endless response. `live`: also print it as it
-    arrives.
+    """Return the response's body, and whether the body is complete. Ctrl-C ends an endless response.
 
-    `enough`: stop after this many bytes, unless None.
+    `enough`: stop after this many bytes; None: read to the end.
+    `live`: also print each part of the body on arrival.
     """
     content = bytearray()
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a piece may end within a character
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a piece can end in the middle of a character
     try:
         for piece in response:
             content += piece
@@ -107,7 +110,7 @@ def read_response(response: Stream, enough: int | None, *, live: bool) -> tuple[
 
 
 def decoded_body(content: bytes) -> Any:
-    """Return the content as JSON if it is JSON, else as text, else as base64."""
+    """Return the content as JSON if it is JSON, else as text if it is UTF-8, else as base64."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -196,7 +199,7 @@ def _check(target: "Target") -> None:
 
 
 def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
-    """Make the call and report on it; return the exit code. Raises TrialFailed."""
+    """Make the call, print the results and return the exit code. Raises TrialFailed."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway, explain_refusal
     from gateway.cli.try_.try_target import ConnectionPath, resolve
     from gateway.client import CallFailed
@@ -215,15 +218,15 @@ def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
         with send(client, sent) as response:
             head_s = time.perf_counter() - began
             check_response_is_from_gateway(response, target)
-            # The dry run comes after the call: the call then waits for a token refresh, and its timing includes the
-            # wait.
+            # The dry run follows the call. If a token must be refreshed, the call itself then waits for the refresh,
+            # and the call's timing shows the wait.
             return _report(response, _dry_run_request(client, sent, target), sent, target, typed, head_s)
     except CallFailed as fault:
         raise explain_refusal(client, fault, named, target) from fault
 
 
 def _dry_run_request(client: "Client", sent: "SentCall", target: "Target") -> Any:
-    """Return the request to the provider, with its credential masked, from a dry run."""
+    """Return the request to the provider from a dry run, with the credential masked."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway
 
     with send(client, sent, dry=True) as response:
@@ -291,7 +294,10 @@ def _print_snippets(sent: "SentCall", target: "Target", typed: "TriedCall") -> N
 
 
 def _exit_with_failure(failed: "TrialFailed", as_json: bool) -> NoReturn:
-    """Print the fault and its hints on stderr, with `as_json` also JSON on stdout, and exit with code `REFUSED`."""
+    """Print the fault and its hints on stderr, and exit with code `REFUSED`.
+
+    `as_json`: also print the fault as JSON to stdout.
+    """
     if as_json:
         print(json.dumps({"error": failed.report}, indent=2, ensure_ascii=False), flush=True)
     first, *hints = failed.lines

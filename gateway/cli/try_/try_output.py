@@ -1,4 +1,4 @@
-"""Format the request, the response and the timing for people."""
+"""Formats the request, the response and the timing for people."""
 
 import json
 import re
@@ -14,19 +14,22 @@ from gateway.cli.try_ import try_snippets
 from gateway.cli.try_.try_snippets import SentCall
 from gateway.text import counted
 
-# ── The timing of a call, from ``Server-Timing`` and the caller's own clock, as numbers and as a bar chart.
+# ── The timing of a call, as numbers and as a bar chart. The times come from ``Server-Timing`` and from this machine's
+# clock.
 
 WIDTH: Final = 40
-_METRIC: Final = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+)\s*;[^,]*?\bdur=\"?([0-9.]+)")  # W3C Server Timing, §4
+# Matches a metric of ``Server-Timing`` with its duration (W3C Server Timing, §4).
+_METRIC: Final = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+)\s*;[^,]*?\bdur=\"?([0-9.]+)")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
-# Names in ``Server-Timing``, and the labels that are shown for them.
+# Names in ``Server-Timing``, each with the label that is shown.
 PARTS: Final = {"gateway": "gateway", "token": "token", "upstream": "provider"}
 
 
 def timing_parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
-    """Return milliseconds of ``gateway``, ``token``, ``upstream``, the rest as ``transfer``, and ``total``.
+    """Return the milliseconds of ``gateway``, ``token``, ``upstream``, ``transfer`` (the rest) and ``total``.
 
-    If several fields have the same name, the last one counts: the gateway's field follows a provider's own.
+    If several fields have the same name, the last field is used, because the gateway's field follows a provider's
+    field.
     """
     durations: dict[str, float] = {}
     for field in fields:
@@ -38,7 +41,7 @@ def timing_parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
 
 
 def timing_chart(durations: dict[str, float]) -> Sequence[str]:
-    """Return a line for each part; its bar starts where the previous bar ends."""
+    """Return a line with a bar for each part. Each bar starts where the previous bar ends."""
     total = max(durations["total"], sum(ms for name, ms in durations.items() if name != "total"), 1e-9)
     lines, at = [], 0.0
     for name, ms in durations.items():
@@ -51,7 +54,10 @@ def timing_chart(durations: dict[str, float]) -> Sequence[str]:
 
 
 def bar(start: float, share: float) -> str:
-    """Return a bar; `start` and `share` are fractions of 1. A share above 0 is at least an eighth of a character."""
+    """Return a bar as text. A share above 0 is shown as at least an eighth of a character.
+
+    `start`, `share`: where the bar begins, and how long it is, as fractions of `WIDTH`.
+    """
     blanks = round(start * WIDTH)
     eighths = max(round(share * WIDTH * 8), 1 if share > 0 else 0)
     full, part = divmod(eighths, 8)
@@ -68,7 +74,7 @@ def heading(text: str) -> str:
 
 
 def request_text(report: Mapping[str, Any], dry: bool) -> str:
-    """Return the request as text, from the response to a dry run."""
+    """Return the request as text. `report`: the response to a dry run."""
     lines = [
         heading("The request as it would be sent" if dry else "The request as sent to the provider"),
         f"  {report['method']} {report['url']}",
@@ -82,7 +88,7 @@ def request_text(report: Mapping[str, Any], dry: bool) -> str:
 
 
 def response_head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
-    """Return the status and the header fields as text; the gateway's own fields are dimmed."""
+    """Return the status and the header fields as text. The gateway's own fields are dimmed."""
     colour = "green" if status < 300 else "yellow" if status < 400 else "red"
     lines = [f"{heading('The response')}  {click.style(f'{status} {reason}'.strip(), fg=colour, bold=True)}"]
     for name, value in headers:
@@ -92,8 +98,10 @@ def response_head(status: int, reason: str, headers: Iterable[tuple[str, str]]) 
 
 
 def response_body(content: bytes, content_type: str, *, everything: bool, whole: bool) -> str:
-    """Return JSON indented, text unchanged, and only the size of other content. Long content is shortened, with a note,
-    unless `everything`."""
+    """Return the body as text: JSON is indented, other text stays unchanged.
+
+    If the content is not text, only its size is shown. Long text is cut, with a note, unless `everything` is set.
+    """
     if not content:
         return "  (no body)"
     try:
@@ -125,7 +133,7 @@ def timing_text(durations: dict[str, float]) -> str:
 
 
 def snippets_text(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
-    """Return the snippets called `names`, after the command that sets the variable that they read."""
+    """Return the snippets called `names`, after the command that sets the secret key's variable."""
     if key_file is not None:
         setting = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'
     else:

@@ -1,4 +1,4 @@
-"""The call as snippets of curl, Python and Node, to be pasted; the call's body."""
+"""Formats the call as snippets of curl, Python and Node that a person can paste, and reads the call's body."""
 
 import json
 import re
@@ -11,21 +11,24 @@ from typing import Any, Final
 
 import click
 
-# ── The body from ``-d``, and its content type.
+# ── The body from the option ``-d``, and its content type.
 
 FORM: Final = re.compile(r"[\w.%+~-]+=[^\s]*")
 
 
 @dataclass(frozen=True, slots=True)
 class TypedBody:
-    """A request body. `file`: the file that it was read from, if any; a snippet then reads the same file."""
+    """A request body.
+
+    `file`: the file that contains the body, None without a file. A snippet reads the same file.
+    """
 
     content: bytes
     file: str | None = None
 
     @property
     def text(self) -> str | None:
-        """Return the body as text; None if it is not UTF-8."""
+        """Return the body as text; None if the body is not UTF-8."""
         try:
             return self.content.decode()
         except UnicodeDecodeError:
@@ -33,12 +36,12 @@ class TypedBody:
 
     @property
     def json(self) -> Any:
-        """Return the parsed body. Raises ValueError if it is not JSON."""
+        """Return the parsed body. Raises ValueError if the body is not JSON."""
         return json.loads(self.content)
 
     @property
     def content_type(self) -> str:
-        """Return a content type guessed from the body, for a call that sets none."""
+        """Return a content type guessed from the body. The guess is used if the user sets no type."""
         try:
             self.json  # noqa: B018 - only whether it can be read
         except ValueError:
@@ -51,7 +54,10 @@ class TypedBody:
 
 
 def read(given: str) -> TypedBody:
-    """Read the body as curl does: ``@file`` reads the file, ``@-`` standard input. Raises BadParameter."""
+    """Return the body for the option ``-d``. ``@file`` reads a file and ``@-`` standard input, as with curl.
+
+    Raises BadParameter.
+    """
     if not given.startswith("@"):
         return TypedBody(given.encode())
     if given == "@-":
@@ -67,7 +73,10 @@ VARIABLE: Final = "GATEWAY_SECRET_KEY"
 
 @dataclass(frozen=True, slots=True)
 class SentCall:
-    """A call as sent to the gateway. `target`: path and query, percent-encoded, beginning with a slash."""
+    """A call to the gateway.
+
+    `target`: path and query, percent-encoded, beginning with a slash.
+    """
 
     url: str
     method: str
@@ -161,7 +170,7 @@ console.log(response.status, await response.text());"""
 
 
 def nango(sent: SentCall) -> str:
-    """Return the call as a module for Node, with the published @nangohq/node."""
+    """Return the call as a module for Node that uses the SDK @nangohq/node."""
     headers = f"\n  headers: {_js(dict(sent.headers))}," if sent.headers else ""
     body = "" if sent.body is None else f"\n  data: {_read_in_node(sent.body)},"
     return f"""import {{ Nango }} from "@nangohq/node";
@@ -201,10 +210,10 @@ def _file_reading_import(body: TypedBody | None) -> str:
 
 
 def _py(text: str) -> str:
-    """Return a Python string literal, in double quotes if it needs no escapes."""
+    """Return a Python string literal, in double quotes if the text needs no escapes."""
     return f'"{text}"' if text.isprintable() and not set(text) & set('"\\') else repr(text)
 
 
 def _js(value: object) -> str:
-    """Return a JavaScript literal; JSON is valid JavaScript since ES2019."""
+    """Return a JavaScript literal. The literal is JSON, which is valid JavaScript since ES2019."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Find the running gateway, key, connection and path that the command line leaves out."""
+"""Finds the gateway, key, connection and path that the user does not name on the command line."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from gateway.secret import Secret
 if TYPE_CHECKING:
     from gateway.config import Config
 
-# ── The running gateway and its key: as given, else from a configuration in the current folder.
+# ── The running gateway and its key: from the options, otherwise from a configuration.
 
 OWN_CONFIGURATION: Final = Path("gateway.yaml")
 DEMO_FOLDER: Final = Path(".gateway")
@@ -24,9 +24,12 @@ DEMO_FOLDER: Final = Path(".gateway")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The gateway to call. `url` has no trailing slash. `key_file`: a file that contains only the key, if there is one.
+    """The gateway to call.
 
-    `start`: the command that would start this gateway. `key_from`: where the key was found.
+    `url`: the gateway's URL without a trailing slash.
+    `start`: the command that would start this gateway.
+    `key_from`: where the key was found, for messages.
+    `key_file`: a file that contains only the key; None if there is no such file.
     """
 
     url: str
@@ -37,9 +40,10 @@ class Target:
 
 
 def find_target(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
-    """Return the gateway and key to use: those given, else those of `file`, ``gateway.yaml`` or the demo's folder here.
+    """Return the gateway and the key to use.
 
-    Raises TrialFailed, and Faults if nothing of the configuration can be read.
+    Values that the user does not give come from `file`, from ``gateway.yaml`` in the current folder, or from the demo's
+    folder. Raises TrialFailed, and Faults if the configuration cannot be read.
     """
     if url is not None and key is not None:
         return Target(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
@@ -54,8 +58,10 @@ def find_target(file: Path | None, url: str | None, key: str | None, environment
 
 
 def _local_configuration() -> Path | None:
-    """Return the configuration in the current folder, or None. A checkout's gateway.yaml, a reference, does not
-    count."""
+    """Return the configuration in the current folder or in the demo's folder; None if there is none.
+
+    The shipped gateway.yaml in a checkout is ignored, because that file is only a reference of all settings.
+    """
     from gateway import resources
 
     if OWN_CONFIGURATION.is_file() and not OWN_CONFIGURATION.samefile(resources.file("gateway.yaml")):
@@ -84,8 +90,10 @@ def _configured_target(file: Path, url: str | None, key: str | None, environment
 
 
 def _read(file: Path) -> "Config":
-    """Read the configuration as far as possible: environment variables of the gateway may not be set in this
-    terminal."""
+    """Read as much of the configuration as possible.
+
+    The configuration refers to environment variables, which might be missing in this terminal.
+    """
     from gateway.config import Faults, load
 
     try:
@@ -113,15 +121,15 @@ def _key(config: "Config", file: Path, environment: str | None) -> Secret:
     return keys[0]
 
 
-# ── Defaults: the newest connection, and the path with which the provider's entry verifies a credential.
+# ── Defaults: the newest connection, and the path that the provider's entry uses to verify a credential.
 
-# ``{cloudId}`` and ``${connectionConfig.cloudId}``: settings of the connection.
+# Matches references to settings of the connection: ``{cloudId}`` and ``${connectionConfig.cloudId}``.
 _SETTING: Final = re.compile(r"\$?\{(?:connectionConfig\.)?([A-Za-z_][\w.-]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPath:
-    """A connection, and a path on its provider's API."""
+    """A connection, and a path of its provider's API."""
 
     integration: str
     connection: str
@@ -129,8 +137,10 @@ class ConnectionPath:
 
 
 def resolve(client: Client, integration: str | None, connection: str | None, path: str | None) -> ConnectionPath:
-    """Return integration, connection and path, as given or by default. Raises GatewayError, and TrialFailed if there is
-    no connection."""
+    """Return integration, connection and path, with defaults for those that are None.
+
+    Raises GatewayError if the gateway refuses a request, and TrialFailed if there is no connection.
+    """
     if integration is None or connection is None:
         integration, connection = _newest_connection(client, integration)
     if path is None:
@@ -144,7 +154,7 @@ def resolve(client: Client, integration: str | None, connection: str | None, pat
 def _newest_connection(client: Client, integration: str | None) -> tuple[str, str]:
     known = [one["unique_key"] for one in client.list_integrations()]
     if integration is not None and integration not in known:
-        return integration, "none"  # the gateway refuses the call, and `refused_call` explains why
+        return integration, "none"  # the gateway will refuse the call, and `refused_call` will explain why
     filters = {} if integration is None else {"integrations": [integration]}
     for one in client.list_connections(**filters):  # type: ignore[arg-type]
         return one["provider_config_key"], one["connection_id"]
@@ -159,7 +169,7 @@ def _newest_connection(client: Client, integration: str | None) -> tuple[str, st
 
 
 def _verification_path(client: Client, integration: str) -> str:
-    """Return the path with which the provider's entry verifies a credential, else ``/``."""
+    """Return the path that the provider's entry uses to verify a credential; ``/`` without such a path."""
     verification: Mapping[str, Any] = _proxy_settings(client, integration).get("verification") or {}
     if verification.get("method", "GET") == "GET" and "base_url_override" not in verification:
         return str(next(iter(verification.get("endpoints", ())), "/"))
@@ -167,8 +177,10 @@ def _verification_path(client: Client, integration: str) -> str:
 
 
 def _below_base(client: Client, integration: str, url: str) -> str:
-    """Return the path of an absolute API URL: the URL without the base URL, which the gateway adds. Raises
-    TrialFailed."""
+    """Return the path of an absolute API URL, without the base URL, which the gateway adds.
+
+    Raises TrialFailed if `url` does not begin with the base URL.
+    """
     base = str(_proxy_settings(client, integration).get("base_url", ""))
     rest = url.removeprefix(base)
     if rest != url and rest[:1] in ("", "/", "?"):
