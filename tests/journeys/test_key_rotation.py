@@ -131,7 +131,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
             await loading
         result = await run_command(tmp_path, "keys", "status", "--verify")
     successful = load.outcomes["called"] + load.outcomes["written"]
-    sealed_again = sum(run["sealed_anew"] for run in done)
+    sealed_again = sum(run["encrypted_again"] for run in done)
     print(
         f"{load.outcomes.total()} requests at {RATE:g}/s, {load.outcomes.total() - successful} failed, "
         f"p99 {load.duration_ms(0.99)} ms, slowest {load.duration_ms(1)} ms; {sealed_again} values in {took_s:.1f} s"
@@ -139,7 +139,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     assert load.outcomes.total() == successful, load.outcomes.most_common(5)
     assert all(run["left"] == 0 for run in done)
     # What a refresh or a write has sealed since the reload already uses the new key.
-    assert done[0]["sealed_anew"] > 0
+    assert done[0]["encrypted_again"] > 0
     assert (result["damaged"], result["without_a_key"]) == ([], 0)
     assert len(result["encryption_keys"]) == len(result["data_keys"]) == 1
     assert not any(grant.revoked for grant in tracker.grants), "a refresh token was used twice"

@@ -116,7 +116,8 @@ def status_json(config: "Config", counts: "KeyCounts", damaged: list[str] | None
                 "id": one.id,
                 "data_keys": one.data_keys,
                 "values": one.values,
-                "may_go": one.is_removable,
+                "removable": one.is_removable,
+                "may_go": one.is_removable,  # the former name of `removable`
             }
             for one in found
         ],
@@ -235,7 +236,8 @@ async def _report(store: "Store", config: "Config", done: "Rotated", took_s: flo
     counts = await store.rotation.counts()
     if as_json:
         report = {
-            "sealed_anew": done.sealed,
+            "encrypted_again": done.sealed,
+            "sealed_anew": done.sealed,  # the former name of `encrypted_again`
             "new_data_keys": done.new_keys,
             "removed_data_keys": done.removed_keys,
             "kept_data_keys": done.kept_keys,

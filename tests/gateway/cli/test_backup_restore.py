@@ -62,15 +62,16 @@ def folder(tmp_path: Path) -> Path:
 def test_encryption_key_is_added_rotated_to_and_removed(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
     before = as_json("keys", "status", "-c", file)
-    assert [(key["place"], key["values"], key["may_go"]) for key in before["encryption_keys"]] == [
+    assert [(key["place"], key["values"], key["removable"]) for key in before["encryption_keys"]] == [
         (1, 0, False),
         (2, 3, False),
     ]
     assert "`gateway keys rotate`" in before["advice"]
     done = as_json("keys", "rotate", "-c", file)
-    assert (done["sealed_anew"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
+    assert (done["encrypted_again"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
     after = as_json("keys", "status", "--verify", "-c", file)
-    assert [(key["values"], key["may_go"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
+    assert [(key["values"], key["removable"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
+    assert [key["may_go"] for key in after["encryption_keys"]] == [False, True], "the former name"
     assert (after["damaged"], after["without_a_key"]) == ([], 0)
     assert "Encryption key 2 is no longer needed" in run_command_text("keys", "status", "-c", file)
     write(folder, NEXT)
