@@ -1,7 +1,7 @@
-"""Requests to providers: streamed for the proxy, whole for token endpoints and scripts.
+"""Sends requests to providers. The response is streamed for the proxy, and read whole for token endpoints and scripts.
 
-https reaches the public internet and the networks that the operator allowed, http only the latter. With an outbound
-proxy, https goes through it: CONNECT to the address that was checked.
+Requests with https can reach the public internet and the networks that the operator allowed. Requests with http can
+reach only those networks. If there is an outbound proxy, https requests use a tunnel (CONNECT) to the checked address.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from gateway.http.request_head import request_head
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 
-# ── The first bytes of a request to a provider: its head, framed by us, together with a small body.
+# ── Makes the first bytes of a request to a provider: the head with the gateway's framing, and a small body.
 
 _FRAMING_FIELDS: Final = (
     hdrs.HOST,
@@ -45,7 +45,7 @@ _FRAMING_FIELDS: Final = (
 
 
 def request_message(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade: str | None) -> bytes:
-    """Return the request's head, and its body if that is available and small. Raises EgressError."""
+    """Return the request's head, and also its body if the whole body has already arrived. Raises EgressError."""
     fields = request.headers
     if any(name in fields for name in _FRAMING_FIELDS):  # two framings in one message allow request smuggling
         fields = CIMultiDict(fields)
@@ -70,7 +70,7 @@ def request_message(request: UpstreamRequest, pool: Pool, body: Body | None, upg
     return head + whole_body
 
 
-# ── Small responses, read whole: from token endpoints, scripts and verifications.
+# ── Reads small responses whole, for token endpoints, scripts and verifications.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class WholeResponse:
 
 
 async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) -> bytes:
-    """Return the body, decoded; unchanged if its coding is not supported.
+    """Return the decoded body; return it unchanged if its content coding is not supported.
 
     Raises EgressError: ``too_large`` if the decoded body exceeds `limit_bytes`, ``protocol`` if it cannot be decoded.
     """
@@ -104,16 +104,20 @@ async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) 
 
 _REPLAYABLE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
-# Added to the time limit for a response: if this process was blocked, a response that arrived in time is still unread.
+# Added to the time limit for a response, in seconds. If this process was blocked, a response that arrived in time can
+# still be unread.
 UNREAD_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds. This package enforces only `connect_s`: from the look-up to the end of the TLS handshake.
+    """Time limits in seconds.
 
-    `gateway/proxy` enforces the others. `total_s` is None for no limit. `max_first_byte_s`: the maximum that a caller
-    may set."""
+    `connect_s`: maximum time from the name look-up to the end of the TLS handshake; this package enforces only this
+    limit, and `gateway/proxy` enforces the other limits. `first_byte_s`: maximum time until the response begins.
+    `idle_s`: maximum time without a byte. `total_s`: maximum time for the whole exchange; None for no limit.
+    `max_first_byte_s`: the maximum that a caller may set for `first_byte_s`.
+    """
 
     connect_s: float = 10.0
     first_byte_s: float = 60.0
@@ -125,9 +129,10 @@ class Timeouts:
 class Egress:
     """Sends requests to providers.
 
-    `proxy`: URL of the outbound proxy for https. `connections_per_host`: maximum number of connections to one origin.
-    `tls`: the context for verifying servers; None: a context with the system's authorities. Pools are made on first
-    use."""
+    `proxy`: URL of the outbound proxy for https; None: no proxy. `connections_per_host`: maximum number of connections
+    to one origin. `tls`: the context that verifies servers; None: a context with the system's certificate authorities.
+    The pool of an origin is made at the first request to the origin.
+    """
 
     def __init__(
         self,
@@ -148,18 +153,19 @@ class Egress:
         self._names = NameResolver()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[PoolKey, Pool] = {}
-        self._on_unused: Callable[[], None] | None = None  # set once this egress is retired
+        self._on_unused: Callable[[], None] | None = None  # None until this egress is retired
 
     def load(self) -> Iterator[tuple[str, PoolLoad]]:
-        """Yield each origin that has a connection, with the load of its pool."""
+        """Yield each origin to which there are connections, with the load of its pool."""
         for pool in self._pools.values():
             yield pool.origin, pool.load
 
     def retire(self, unused: Callable[[], None]) -> None:
-        """Close idle connections now, and others after their exchange, because another egress replaces this one.
+        """Close idle connections now, and other connections after their exchange.
 
-        `unused` is called when no connection is left. A request that still uses this egress may open another
-        connection."""
+        Call this when another egress replaces this egress. `unused`: called when no connection is left. A request that
+        still uses this egress can open another connection.
+        """
         self._on_unused = unused
         for pool in list(self._pools.values()):
             pool.retire()
@@ -187,12 +193,13 @@ class Egress:
     ) -> ProviderExchange:
         """Send `request` and wait for the response's head. Raises EgressError.
 
-        `request.headers`: end-to-end fields only. `body` of length 0: the length is declared, and no byte follows.
-        `upgrade`: request a switch to that protocol (RFC 9110 §7.8); after a 101, `switch` hands the connection over.
-        `replaced`: an idle connection has already lost this request, so use a new connection.
+        `request.headers`: must contain only end-to-end fields. `body`: None if the request declares no body; for a body
+        of length 0, the request declares an empty body. `upgrade`: the protocol to switch to (RFC 9110 §7.8), or None;
+        after a 101, call `switch` on the result. `replaced`: True if an idle connection has already lost this request,
+        so that a new connection is used.
 
-        If an idle connection turns out to be closed, the request is sent once more on a new connection, provided that
-        its method is safe and it has no body (RFC 9112 §9.3.1).
+        If the provider has closed an idle connection, the request is sent a second time on a new connection, but only
+        with a safe method and without a body (RFC 9112 §9.3.1).
         """
         return await self._send(request, body, upgrade, replaced=replaced)
 
@@ -232,8 +239,9 @@ class Egress:
     ) -> WholeResponse:
         """Send one small request and return its whole response. Redirects are not followed.
 
-        `timeout_s`: limit for the whole exchange. `identity`: client certificate for mutual TLS. Raises EgressError,
-        for example ``refused`` for a URL that may not be dialled, or ``too_large`` for a body above `limit_bytes`.
+        `limit_bytes`: maximum size of the response's body. `timeout_s`: limit for the whole exchange, in seconds.
+        `identity`: client certificate for mutual TLS, or None. Raises EgressError, for example ``refused`` if the guard
+        forbids the address, or ``too_large``.
         """
         try:
             parsed = parse_url(url)
@@ -259,11 +267,14 @@ class Egress:
         return WholeResponse(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
     def pool(self, origin: tuple[str, str, int]) -> Pool | None:
-        """Return the pool for that scheme, host and port, without a client certificate; None if there is none."""
+        """Return the pool of an origin (scheme, host, port) for requests without a client certificate.
+
+        Return None if there is no such pool yet.
+        """
         return self._pools.get((*origin, None))
 
     def _pool(self, request: UpstreamRequest) -> Pool:
-        """Return the pool of the request's origin. Raises EgressError ``refused`` if `Guard.check` refuses it."""
+        """Return the pool of the request's origin. Raises EgressError ``refused`` if the guard refuses the origin."""
         key = (request.scheme, request.host, request.port, request.identity)
         pool = self._pools.get(key)
         if pool is None:
@@ -273,7 +284,11 @@ class Egress:
         return pool
 
     async def _context(self) -> ssl.SSLContext:
-        """Return the TLS context. A thread makes it on first use: the system's authorities take 50 ms to read."""
+        """Return the TLS context.
+
+        A thread makes the context at the first use, because it takes 50 ms to read the system's certificate
+        authorities.
+        """
         if self._tls is None:
             context = await asyncio.to_thread(prepare_context, self._trust, self._sessions)
             self._tls = self._tls or context
@@ -310,7 +325,7 @@ class Egress:
 
 
 class RetiredEgress:
-    """The egress of earlier configurations; each is forgotten once its last connection is closed."""
+    """The egress objects of earlier configurations. Each object is forgotten after its last connection has closed."""
 
     def __init__(self) -> None:
         self._retired: dict[Egress, None] = {}
@@ -319,7 +334,7 @@ class RetiredEgress:
         return iter(list(self._retired))
 
     def add(self, egress: Egress) -> None:
-        """Retire `egress`."""
+        """Retire `egress`, because a new configuration has its own egress."""
         self._retired[egress] = None
         egress.retire(lambda: self._retired.pop(egress, None))
 
@@ -330,8 +345,7 @@ class RetiredEgress:
 
 
 def replaceable(method: str, *, has_body: bool) -> bool:
-    """Return whether a request that was lost on a reused connection may be sent again on a new one (RFC 9112
-    §9.3.1)."""
+    """Return whether a request that was lost on an idle connection may be sent again (RFC 9112 §9.3.1)."""
     return not has_body and method in _REPLAYABLE_METHODS
 
 
@@ -342,7 +356,10 @@ def closed_without_response(origin: str) -> EgressError:
 
 @asynccontextmanager
 async def _limit(timeout_s: float) -> AsyncIterator[None]:
-    """Raise TimeoutError after `timeout_s` and `UNREAD_S`, so that the loop can read bytes that have arrived."""
+    """Raise TimeoutError after `timeout_s` plus `UNREAD_S` seconds.
+
+    In the extra time, the event loop can read bytes that have already arrived.
+    """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         over = loop.call_later(timeout_s, lambda: limit.reschedule(loop.time() + UNREAD_S))
@@ -356,7 +373,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-# ── A call given as data, and its reply with the time at which the call was made.
+# ── Sends a call that is given as data, and returns the reply with the time at which the call was sent.
 
 
 async def fetch_reply(
@@ -364,7 +381,7 @@ async def fetch_reply(
 ) -> Reply:
     """Send `call` and return the reply. Raises EgressError.
 
-    `now`: the clock for the reply's `asked_at`; None: this process's clock.
+    `now`: returns the time for the reply's `asked_at`; None means the clock of this process.
     """
     began = clock.monotonic()
     response = await egress.fetch(
@@ -376,6 +393,7 @@ async def fetch_reply(
         timeout_s=timeout_s,
         identity=call.identity,
     )
-    # The monotonic clock gives the duration, so a change of the system clock during the request moves no expiry.
+    # The monotonic clock measures the duration, so that a change of the system clock meanwhile does not change an
+    # expiry.
     asked_at = (now or clock.now)() - timedelta(seconds=clock.monotonic() - began)
     return Reply(response.status, response.headers, response.body, asked_at)

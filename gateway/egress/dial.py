@@ -1,4 +1,4 @@
-"""From an origin to an open connection: look-up, guard, TCP, outbound proxy and TLS, within one time limit."""
+"""Opens connections to origins: name look-up, guard, TCP, outbound proxy and TLS, within one time limit."""
 
 import asyncio
 import base64
@@ -27,7 +27,10 @@ _THREADS: Final = 16
 
 
 class NameResolver:
-    """Resolves names with the system's resolver in its own threads, so that a dead name server delays only look-ups."""
+    """Resolves names with the system's resolver.
+
+    The resolver has its own threads, so that a name server that does not respond delays only look-ups.
+    """
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None  # made at the first look-up
@@ -75,16 +78,16 @@ def _look_up(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in addresses))
 
 
-# ── CONNECT: a tunnel through the outbound proxy (RFC 9110 §9.3.6).
+# ── Opens a tunnel through the outbound proxy with CONNECT (RFC 9110 §9.3.6).
 
 HEAD_BYTES: Final = 16_384
 
 
 class _TunnelHandshake(asyncio.Protocol):
-    """Reads the proxy's response. Bytes after its head count as a refusal, because the gateway sends the first byte in
-    a tunnel.
+    """Reads the proxy's response to CONNECT.
 
-    `status`: the status of the response, 0 if there is no valid one.
+    Bytes after the response's head are treated as a refusal, because the gateway sends the first byte in a tunnel.
+    `status`: status of the response; 0 without a valid response.
     """
 
     def __init__(self) -> None:
@@ -92,7 +95,7 @@ class _TunnelHandshake(asyncio.Protocol):
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class has another base
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -116,7 +119,7 @@ class _TunnelHandshake(asyncio.Protocol):
 
 
 async def open_tunnel(sock: socket.socket, target: str, proxy: URL, refusal_message: str) -> asyncio.Transport:
-    """Return the transport of a tunnel to `target`, reading paused.
+    """Return the transport of a tunnel to `target`, with reading paused.
 
     Raises EgressError ``unreachable`` with the message `refusal_message`.
     """
@@ -141,13 +144,14 @@ async def open_tunnel(sock: socket.socket, target: str, proxy: URL, refusal_mess
 
 SocketFactory = Callable[[Any], socket.socket]
 
-STAGGER_S: Final = 0.25  # RFC 8305 §5
+STAGGER_S: Final = 0.25  # delay between two connection attempts (RFC 8305 §5)
 
 
 class Dialler:
     """Opens connections to origins.
 
-    `proxy`: the operator's outbound proxy for https; it receives an address that was checked.
+    `connect_s`: time limit for opening a connection, in seconds. `proxy`: the operator's outbound proxy for https, or
+    None. The proxy gets a checked IP address instead of the host name.
     """
 
     def __init__(self, guard: Guard, names: NameResolver, connect_s: float, proxy: URL | None = None) -> None:
@@ -159,7 +163,7 @@ class Dialler:
     async def dial(
         self, scheme: Scheme, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
-        """Open `connection` to the origin, over `tls` for https. Raises EgressError."""
+        """Open `connection` to the origin. `tls`: the context for https; None for http. Raises EgressError."""
         origin = origin_of(scheme, host, port)
         try:
             async with asyncio.timeout(self._connect_s):
@@ -199,7 +203,10 @@ class Dialler:
     async def _tunnel(
         self, proxy: URL, address: str, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
-        """Open TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). The guard does not check the proxy."""
+        """Open TLS with `host` in a tunnel to `address` (RFC 9110 §9.3.6).
+
+        The guard does not check the address of the proxy.
+        """
         origin = origin_of("https", host, port)
         refusal_message = f"The outbound proxy did not open a tunnel to {origin}."
         proxy_host, proxy_port = proxy.host or "", proxy.port or DEFAULT_PORTS["http"]
@@ -221,7 +228,7 @@ class Dialler:
 
 
 async def _connect_socket(addresses: list[str], port: int, socket_factory: SocketFactory) -> socket.socket:
-    """Return a socket to the first of these addresses that connects, trying IPv6 and IPv4 alternately (RFC 8305)."""
+    """Return a socket that is connected to one of `addresses`. Try IPv6 and IPv4 by turns (RFC 8305)."""
     candidates: list[SocketAddress] = [
         (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0))
         if ":" in address

@@ -1,4 +1,4 @@
-"""The errors on the way to a provider, before they become the caller's error."""
+"""Defines the errors of calls to providers. Other packages turn them into errors for the caller."""
 
 from typing import Literal
 
@@ -6,10 +6,10 @@ EgressErrorKind = Literal["refused", "unreachable", "tls", "timeout", "protocol"
 
 
 class EgressError(Exception):
-    """An error on the way to a provider.
+    """An error of a call to a provider.
 
-    `kind` is for programs. `message` names the origin and the cause, never a path, a query or a header. `sent` False:
-    no byte of the request was sent, so any request may be sent again.
+    `kind`: a name of the error for programs. `message`: a text with the origin and the cause, without paths, queries
+    and header fields. `sent`: False if no byte of the request was sent, so that any request may be sent again.
     """
 
     def __init__(self, kind: EgressErrorKind, message: str, *, sent: bool = True) -> None:
@@ -20,9 +20,9 @@ class EgressError(Exception):
 
 
 class CallNotAttempted(EgressError):
-    """The call was not attempted: too many calls wait for this provider, or its circuit breaker is open.
+    """The gateway did not send the call: too many calls wait for this provider, or its circuit breaker is open.
 
-    `reason` is for programs. `retry_after_s`: when the caller may retry.
+    `reason`: a name of the reason for programs. `retry_after_s`: seconds after which the caller may retry.
     """
 
     def __init__(self, message: str, *, reason: str, retry_after_s: int) -> None:
@@ -32,4 +32,7 @@ class CallNotAttempted(EgressError):
 
 
 class AddressRefused(PermissionError):
-    """The check at the socket refused the IP address. An OSError, so the dialler treats it as a failed attempt."""
+    """The guard refused the IP address of a new socket.
+
+    The error is an OSError, so that the code that connects treats it as a failed attempt and tries the next address.
+    """

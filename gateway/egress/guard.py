@@ -1,7 +1,9 @@
-"""Decides which IP addresses may be dialled: the public internet by https, and what the operator allowed by http too.
+"""Decides which IP addresses the gateway may connect to.
 
-A host name can resolve to any address, so the guard checks IP addresses: a literal address, and every address that a
-name resolves to. The socket factory checks the address again immediately before it is dialled."""
+Requests with https may reach the public internet. Requests with http or https may reach the networks that the operator
+allowed. A host name can resolve to any address, so the guard checks IP addresses: an address in the URL, and every
+address that a name resolves to. The socket factory checks the address again immediately before it connects.
+"""
 
 import ipaddress
 import socket
@@ -21,14 +23,14 @@ _SPECIAL: Final[tuple[IPNetwork, ...]] = tuple(
     ipaddress.ip_network(network)
     for network in (
         "0.0.0.0/8",
-        "100.64.0.0/10",  # carrier-grade NAT, and a cloud's metadata service
-        "168.63.129.16/32",  # another cloud's metadata service, on a public address
+        "100.64.0.0/10",  # carrier-grade NAT, and the metadata service of a cloud
+        "168.63.129.16/32",  # the metadata service of another cloud, which has a public address
         "169.254.0.0/16",
         "192.0.0.0/24",
         "192.88.99.0/24",
         "198.18.0.0/15",
         "224.0.0.0/3",  # multicast and reserved
-        "::/8",  # unspecified, loopback, IPv4 in IPv6 that was not unwrapped, NAT64 (64:ff9b::)
+        "::/8",  # unspecified, loopback, IPv4 inside IPv6, NAT64 (64:ff9b::)
         "2001::/23",  # Teredo, ORCHID, benchmarking
         "2001:db8::/32",
         "2002::/16",  # 6to4
@@ -43,7 +45,7 @@ _SPECIAL: Final[tuple[IPNetwork, ...]] = tuple(
 
 
 class AllowedRange(Protocol):
-    """A network that the operator allowed; `port` None allows all of its ports."""
+    """A network that the operator allowed. `port`: the allowed port; None allows all ports."""
 
     @property
     def network(self) -> IPNetwork: ...
@@ -53,7 +55,7 @@ class AllowedRange(Protocol):
 
 
 def ip_address_in(host: str) -> IPAddress | None:
-    """Return the IP address if `host` is one, else None. An address with a zone index (``%eth0``) is not accepted."""
+    """Return `host` as an IP address; None if it is a name or an address with a zone index (``%eth0``)."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
@@ -61,7 +63,10 @@ def ip_address_in(host: str) -> IPAddress | None:
 
 
 def without_ipv6_prefix(address: IPAddress) -> IPAddress:
-    """Return the IPv4 address inside a mapped or compatible IPv6 address (RFC 4291 §2.5.5); return others unchanged."""
+    """Return the IPv4 address inside a mapped or compatible IPv6 address (RFC 4291 §2.5.5).
+
+    Return any other address unchanged.
+    """
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -82,12 +87,12 @@ class Guard:
         self._allow = tuple(allow)
 
     def permits(self, scheme: Scheme, address: IPAddress, port: int) -> bool:
-        """Return whether this address and port may be dialled."""
+        """Return whether the gateway may connect to this address and port."""
         address = without_ipv6_prefix(address)
         return self._is_allowed(address, port) or (scheme == "https" and is_public(address))
 
     def check(self, scheme: Scheme, host: str, port: int) -> None:
-        """Raise EgressError ``refused`` for a host that can be refused before its name is resolved."""
+        """Raise EgressError ``refused`` if the host can be refused without a name look-up."""
         host_text = parse_host(bracketed(host))
         if host_text is None:
             raise EgressError("refused", f"{host!r} is not a valid host name or IP address.")
@@ -97,7 +102,7 @@ class Guard:
             raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
 
     def admit(self, scheme: Scheme, host: str, port: int, addresses: Sequence[str]) -> None:
-        """Check all `addresses` of `host`. Raises EgressError ``refused`` if any of them may not be dialled."""
+        """Check all `addresses` of `host`. Raises EgressError ``refused`` if one of them is forbidden."""
         for text in addresses:
             address = ip_address_in(text)
             if address is not None and self.permits(scheme, address, port):
@@ -111,7 +116,7 @@ class Guard:
             )
 
     def socket(self, scheme: Scheme, address: SocketAddress) -> socket.socket:
-        """Return a socket for the address about to be dialled. Raises AddressRefused."""
+        """Return a socket to connect to `address`. Raises AddressRefused if the address is forbidden."""
         family, kind, protocol, _, sockaddr = address
         if not self.permits(scheme, ipaddress.ip_address(sockaddr[0]), sockaddr[1]):
             raise AddressRefused(f"{sockaddr[0]} port {sockaddr[1]} may not be dialled")

@@ -1,4 +1,4 @@
-"""Limits for each provider origin: concurrency limit, circuit breaker and retry budget."""
+"""Limits the calls to each origin: concurrency limit, circuit breaker and retry budget."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -15,21 +15,21 @@ from gateway.egress.egress_errors import CallNotAttempted
 
 # ── Stops calling a provider that is down, so that callers do not wait for a response that cannot come.
 #
-# The circuit opens when 20 calls to a provider fail within 10 s: it cannot be reached, resets the connection or sends
-# nothing. The circuit stays closed if the provider sent 20 responses in that time, because one bad resource of a
-# working provider must not block the others. Any response, even a 500, proves that the provider is up.
+# The circuit opens when 20 calls to a provider fail within 10 s: the provider cannot be reached, resets the connection
+# or sends nothing. The circuit stays closed if the provider sent 20 responses in that time, because one bad resource of
+# a working provider must not block its other resources. Any response, even a 500, proves that the provider is up.
 
 FAILURES_TO_OPEN: Final = 20
 FAILURE_WINDOW_S: Final = 10.0
 OPEN_S: Final = 30.0
-PROBE_RETRY_AFTER_S: Final = 1  # Retry-After for other calls while one call probes the provider
+PROBE_RETRY_AFTER_S: Final = 1  # Retry-After for other calls as long as one call probes the provider
 
 
 class CircuitBreaker:
     """The circuit breaker of one origin. Times are monotonic seconds.
 
-    `responses`: number of responses; `OriginLimits.release` increments it. `open_until`: 0.0 while the circuit is
-    closed.
+    `responses`: number of responses, counted by `OriginLimits.release`. `open_until`: when the next call may probe the
+    provider; 0.0 if the circuit is closed.
     """
 
     __slots__ = ("_failures", "_probing", "open_until", "responses")
@@ -46,9 +46,9 @@ class CircuitBreaker:
         return self.open_until == 0.0
 
     def try_probe_s(self, now: float) -> float:
-        """Return 0.0 and make this call the probe, or return the seconds after which another call may probe.
+        """Let this call probe the provider and return 0.0, or return the seconds after which a call may probe.
 
-        Call it only while the circuit is open.
+        Call this only if the circuit is open.
         """
         if now < self.open_until:
             return self.open_until - now
@@ -83,7 +83,7 @@ class CircuitBreaker:
         self._failures.clear()
 
     def end_probe_without_result(self) -> None:
-        """End a probe that has no result, for example because its caller disconnected. The next call probes."""
+        """End a probe without a result, for example because its caller disconnected. The next call probes again."""
         self._probing = False
 
     def is_idle(self, now: float) -> bool:
@@ -91,14 +91,15 @@ class CircuitBreaker:
         return self.is_closed and (not self._failures or now - self._failures[-1][0] > FAILURE_WINDOW_S)
 
 
-# ── Limits the retries sent to a provider: at most a fifth of the calls to it, plus a small allowance.
+# ── Limits the retries sent to a provider to a fifth of the calls to that provider, plus a small allowance.
 #
 # Without this limit, retries multiply the load of a provider when it fails under load.
 
 RETRY_SHARE: Final = 0.2
 MAX_SAVED_RETRIES: Final = 100.0  # maximum number of saved retries
-ALLOWANCE: Final = 10.0  # the allowance: each origin starts with it
-ALLOWANCE_PER_S: Final = 0.5  # retries per second that refill it, so that a rarely called provider can be retried too
+ALLOWANCE: Final = 10.0  # number of retries with which each origin starts
+# The allowance grows again by this many retries per second, so that a provider with few calls can be retried too.
+ALLOWANCE_PER_S: Final = 0.5
 
 
 class RetryBudget:
@@ -113,7 +114,7 @@ class RetryBudget:
         self._seen_at = now
 
     def try_spend(self, now: float) -> bool:
-        """Spend one retry if the budget has one; return whether it did. `now`: monotonic seconds."""
+        """Take one retry from the budget; return False if the budget has none. `now`: monotonic seconds."""
         earned = (self.requests - self._counted_requests) * RETRY_SHARE
         refilled = max(0.0, min(ALLOWANCE - self._credit, (now - self._seen_at) * ALLOWANCE_PER_S))
         self._credit = min(MAX_SAVED_RETRIES, self._credit + earned + refilled)
@@ -124,13 +125,16 @@ class RetryBudget:
         return True
 
 
-# ── Limits the calls that wait for the response of one provider, so that a provider that hangs does not block others.
+# ── Limits the calls that wait for the response of one provider, so that a slow provider does not block other calls.
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencySettings:
-    """`outstanding`: maximum number of calls whose response has not begun. `waiting`: maximum number of calls that wait
-    for a place. `wait_s`: how long they wait."""
+    """The settings of a concurrency limit.
+
+    `outstanding`: maximum number of calls whose response has not begun. `waiting`: maximum number of calls that wait
+    for a place. `wait_s`: maximum wait of such a call, in seconds.
+    """
 
     outstanding: int = 1000
     waiting: int = 5000
@@ -138,13 +142,14 @@ class ConcurrencySettings:
 
 
 class NoFreePlace(Exception):
-    """No place became free in time, or too many calls already wait for one."""
+    """No place became free in time, or too many calls already wait for a place."""
 
 
 class ConcurrencyLimit:
-    """Limits the calls to one origin whose response has not begun. Release each acquired place exactly once.
+    """Limits the calls to one origin whose response has not begun. Each such call has a place.
 
-    `outstanding`: places in use. `waiting`: calls that wait for one. After a change of `limits`, call `admit`.
+    Release each acquired place exactly once. `outstanding`: number of places in use. `waiting`: number of calls that
+    wait for a place. `limits`: the settings; call `admit` after a change.
     """
 
     __slots__ = ("_queue", "limits", "outstanding", "waiting")
@@ -153,18 +158,20 @@ class ConcurrencyLimit:
         self.outstanding = 0
         self.waiting = 0
         self.limits = limits
-        self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()  # a call may leave from the middle
+        self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()  # any waiting call can give up
 
     def try_acquire(self) -> bool:
-        """Take a place if one is free, without waiting."""
+        """Take a place without waiting; return False if no place is free."""
         if self.outstanding >= self.limits.outstanding:
             return False
         self.outstanding += 1
         return True
 
     async def acquire(self) -> None:
-        """Wait for the next free place, in the order of arrival. Raises NoFreePlace after `wait_s`, or if too many
-        wait."""
+        """Wait for a free place. Waiting calls get places in the order of their arrival.
+
+        Raises NoFreePlace after `wait_s` seconds, or immediately if too many calls wait.
+        """
         if self.waiting >= self.limits.waiting:
             raise NoFreePlace
         place = asyncio.get_running_loop().create_future()
@@ -185,13 +192,13 @@ class ConcurrencyLimit:
             self.waiting -= 1
 
     def release(self) -> None:
-        """Release the place, and grant it to the call that has waited longest."""
+        """Release a place, and give it to the call that has waited longest."""
         self.outstanding -= 1
         if self._queue:
             self.admit()
 
     def admit(self) -> None:
-        """Grant free places to waiting calls, in the order of arrival."""
+        """Give free places to waiting calls, in the order of their arrival."""
         while self._queue and self.outstanding < self.limits.outstanding:
             place, _ = self._queue.popitem(last=False)
             if not place.done():
@@ -203,7 +210,7 @@ Origin = tuple[str, str, int]
 """Scheme, host and port."""
 Outcome = Literal["responded", "failed", "unknown"]
 
-MAX_ORIGINS: Final = 10_000  # above this, origins without state are dropped
+MAX_ORIGINS: Final = 10_000  # above this number, origins without state are forgotten
 RETRY_AFTER_S: Final = 5
 
 log = structlog.get_logger(__name__)
@@ -225,7 +232,7 @@ class OriginLimits:
         self.budget = RetryBudget(clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Acquire a place without waiting, the usual case; the call is then not a probe. If False, await `acquire`."""
+        """Acquire a place without waiting, and return True. If this returns False, await `acquire`."""
         return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
     async def acquire(self) -> bool:
@@ -249,7 +256,11 @@ class OriginLimits:
         return probe
 
     def release(self, outcome: Outcome, *, probe: bool) -> None:
-        """Release the place with the call's result. Call it once after every `acquire` that returned."""
+        """Release the place, and record the result of the call.
+
+        Call this exactly once after `try_acquire` returned True or `acquire` returned. `probe`: what `acquire`
+        returned; False after `try_acquire`.
+        """
         self.concurrency.release()
         breaker = self.breaker
         if outcome == "responded":
@@ -264,7 +275,7 @@ class OriginLimits:
             breaker.end_probe_without_result()
 
     def is_idle(self, now: float) -> bool:
-        """Return whether no call uses these limits and they have no state to keep. `now`: monotonic seconds."""
+        """Return whether no call uses these limits, and the limits have no state to keep. `now`: monotonic seconds."""
         return self.concurrency.outstanding == 0 and self.concurrency.waiting == 0 and self.breaker.is_idle(now)
 
     def _begin_probe(self) -> bool:
@@ -279,14 +290,14 @@ class OriginLimits:
 
     @property
     def name(self) -> str:
-        """``https://api.example.com:443``"""
+        """The origin as text, for example ``https://api.example.com:443``."""
         return origin_of(*self.origin)
 
 
 class EgressLimits:
-    """The limits of all origins, made on first use.
+    """The limits of all origins. The limits of an origin are made at its first use.
 
-    They outlive a reload of the configuration, so an open circuit stays open.
+    A reload of the configuration keeps the limits, so an open circuit stays open.
     """
 
     def __init__(self, limits: ConcurrencySettings | None = None) -> None:
@@ -302,7 +313,8 @@ class EgressLimits:
         return origin_limits
 
     def apply_settings(self, limits: ConcurrencySettings) -> None:
-        """Apply these limits from now on. Calls above a lower limit continue; waiting calls get newly free places."""
+        """Apply new settings. If the limit is lower now, calls in flight continue; if it is higher, waiting calls
+        start."""
         self._limits = limits
         for origin_limits in self._by_origin.values():
             origin_limits.concurrency.limits = limits

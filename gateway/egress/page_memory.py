@@ -1,7 +1,8 @@
-"""The memory budget for pages, shared by all paged calls of this process, with a fair share for each key.
+"""Limits the memory for the pages of paged calls. All calls of this process share the limit, fairly for each key.
 
-A call reserves memory before it reads a large page, and waits while none is free. A waiting call holds none, so calls
-cannot deadlock. Freed memory goes to the key that holds the least, within a key in order of arrival.
+A call reserves memory before it reads a large page, and waits until enough memory is free. A waiting call has no
+memory, so calls cannot deadlock. Free memory goes to the key that has the least memory. The calls of a key get memory
+in the order of their arrival.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ from typing import Final
 from gateway import clock
 from gateway.errors import Unavailable
 
-KEY_SHARE: Final = 0.5  # the part of the limit that one key may hold, so that no key can use all of it
+KEY_SHARE: Final = 0.5  # the part of the limit that one key may reserve, so that no key can use the whole limit
 RETRY_AFTER_S: Final = 5
 
 
 class NoPageMemory(Exception):
-    """No memory became free in time. `no_page_memory` is the error for the caller."""
+    """Not enough memory became free in time. `no_page_memory` returns the error for the caller."""
 
 
 def no_page_memory() -> Unavailable:
@@ -42,7 +43,7 @@ class WaitingPage:
 
 
 class Reservation:
-    """A number of bytes that one key holds until they are released."""
+    """A number of bytes that is reserved for one key until it is released."""
 
     __slots__ = ("_key", "_memory", "size")
 
@@ -62,10 +63,10 @@ class Reservation:
 
 
 class PageMemory:
-    """The shared budget.
+    """The shared memory limit.
 
-    `limit_bytes` may return a new limit at any time; existing reservations stay. `reserved`: bytes reserved now.
-    `peak`: the highest total so far.
+    `limit_bytes`: returns the current limit. If the limit changes, existing reservations stay. `reserved`: number of
+    bytes reserved now. `peak`: the highest value of `reserved` so far.
     """
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
@@ -77,9 +78,9 @@ class PageMemory:
         self._count = 0
 
     async def reserve(self, key: Hashable, size: int, wait_s: float) -> Reservation:
-        """Reserve `size` bytes for `key`. Raises NoPageMemory after `wait_s`.
+        """Reserve `size` bytes for `key`, and wait until they are free. Raises NoPageMemory after `wait_s` seconds.
 
-        A size above the key's share counts as that share, so that a single call can always proceed.
+        If `size` exceeds the key's share, only the share is reserved, so that a single call can always proceed.
         """
         size = min(size, self._share)
         self._count += 1
@@ -91,7 +92,7 @@ class PageMemory:
                 await waiting.admitted
         except BaseException as fault:
             if waiting.admitted.done() and not waiting.admitted.cancelled():
-                self._release(key, size)  # the memory was granted at the same moment
+                self._release(key, size)  # the memory was reserved at the same moment
             else:
                 self._stop_waiting(key, waiting)
             if isinstance(fault, TimeoutError):
@@ -121,7 +122,7 @@ class PageMemory:
         queue = self._queues.get(key, ())
         if waiting in queue:
             self._unqueue(key, waiting)
-        self._admit()  # the call that gave up may have blocked others
+        self._admit()  # the call that gave up might have blocked other calls
 
     def _unqueue(self, key: Hashable, waiting: WaitingPage) -> None:
         queue = self._queues[key]
@@ -130,7 +131,10 @@ class PageMemory:
             del self._queues[key]
 
     def _admit(self) -> None:
-        """Grant memory to the next calls while enough is free. A small page does not overtake a large one before it."""
+        """Reserve memory for the next calls, as long as enough memory is free.
+
+        If there is not enough memory for the next call, later calls wait too, even if they need less memory.
+        """
         while True:
             key = self._next_key()
             if key is None:
@@ -148,7 +152,10 @@ class PageMemory:
             first.admitted.set_result(None)
 
     def _next_key(self) -> Hashable | None:
-        """Return the waiting key that holds the least, among those whose next page fits into their share; else None."""
+        """Return the key that gets memory next, or None.
+
+        The result is the key with the least memory, among the keys with a waiting call that fits into their share.
+        """
         ranks = [
             (self._bytes_by_key.get(key, 0), queue[0].number, key)
             for key, queue in self._queues.items()

@@ -1,4 +1,7 @@
-"""The connections to one origin, handed out last-in first-out, so that surplus connections stay idle and are closed."""
+"""Keeps the connections to one origin.
+
+The connection that became idle last is used first, so that surplus connections stay idle and are closed.
+"""
 
 import asyncio
 from collections import deque
@@ -9,7 +12,7 @@ from gateway.egress.egress_errors import CallNotAttempted, EgressError
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import TlsSessions
 
-IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close
+IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close an idle connection
 MAX_WAITING: Final = 5000
 WAIT_S: Final = 10.0
 CHECK_EVERY_S: Final = 5.0
@@ -18,7 +21,11 @@ Dial = Callable[["Pool"], Awaitable[ProviderConnection]]
 
 
 class PoolLoad(NamedTuple):
-    """Numbers of connections in use, idle connections, connections being dialled, and requests that wait for one."""
+    """The load of a pool, as numbers.
+
+    `busy`: connections in use. `idle`: idle connections. `dialling`: connections that are being opened. `waiting`:
+    requests that wait for a connection.
+    """
 
     busy: int
     idle: int
@@ -27,10 +34,11 @@ class PoolLoad(NamedTuple):
 
 
 class Pool:
-    """At most `limit` connections, including those being dialled. `dial` opens a connection that this pool owns.
+    """The connections to one origin.
 
-    `host`: value of the Host header. `forget` is called whenever the last connection is gone and no request waits.
-    `sessions`: stores TLS sessions for resumption; None: no session is stored.
+    `host`: value of the Host header. `limit`: maximum number of connections, including connections that are being
+    opened. `dial`: opens a connection that this pool owns. `forget`: called when the last connection has closed and no
+    request waits. `sessions`: stores TLS sessions for resumption; None: no session is stored.
     """
 
     def __init__(
@@ -59,12 +67,12 @@ class Pool:
 
     @property
     def load(self) -> PoolLoad:
-        """How much the pool is used, for metrics."""
+        """The current load of the pool, for metrics."""
         idle = len(self._idle)
         return PoolLoad(len(self._open) - idle, idle, self._dialling, len(self._waiting))
 
     def acquire_idle(self) -> ProviderConnection | None:
-        """Return an idle connection that is still usable, or None."""
+        """Return an idle connection that is still usable; None if there is no such connection."""
         while self._idle:
             connection = self._idle.pop()
             if connection.usable and self._loop.time() < connection.idle_until:
@@ -73,18 +81,17 @@ class Pool:
         return None
 
     def release_unused(self, connection: ProviderConnection) -> None:
-        """Return a connection from `acquire_idle` to the pool, because it is not needed."""
+        """Give a connection from `acquire_idle` back to the pool, because it was not needed."""
         if self._closed or self._retired:
             connection.abort()
         elif not (self._waiting and self._give_to_waiting(connection)):
             self._keep_idle(connection)
 
     async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
-        """Return a connection for one request, a new one if `fresh`. After the request, the connection returns to this
-        pool or closes.
+        """Return a connection for one request. After the request, the connection returns to this pool or closes.
 
-        Raises EgressError: ``busy`` if none becomes free within `WAIT_S` or too many requests wait already, else the
-        error of dialling.
+        `fresh`: return a new connection. Raises EgressError ``busy`` if no connection becomes free within `WAIT_S`
+        seconds, or if too many requests wait. Raises the error of `dial` if no connection can be opened.
         """
         connection = None if fresh else self.acquire_idle()
         if connection is None:
@@ -94,14 +101,14 @@ class Pool:
                 connection = await self._wait()
         if connection is None:
             return await self._dial_new()
-        if fresh:  # the previous idle connection was closed by the provider, and the others may be too
+        if fresh:  # the provider has closed one idle connection, and perhaps this connection too
             self._dialling += 1
             connection.abort()
             return await self._dial_new()
         return connection if connection.usable else await self.acquire()
 
     async def _dial_new(self) -> ProviderConnection:
-        """Dial and return a new connection; `_dialling` already counts its place."""
+        """Open and return a new connection. The caller has already counted it in `_dialling`."""
         try:
             connection = await self._dial(self)
             if self._closed or not connection.usable:
@@ -121,8 +128,10 @@ class Pool:
         return connection
 
     async def _wait(self) -> ProviderConnection | None:
-        """Wait for a free connection and return it; None: a place for a new one became free, and `_dialling` counts
-        it."""
+        """Wait for a free connection and return it.
+
+        Return None if there is a place for a new connection instead. The place is then counted in `_dialling`.
+        """
         if len(self._waiting) >= MAX_WAITING:
             raise self._full_error(f"Too many requests wait for a connection to {self.origin}. Try again later.")
         waiter: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
@@ -171,7 +180,7 @@ class Pool:
         self._grant_next_place()
 
     def retire(self) -> None:
-        """Close idle connections, now and whenever one becomes idle."""
+        """Close all idle connections, and from now on each connection that becomes idle."""
         self._retired = True
         for connection in list(self._idle):
             connection.abort()
@@ -192,9 +201,9 @@ class Pool:
             await self._emptied.wait()
 
     def _give_to_waiting(self, connection: ProviderConnection | None) -> bool:
-        """Give `connection` to the request that has waited longest; return False if none waits.
+        """Give `connection` to the request that has waited longest; return False if no request waits.
 
-        `connection` None: grant it a place for a new connection, which is counted here.
+        If `connection` is None, give the request a place for a new connection, and count the place in `_dialling`.
         """
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -206,7 +215,7 @@ class Pool:
         return False
 
     def _take_back_grant(self, connection: ProviderConnection | None) -> None:
-        """Take back a connection, or a place (None), that was granted to a request that no longer waits."""
+        """Take back a connection, or a place (None), from a request that no longer waits."""
         if connection is None:
             self._dialling -= 1
             self._grant_next_place()
@@ -214,7 +223,7 @@ class Pool:
             self.release_unused(connection)
 
     def _grant_next_place(self) -> None:
-        """Grant a place that may have become free to a waiting request, or forget the pool if it is empty."""
+        """Give a free place to a waiting request, if a place is free. Forget the pool if it is empty."""
         if self._open or self._dialling or self._waiting:
             if len(self._open) + self._dialling < self._limit:
                 self._give_to_waiting(None)
@@ -225,7 +234,10 @@ class Pool:
         self._forget(self)
 
     def _close_idle(self) -> None:
-        """Close connections that have been idle too long. One timer serves all: a timer per request would cost more."""
+        """Close connections that have been idle too long.
+
+        One timer serves all connections, because a timer for each request would cost more.
+        """
         self._idle_timer = None
         now = self._loop.time()
         for connection in [connection for connection in self._idle if connection.idle_until <= now]:

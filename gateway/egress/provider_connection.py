@@ -1,11 +1,11 @@
-"""A connection to a provider: sends a request, reads its response, and decides whether the connection can be reused.
+"""Handles a connection to a provider: sends a request, reads its response, and decides whether to keep the connection.
 
-    acquire ▸ exchange ─ head, and a small body with it, in one write ─▶ provider
-                 head of the response ▸ ProviderResponse ◂ body; receiving pauses while the body is not read
-                 request and response ended cleanly ▸ back to its owner, or closed
+    1. The owner gives the connection to an exchange. The exchange sends the head and a small body in one write.
+    2. The head of the response becomes a ProviderResponse. If its body is not read, the connection stops receiving.
+    3. When request and response have ended, the connection goes back to its owner, or is closed.
 
-This module never sends a request twice. It closes the connection if the provider sends bytes without a request (RFC
-9112 §9.2)."""
+This module never sends a request twice. This module closes the connection if the provider sends bytes without a request
+(RFC 9112 §9.2)."""
 
 import asyncio
 import socket
@@ -31,7 +31,7 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.http.response_head import MalformedMessage, ResponseHead
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
-# ── Sends a request's body: framed as declared, as fast as the provider reads it, and never longer than declared.
+# ── Sends a request's body with the declared framing, as fast as the provider reads the body.
 
 
 class BodyLengthMismatch(Exception):
@@ -39,10 +39,11 @@ class BodyLengthMismatch(Exception):
 
 
 class RequestUpload:
-    """Writes `head` and then `body` to the transport; calls `done` at the end, with the fault if it failed.
+    """Writes `head` and then `body` to the transport.
 
-    The head is sent together with the first piece if that is available, else immediately. After `stop`, `done` is not
-    called. `paused`: the transport takes no bytes at first.
+    The head is sent together with the first piece of the body if this piece has arrived, otherwise immediately. `done`:
+    called at the end, with the fault or None; not called after `stop`. `paused`: whether the transport takes no bytes
+    at first.
     """
 
     __slots__ = ("_body", "_done", "_drain_waiter", "_head", "_paused", "_task", "_transport")
@@ -122,8 +123,8 @@ class RequestUpload:
 class PushedUpload:
     """A body that its sender writes piece by piece, already framed.
 
-    `listener.pause_upload` is called while the provider takes no more bytes. The connection serves no other request
-    before `end`. After `stop` nothing is written, and `listener` is not called."""
+    `listener`: its `pause_upload` is called when the provider takes no more bytes. The connection serves no other
+    request before `end` is called. After `stop`, no bytes are written and `listener` is not called."""
 
     __slots__ = ("_connection", "_listener", "paused")
 
@@ -157,19 +158,20 @@ class PushedUpload:
         self._connection = self._listener = None
 
     def stop_notifying(self) -> None:
-        """Stop calling the listener. The body stays incomplete, so the connection is not reused."""
+        """Stop calling the listener. The body stays incomplete, so the connection serves no other request."""
         self._listener = None
 
 
 MAX_UNREAD_BYTES: Final = 256 * 1024
-_DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
+_DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)  # SO_LINGER value with which a close discards unsent bytes
 _IDLE, _QUEUED, _SENT, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
 class ProviderConnection(asyncio.Protocol):
     """A connection to a provider.
 
-    `idle_until`: set and read by its owner. `served`: number of exchanges completed on it.
+    `idle_until`: until when the connection may stay idle; the owner sets and reads it. `served`: number of completed
+    exchanges.
     """
 
     def __init__(self, origin: str, owner: Owner | None = None) -> None:
@@ -181,10 +183,10 @@ class ProviderConnection(asyncio.Protocol):
         self._stage = _IDLE
         self._waiter: asyncio.Future[ProviderResponse] | None = None
         self._receiver: ResponseReceiver | None = None  # replaces the waiter for fast path requests
-        self._response: ProviderResponse | None = None  # the response being received, unless it goes into a sink
+        self._response: ProviderResponse | None = None  # the response being received, if no other sink receives it
         self._sink: ResponseSink | None = None
         self._new_response: ProviderResponse | None = None  # a response whose head has just arrived
-        self._head_is_new = False  # a head has just arrived
+        self._head_is_new = False  # a head has just arrived, and the waiting exchange does not have it yet
         self._upload: RequestUpload | PushedUpload | None = None
         self._response_reader = ResponseReader(self)
         self._bytes_after_switch = b""
@@ -194,7 +196,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def peer(self) -> str | None:
-        """The IP address at the other end: the provider's, or the outbound proxy's. None if unknown."""
+        """The IP address of the provider or, if there is one, of the outbound proxy; None if unknown."""
         address = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(address[0]) if isinstance(address, tuple) else None
 
@@ -205,18 +207,21 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is open and idle, as far as is known without sending a request."""
+        """Whether the connection is open and idle.
+
+        If the provider has just closed the connection, only a request would show this.
+        """
         return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
 
-    # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── sending a request ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def exchange(
         self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False
     ) -> ProviderResponse:
         """Send a request and wait for the response's head. Raises ConnectionLost or EgressError.
 
-        `head`: the first bytes, with the framing that fits `body`; `body` None: `head` is the whole request. A
-        cancellation closes the connection.
+        `head`: the first bytes of the request, with the framing that fits `body`. `body`: the rest of the request; None
+        if `head` is the whole request. If the caller is cancelled, the connection is closed.
         """
         self._stage = _SENT
         self._response_reader.expect(without_body=method == "HEAD", may_switch=may_switch)
@@ -229,7 +234,7 @@ class ProviderConnection(asyncio.Protocol):
                 self._upload = RequestUpload(self.transport, body, head, self.upload_ended, paused=self._writing_paused)
             return await waiter
         except BaseException:
-            # Once the waiter has its result, the connection may already serve another request.
+            # If the waiter has its result, the connection might already serve another request.
             if self._waiter is waiter:
                 self._waiter = None
                 self._reset()
@@ -238,9 +243,9 @@ class ProviderConnection(asyncio.Protocol):
             raise
 
     def send_nowait(self, message: bytes, receiver: ResponseReceiver, write_batch: WriteBatch, *, method: str) -> None:
-        """Send a whole request, together with others of `write_batch`; `receiver` receives the result.
+        """Send a whole request, together with the other messages of `write_batch`. `receiver`: gets the result.
 
-        Works like `exchange`, without a task or a future.
+        In contrast to `exchange`, this needs no task and no future.
         """
         self._expect(receiver, method)
         write_batch.add(partial(self._send_now, message))
@@ -248,13 +253,13 @@ class ProviderConnection(asyncio.Protocol):
     def send_with_upload(
         self, message: bytes, receiver: ResponseReceiver, listener: UploadListener, *, method: str
     ) -> PushedUpload:
-        """Send a request whose body is incomplete, at once; write the rest to the returned upload.
+        """Send the first part of a request immediately. The caller writes the rest of the body to the returned upload.
 
-        Otherwise like `send_nowait`. `listener`: pauses and resumes the upload.
+        `receiver`: gets the result. `listener`: pauses and resumes the upload.
         """
         self._expect(receiver, method)
         upload = self._upload = PushedUpload(self, listener)
-        upload.paused = self._writing_paused  # paused by the previous request: the transport does not call again
+        upload.paused = self._writing_paused  # if the previous request paused it, `pause_writing` is not called again
         self._send_now(message)
         return upload
 
@@ -264,7 +269,7 @@ class ProviderConnection(asyncio.Protocol):
         self._receiver = receiver
 
     def _send_now(self, head: bytes) -> None:
-        """Send, unless the connection is closed or closing: then `connection_lost` reports this to the receiver."""
+        """Send the head, unless the connection is closed or closing. `connection_lost` then tells the receiver."""
         if self._stage == _QUEUED and not self.transport.is_closing():
             self._stage = _SENT
             self.transport.write(head)
@@ -278,13 +283,13 @@ class ProviderConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _reset(self) -> None:
-        """Abort, and drop even the bytes that the kernel has not sent yet.
+        """Close the connection immediately, and drop also the bytes that the kernel has not sent yet.
 
-        After an ordinary close the kernel continues to send, for minutes if the network is down. An abandoned request
-        must not arrive that late, because its refresh token may have been sent again meanwhile."""
+        After an ordinary close, the kernel continues to send, for minutes if the network is down. A request that was
+        given up must not arrive late, because its refresh token might have been sent again meanwhile."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None:
-            with suppress(OSError):  # closed already
+            with suppress(OSError):  # the socket is already closed
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD_UNSENT)
         self.abort()
 
@@ -302,7 +307,10 @@ class ProviderConnection(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """See `ProviderExchange.switch`; `response_ended` has paused reading after the 101."""
+        """Hand the connection over to `protocol` after a 101.
+
+        Return the transport and the bytes received after the 101. `response_ended` has already paused reading.
+        """
         transport, extra = self.transport, self._bytes_after_switch
         if self._parts is not None:
             extra += self._parts.stop()
@@ -312,10 +320,10 @@ class ProviderConnection(asyncio.Protocol):
         self._report_closed()
         return transport, extra
 
-    # ── what the transport calls ────────────────────────────────────────────────────────────────────────────────────
+    # ── methods that the transport calls ──────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class has another base
 
     def data_received(self, data: bytes) -> None:
         if self._parts is not None:
@@ -341,8 +349,8 @@ class ProviderConnection(asyncio.Protocol):
         elif self._stage == _SWITCHED:
             self._bytes_after_switch += data
         elif self._stage != _DEAD:
-            self.abort()  # bytes that belong to no response
-            self._report_no_response(ConnectionLost())  # the request is not complete yet
+            self.abort()  # the bytes belong to no response
+            self._report_no_response(ConnectionLost())  # if a request is queued, it was not sent yet
 
     def eof_received(self) -> bool:
         if self._parts is not None:
@@ -375,7 +383,7 @@ class ProviderConnection(asyncio.Protocol):
         if self._upload is not None:
             self._upload.resume()
 
-    # ── a response ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── receiving a response ──────────────────────────────────────────────────────────────────────────────────────────
 
     def head_arrived(self, head: ResponseHead) -> None:
         self._keep_s = head.keep_s
@@ -392,7 +400,11 @@ class ProviderConnection(asyncio.Protocol):
             self.pause_reading()
 
     def response_ended(self, extra: bytes) -> None:
-        """Handle the response's end. After a 101, `extra` belongs to the new protocol; otherwise it is unrequested."""
+        """Handle the end of the response.
+
+        `extra`: the bytes after the response. After a 101, they belong to the new protocol; otherwise they are an
+        error.
+        """
         sink, response = self._sink, self._response
         assert sink is not None
         if response is not None and response.status == 101:
@@ -407,7 +419,7 @@ class ProviderConnection(asyncio.Protocol):
             self._finish_exchange()
 
     def _deliver(self) -> None:
-        """Give the response, of which at least the head has arrived, to the exchange that waits for it."""
+        """Give the response to the exchange that waits for it. At least the head of the response has arrived."""
         self._head_is_new = False
         response, self._new_response = self._new_response, None
         if self._receiver is not None:
@@ -445,7 +457,7 @@ class ProviderConnection(asyncio.Protocol):
             self.owner.release(self, self._keep_s)
 
     def _fail(self, fault: EgressError) -> None:
-        """Abort, and raise `fault` in the exchange that waits for the head or reads the body."""
+        """Close the connection, and raise `fault` in the exchange that waits for the head or reads the body."""
         self.abort()
         self._report_no_response(fault)
         if self._sink is not None:
@@ -454,7 +466,7 @@ class ProviderConnection(asyncio.Protocol):
             self._response.source = None
 
     def _report_no_response(self, fault: Exception) -> None:
-        """Report the fault to the receiver or the waiter, unless the head has arrived; then its sink gets the fault."""
+        """Report the fault to the receiver or the waiter, if no head has arrived. Otherwise the sink gets the fault."""
         if self._receiver is not None and not self._head_is_new:
             receiver, self._receiver = self._receiver, None
             receiver.refused(fault)
@@ -468,7 +480,9 @@ class ProviderConnection(asyncio.Protocol):
             owner.connection_closed(self)
 
     def _closed_cleanly(self) -> bool:
-        """Return whether the provider itself ended the response. With TLS it must announce the end, because an attacker
-        can close the TCP connection (RFC 9112 §9.8)."""
+        """Return whether the provider itself ended the response.
+
+        With TLS, the provider must announce the end, because an attacker can close the TCP connection (RFC 9112 §9.8).
+        """
         ssl_object = self.transport.get_extra_info("ssl_object")
         return ssl_object is None or closed_cleanly(ssl_object)

@@ -1,4 +1,4 @@
-"""A request and its response: the interface for the proxy, the strict parser, and the interfaces of a connection."""
+"""Parses responses strictly, and defines the interfaces between a connection, its owner and the proxy."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection
 
 
-# ── One request and its response: the only interface that the proxy uses.
+# ── Defines a request's body and its response for the proxy.
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A request's body. `pieces`: its bytes as they arrive. `length`: the declared length; None: it is sent chunked.
+    """A request's body.
 
-    `whole`: the complete body, if it has arrived; it is sent together with the head, and `pieces` is not read.
+    `pieces`: yields the bytes of the body when they arrive. `length`: the declared length in bytes; None: the body is
+    sent chunked. `whole`: the complete body if it has arrived, else None. A complete body is sent together with the
+    head, and `pieces` is not read.
     """
 
     pieces: AsyncIterator[bytes]
@@ -33,8 +35,8 @@ class Body:
 class ProviderExchange(Protocol):
     """A response whose head has arrived.
 
-    `length`: the declared Content-Length. `headers` keeps order, duplicates and case. In `headers` and `reason`, bytes
-    that are not UTF-8 are lone surrogates.
+    `length`: the declared Content-Length, or None. `headers`: the header fields with their order, duplicates and case.
+    In `headers` and `reason`, bytes that are not UTF-8 are lone surrogates.
     """
 
     status: int
@@ -44,24 +46,26 @@ class ProviderExchange(Protocol):
 
     @property
     def peer(self) -> str | None:
-        """The IP address at the connection's other end (the outbound proxy's, if one is used); None if unknown."""
+        """The IP address of the provider or, if there is one, of the outbound proxy; None if unknown."""
 
     async def read(self) -> bytes:
-        """Return some bytes of the body as soon as any arrive; ``b""`` once the body is complete. Raises
-        EgressError."""
+        """Return bytes of the body as soon as they arrive; ``b""`` at the end of the body. Raises EgressError."""
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """Hand the connection over to `protocol` after status 101; return the transport, reading paused, and the bytes
-        received so far.
+        """Hand the connection over to `protocol` after a 101.
 
-        The caller must close the transport from now on. Raises EgressError.
+        Return the transport, with reading paused, and the bytes received after the 101. From now on, the caller is
+        responsible for closing the transport. Raises EgressError.
         """
 
     def close(self) -> None:
-        """Close the response. If it has not ended yet, its connection is closed immediately. May be called twice."""
+        """Close the response. If the response has not ended yet, its connection is closed immediately.
+
+        A second call has no effect.
+        """
 
 
-# ── Reads one response after another from a connection's bytes: skips interim responses, parses heads, unframes bodies.
+# ── Reads one response after another from a connection: skips interim responses, parses heads, removes the framing.
 
 INTERIM_RESPONSES: Final = 32
 _BODILESS: Final = frozenset({204, 304})
@@ -69,21 +73,24 @@ _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _ENDED = range(5)
 
 
 class ResponseListener(Protocol):
-    """Receives a response as it arrives: its head, each piece of its body, and its end."""
+    """Receives the parts of a response without delay: its head, each piece of its body, and its end."""
 
     def head_arrived(self, head: ResponseHead) -> None: ...
 
     def body_arrived(self, piece: bytes) -> None: ...
 
     def response_ended(self, extra: bytes) -> None:
-        """Handle the response's end. `extra`: the bytes that follow it; after status 101 they belong to the new
-        protocol."""
+        """Handle the end of the response.
+
+        `extra`: the bytes that follow the response; after a 101, they belong to the new protocol.
+        """
 
 
 class ResponseReader:
-    """Reads responses, and reports each to `listener`.
+    """Reads responses, and reports each response to `listener`.
 
-    `has_begun`: a byte has arrived since `expect`. `until_close`: only the connection's end ends the body.
+    `has_begun`: whether a byte has arrived after the last call of `expect`. `until_close`: whether the body ends only
+    when the connection closes.
     """
 
     __slots__ = (
@@ -112,10 +119,10 @@ class ResponseReader:
         return self._stage == _UNTIL_CLOSE
 
     def expect(self, *, without_body: bool, may_switch: bool, plain: bool = False) -> None:
-        """Prepare for the response to a request. `without_body`: the response has no body, whatever its head says (RFC
-        9110 §9.3.2).
+        """Prepare for the response to a request.
 
-        `may_switch`: a 101 is allowed. `plain`: parse the head only as far as `plain_head` does, if possible.
+        `without_body`: whether the response has no body, even if its head declares a length (RFC 9110 §9.3.2).
+        `may_switch`: whether a 101 is allowed. `plain`: whether to parse an ordinary head with the faster `plain_head`.
         """
         self._stage = _HEAD
         self._interim = 0
@@ -137,7 +144,7 @@ class ResponseReader:
             self._listener.body_arrived(data)
 
     def _read_heads(self, data: bytes) -> None:
-        """Skip interim responses (RFC 9110 §15.2); begin the body after the final head."""
+        """Skip interim responses (RFC 9110 §15.2). After the final head, begin to read the body."""
         self.has_begun = True
         if self._incomplete_head:
             data, self._incomplete_head = self._incomplete_head + data, b""
@@ -159,8 +166,10 @@ class ResponseReader:
                 raise MalformedMessage(f"more than {INTERIM_RESPONSES} interim responses precede it")
 
     def _keep_incomplete_head(self, head_start: bytes) -> None:
-        """Keep the beginning of a head for the next `feed`. Raises MalformedMessage if these bytes cannot become a
-        head."""
+        """Keep the beginning of a head for the next `feed`.
+
+        Raises MalformedMessage if these bytes cannot be the beginning of a valid head.
+        """
         if head_start.count(b"\n") != head_start.count(b"\r\n"):
             raise MalformedMessage("a line of its head does not end in CR LF")
         if not b"HTTP/1.".startswith(head_start[:7]):
@@ -208,11 +217,11 @@ class ResponseReader:
         self._listener.response_ended(extra)
 
 
-# ── A response being received: its unread bytes, and how it ended.
+# ── Keeps the unread bytes of a response that is being received.
 
 
 class Source(Protocol):
-    """The connection that a response arrives on: `ProviderConnection`."""
+    """The connection of a response; implemented by `ProviderConnection`."""
 
     @property
     def peer(self) -> str | None: ...
@@ -225,10 +234,10 @@ class Source(Protocol):
 
 
 class ProviderResponse:
-    """A `ProviderExchange` that keeps the bytes until they are read. `held_bytes`: number of unread bytes.
+    """A `ProviderExchange` that keeps the bytes of the body until they are read.
 
-    Only the connection calls `feed`, `end` and `fail`, possibly before anyone reads. `source`: the connection; None as
-    soon as it may serve another request, or is closed.
+    Only the connection calls `feed`, `end` and `fail`, possibly before the first `read`. `held_bytes`: number of unread
+    bytes. `source`: the connection; None as soon as the connection can serve another request or is closed.
     """
 
     __slots__ = (
@@ -260,7 +269,7 @@ class ProviderResponse:
 
     @property
     def peer(self) -> str | None:
-        """See `ProviderExchange.peer`."""
+        """The IP address of the provider or, if there is one, of the outbound proxy; None if unknown."""
         return self._connection.peer
 
     async def read(self) -> bytes:
@@ -291,7 +300,7 @@ class ProviderResponse:
             self.fail(EgressError("protocol", "The exchange was closed before its end."))
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """See `ProviderExchange.switch`."""
+        """Hand the connection over to `protocol`. Raises EgressError if this is not a 101 response."""
         source, self.source = self.source, None
         if self.status != 101 or source is None:
             raise EgressError("protocol", "The exchange did not switch protocols.")
@@ -322,17 +331,16 @@ class ProviderResponse:
             self._reader.set_result(None)
 
 
-# ── The partners of a connection to a provider: its owner, the exchange that waits for a response, and the response's
-# sink.
+# ── Defines the objects that a connection to a provider calls.
 
 
 class Owner(Protocol):
-    """Owns the connection, and keeps it between two requests: the pool."""
+    """Owns connections, and keeps a connection between two requests; implemented by `Pool`."""
 
     def release(self, connection: "ProviderConnection", keep_s: float | None) -> None:
         """Take back a connection that is free for the next request.
 
-        `keep_s`: for how many seconds the provider keeps it open; None: it did not say.
+        `keep_s`: for how many seconds the provider keeps the connection open; None if the provider did not say.
         """
 
     def first_exchange_ended(self, connection: "ProviderConnection") -> None:
@@ -347,7 +355,7 @@ class ConnectionLost(Exception):
 
 
 class UploadListener(Protocol):
-    """Writes a body to the provider piece by piece; these methods pause and resume it."""
+    """Writes a body to the provider piece by piece. The connection calls these methods to pause and resume the body."""
 
     def pause_upload(self) -> None: ...
 
@@ -355,9 +363,10 @@ class UploadListener(Protocol):
 
 
 class ResponseSink(Protocol):
-    """Receives a response after its head: `feed` for each piece, then `end`, or `fail` if the response breaks off.
+    """Receives the body of a response: `feed` for each piece, then `end`, or `fail` if the response breaks off.
 
-    `held_bytes`: bytes that it has received and not passed on yet; the connection stops reading above a limit.
+    `held_bytes`: number of bytes that the sink has received but not passed on yet. Above a limit, the connection stops
+    reading.
     """
 
     held_bytes: int
@@ -370,16 +379,19 @@ class ResponseSink(Protocol):
 
 
 class ResponseReceiver(Protocol):
-    """Waits for a response without a task. Either `refused` is called, or `sink_for` and then `responded`.
+    """Waits for a response without a task.
 
-    If `sink_for` returns None, the connection makes a `ProviderResponse` and passes it to `responded`.
+    The connection calls `sink_for` and then `responded`, or only `refused`. If `sink_for` returns None, the connection
+    makes a `ProviderResponse` and passes it to `responded`.
     """
 
     def sink_for(self, head: ResponseHead) -> ResponseSink | None: ...
 
     def responded(self, response: ProviderResponse | None) -> None:
-        """Called when the sink has all bytes that arrived with the head. `response`: set if `sink_for` returned
-        None."""
+        """Called after the sink has received all bytes that arrived together with the head.
+
+        `response`: the response if `sink_for` returned None; otherwise None.
+        """
 
     def refused(self, fault: Exception) -> None:
         """Called when no head can arrive any more. `fault`: ConnectionLost or EgressError."""

@@ -1,4 +1,4 @@
-"""TLS with providers: always verified, sessions resumed, client certificates for mutual TLS."""
+"""Prepares TLS with providers: verifies every certificate, resumes sessions, and sends client certificates."""
 
 import asyncio
 import secrets
@@ -16,9 +16,9 @@ MAX_SESSIONS: Final = 1024
 
 
 class TlsSessions:
-    """The newest TLS sessions, one per host (RFC 8446 §2.2), up to `MAX_SESSIONS`.
+    """The newest TLS session of each host (RFC 8446 §2.2), for up to `MAX_SESSIONS` hosts.
 
-    A session is valid only for the context of its connection.
+    A session can be resumed only with the TLS context of the connection that made it.
     """
 
     def __init__(self) -> None:
@@ -28,8 +28,10 @@ class TlsSessions:
         return self._session_by_host.get(host or "")
 
     def keep(self, ssl_object: ssl.SSLObject | None) -> None:
-        """Store this connection's session. Call it after the first response, when the session ticket has arrived (RFC
-        8446 §4.6.1)."""
+        """Store the session of a connection.
+
+        Call this after the first response, because the session ticket has arrived by then (RFC 8446 §4.6.1).
+        """
         if ssl_object is None or ssl_object.session is None:
             return
         host = ssl_object.server_hostname or ""
@@ -40,10 +42,10 @@ class TlsSessions:
 
 
 def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLContext:
-    """Make `context` strict and return it; None: a new one with the system's authorities. Its connections resume
-    `sessions`.
+    """Make `context` strict and return it. Connections with this context resume `sessions`.
 
-    asyncio has no parameter for a session, but takes the class of its TLS objects from the context.
+    `context`: None makes a new context with the system's certificate authorities. The asyncio library has no parameter
+    for a session, but it uses the class of TLS objects that the context names. So this function sets that class.
     """
     context = context or ssl.create_default_context()
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
@@ -51,8 +53,10 @@ def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ss
     context.set_alpn_protocols(["http/1.1"])
 
     class ResumingSslObject(ssl.SSLObject):
-        """Resumes a session. Also reads and writes without Python's layer, which costs as much as decrypting a
-        record."""
+        """Resumes a session.
+
+        `read` and `write` of this class skip a layer of Python code, which costs as much CPU as decrypting a record.
+        """
 
         _session_set = False
 
@@ -66,7 +70,7 @@ def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ss
             if not self._session_set:
                 self._session_set = True
                 if session := sessions.find_session(self.server_hostname):
-                    with suppress(ValueError):  # a session of another context leads to a full handshake
+                    with suppress(ValueError):  # a session of another context; TLS then does a full handshake
                         self.session = session
             super().do_handshake()
 
@@ -75,7 +79,7 @@ def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ss
 
 
 def closed_cleanly(ssl_object: ssl.SSLObject) -> bool:
-    """Return whether the peer announced the end of its data (``close_notify``). Call it after reading all data."""
+    """Return whether the peer announced the end of its data (``close_notify``). Call this after all data was read."""
     try:
         return not ssl_object.read(1)
     except ssl.SSLZeroReturnError:
@@ -93,8 +97,7 @@ def handshake_failure(fault: ssl.SSLError) -> str:
     return "no common protocol"
 
 
-# ── Client certificates for mutual TLS (RFC 8705): one context per certificate, and never an unencrypted key on the
-# disk.
+# ── Makes a TLS context for each client certificate (mutual TLS, RFC 8705). No unencrypted key is written to the disk.
 
 MAX_CONTEXTS: Final = 256
 
@@ -102,7 +105,7 @@ MAX_CONTEXTS: Final = 256
 class ClientTlsContexts:
     """TLS contexts with client certificates.
 
-    `trust`: a context with the authorities for verifying servers; None: the system's.
+    `trust`: a context with the certificate authorities that verify servers; None: the system's authorities.
     """
 
     def __init__(self, trust: ssl.SSLContext | None) -> None:
@@ -135,13 +138,15 @@ def _context_with(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=b"".join(trust.get_ca_certs(binary_form=True)))
     _load_identity(context, identity)
-    # No session is resumed: a session made with this certificate would identify the client without the certificate.
+    # Sessions are not resumed here, because a session would identify the client without the certificate.
     return prepare_context(context, TlsSessions())
 
 
 def _load_identity(context: ssl.SSLContext, identity: ClientIdentity) -> None:
-    """Load certificate and key from a temporary file, because `ssl` reads keys only from files. The key in it is
-    encrypted with a one-time passphrase."""
+    """Load certificate and key from a temporary file, because `ssl` reads keys only from files.
+
+    The key in the file is encrypted with a passphrase that is used only once.
+    """
     import tempfile  # imported here, because few workers ever use a client certificate
 
     from cryptography.hazmat.primitives import serialization

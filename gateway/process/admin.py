@@ -1,7 +1,7 @@
-"""`server.admin_port`, served by the parent: /health, /ready and /metrics. No key, not public.
+"""Serves /health, /ready and /metrics in the parent, on `server.admin_port`, which needs no key and must not be public.
 
-Workers report each second, so that a busy worker does not count as dead;
-their metrics are in memory shared by all processes.
+Each worker sends a report every second. A worker counts as blocked only after many seconds without a report, so a busy
+worker stays ready. The metrics of all workers are in shared memory.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from gateway.process.sockets import BACKLOG
 from gateway.process.workers import WorkerProcess, Workers
 from gateway.startup.hardening import hide_versions
 
-SILENT_S: Final = 15.0  # a worker without a report for this long is not ready: its event loop is blocked
-DEAD_S: Final = 60.0  # if no worker has reported for this long, /health asks for a restart
+SILENT_S: Final = 15.0  # a worker without a report for this time is not ready, because its event loop is blocked
+DEAD_S: Final = 60.0  # if no worker has sent a report for this time, /health returns 503 to get a restart
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
 STANDARD_NAMES: Final = {
@@ -36,11 +36,15 @@ STANDARD_NAMES: Final = {
     "process_max_fds": "gateway_process_max_fds",
     "process_start_time_seconds": "gateway_start_time_seconds",
 }
-"""The names that stock dashboards use, as totals of all processes."""
+"""Maps the metric names that common dashboards use to the gateway's metrics. The values are totals of all processes."""
 
 
 class Admin:
-    """Serves the admin port. `listener` is open. `stopping`: set at the first signal; nothing is ready from then on."""
+    """Serves the admin port.
+
+    `listener`: the open listening socket. `board`: the shared pages with the metrics of all processes. `stopping`: True
+    after the first stop signal; /ready then returns 503.
+    """
 
     def __init__(self, listener: socket.socket, board: SharedPages, workers: Workers, started_at: float) -> None:
         self.stopping = False
@@ -75,7 +79,7 @@ class Admin:
         return _response({"result": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """Respond as the same path on the public port does, for a ready worker if any is ready."""
+        """Return the response that a worker gives to /ready on the public port, from a ready worker if there is one."""
         required = "required" if request.query.get("store") == "required" else "any"
         found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:
@@ -91,7 +95,7 @@ class Admin:
         numbers |= {key: [float(number)] for key, number in gateway_samples(self._started_at)}
         numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last page is the parent's
         numbers |= {(name,): numbers[ours,] for name, ours in STANDARD_NAMES.items() if (ours,) in numbers}
-        text = await asyncio.to_thread(exposition, numbers)  # a thousand integrations make a long text
+        text = await asyncio.to_thread(exposition, numbers)  # in a thread, because the text can be long
         response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
         response.enable_compression()
         return response
@@ -115,14 +119,14 @@ async def _unknown(_request: web.Request) -> web.Response:
 
 
 def gateway_samples(started_at: float) -> Iterator[Sample]:
-    """Yield the samples that are the same in every worker."""
+    """Yield the metrics that are the same in every worker."""
     version = metadata.version("integration-gateway")
     yield ("gateway_build_info", version, platform.python_version(), aiohttp.__version__), 1
     yield ("gateway_start_time_seconds",), started_at
 
 
 def process_samples() -> Iterator[Sample]:
-    """Yield the system's samples of this process."""
+    """Yield the metrics of this process that come from the operating system."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield ("gateway_process_cpu_seconds_total",), used.ru_utime + used.ru_stime
     if PROCESS.exists():

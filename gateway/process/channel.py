@@ -1,5 +1,7 @@
-"""Messages between the parent and a worker over a socket pair, once their event loops run; `handshake` has the first
-messages."""
+"""Sends messages between the parent and a worker over a socket pair, after their event loops have started.
+
+`gateway.process.handshake` sends the first messages, before the event loops start.
+"""
 
 import asyncio
 import json
@@ -13,7 +15,8 @@ from gateway.process.handshake import LENGTH, Message, frame_message
 class Channel:
     """One end of a channel between two processes.
 
-    `on_message` is called with each message; `on_lost` once the other end is gone, unless this end was closed before.
+    `on_message`: called with each message. `on_lost`: called when the other end is gone; not called if this end was
+    closed before.
     """
 
     def __init__(self, on_message: Callable[[Message], None], on_lost: Callable[[], None]) -> None:
@@ -32,7 +35,7 @@ class Channel:
         return self._writer is not None and not self._writer.is_closing()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message; nothing happens if the other end is gone."""
+        """Send a message; do nothing if the other end is gone."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame_message(message))
 

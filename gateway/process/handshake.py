@@ -1,5 +1,7 @@
-"""The first messages of a channel, before an event loop runs: JSON objects, each preceded by its length (4 bytes,
-big-endian)."""
+"""Sends the first messages of a channel, before an event loop runs.
+
+A message is a JSON object after its length in 4 bytes (big-endian).
+"""
 
 import json
 import socket
@@ -18,7 +20,10 @@ def frame_message(message: Mapping[str, Any]) -> bytes:
 
 
 def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send `message` and open files, before the channel opens or while nothing else is in transit. Raises OSError."""
+    """Send `message` and open files. Call it before the channel opens, or if no other message is in transit.
+
+    Raises OSError.
+    """
     data = frame_message(message)
     sent = socket.send_fds(sock, [data], descriptors)
     if sent < len(data):
@@ -26,7 +31,7 @@ def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Seque
 
 
 def receive_now(sock: socket.socket) -> tuple[Message, list[int]]:
-    """Return the next message and its open files, before the channel opens. Raises EOFError and OSError."""
+    """Return the next message and its open files. Call it before the channel opens. Raises EOFError and OSError."""
     head, descriptors, _, _ = socket.recv_fds(sock, LENGTH.size, MAX_FDS)
     while 0 < len(head) < LENGTH.size:
         head += sock.recv(LENGTH.size - len(head)) or _raise_ended()

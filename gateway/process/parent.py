@@ -1,4 +1,4 @@
-"""The parent of `gateway serve`: opens sockets, keeps workers alive, sends their token exchanges, passes on signals."""
+"""Runs the parent of `gateway serve`: opens sockets, keeps workers alive, sends token exchanges, passes on signals."""
 
 import asyncio
 import os
@@ -29,17 +29,17 @@ from gateway.startup.collector import collect_as_usual
 from gateway.startup.hardening import harden
 from gateway.startup.imports import load_small_web, return_freed_memory
 
-# ── The terminal behind stderr. Closing it sends SIGHUP too, and then SIGHUP does not mean a reload.
+# ── Checks the terminal of stderr. A terminal that closes sends SIGHUP too, and this SIGHUP must not cause a reload.
 
 
 class Terminal:
-    """Whether stderr was a terminal when this object was created, and whether that terminal has been closed."""
+    """Remembers whether stderr was a terminal at the start, and checks whether this terminal has been closed."""
 
     def __init__(self) -> None:
         self._was_terminal = sys.stderr.isatty()
 
     def is_closed(self) -> bool:
-        """Return whether the terminal has been closed since."""
+        """Return whether the terminal has been closed after the start."""
         if self._was_terminal:
             try:
                 os.tcgetpgrp(sys.stderr.fileno())
@@ -54,7 +54,10 @@ log = structlog.get_logger(__name__)
 
 
 def run(first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> int:
-    """Run until SIGTERM or SIGINT and return the exit code. A second signal kills the workers and ends this process."""
+    """Run the parent until SIGTERM or SIGINT, and return the exit code.
+
+    A second signal kills the workers and ends this process.
+    """
     logs.setup()
     harden()
     parent = Parent(first, memory, file, as_json=as_json)
@@ -62,14 +65,16 @@ def run(first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool)
         code = running.run(parent.run())
     if parent.killed_by is not None:
         signal.signal(parent.killed_by, signal.SIG_DFL)
-        os.kill(os.getpid(), parent.killed_by)  # nothing happens to process 1
+        os.kill(os.getpid(), parent.killed_by)  # has no effect if this is process 1
         return 128 + parent.killed_by
     return code
 
 
 class Parent:
-    """The parent process. `first`: the worker that is already started. `killed_by`: the second stop signal, if one
-    came."""
+    """The parent process.
+
+    `first`: the worker that is already started. `killed_by`: the second stop signal; None if there was no second one.
+    """
 
     def __init__(self, first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> None:
         self.killed_by: signal.Signals | None = None
@@ -81,7 +86,7 @@ class Parent:
         self._exchanges = ExchangesForWorkers()
         self._terminal = Terminal()
         self._stop_requested = asyncio.Event()
-        self._socket_stack = ExitStack()  # the sockets
+        self._socket_stack = ExitStack()  # closes the sockets
         self._sockets: ListeningSockets | None = None
         self._admin: Any = None
         self._count = 1
@@ -127,25 +132,25 @@ class Parent:
             "board": self._memory.board,
             "start_from": self._reloads.generation % 2 if accepted else None,
         }
-        with suppress(OSError):  # the worker has already ended, which `reap` will find
+        with suppress(OSError):  # the worker has already ended; `reap` will notice this
             send_now(started.sock, message)
         return started, self._reloads.generation
 
     async def _all_ready(self) -> int | None:
-        """Start workers one after another, so that only the first prepares the store, and a fault is shown once.
+        """Start the workers one after another, until all are ready. Return None, or the exit code if a worker failed.
 
-        Return None once all are ready; else the exit code.
+        Because of this order, only the first worker prepares the store, and a fault is printed only once.
         """
         place = 0
         while place < self._count:
             worker = await self._workers.start(place)
-            self._workers.reap()  # the first may have ended before SIGCHLD was handled
+            self._workers.reap()  # the first worker might have ended before this process handled SIGCHLD
             await _first_of(worker.ready.wait(), worker.exited.wait(), self._stop_requested.wait())
             if self._stop_requested.is_set():
                 return 0
             if not worker.ready.is_set():
                 if worker.code and worker.code > 0:
-                    return worker.code  # the worker has printed why
+                    return worker.code  # the worker has printed the reason
                 log.error("worker_died", pid=worker.pid, exit=worker.code, effect="the gateway ends")
                 return 1
             place += 1
@@ -170,7 +175,7 @@ class Parent:
                     await self._workers.changed.wait()
 
     async def _stop(self, code: int) -> int:
-        """Let all workers drain; return `code`, or 1 if a worker fails. Another signal kills them."""
+        """Let all workers drain, and return `code`, or 1 if a worker fails. A second signal kills the workers."""
         if self._admin is not None:
             self._admin.stopping = True
         if self._sockets is not None:
@@ -193,7 +198,7 @@ class Parent:
         self._workers.changed.set()
 
     def _hang_up(self) -> None:
-        """Reload, unless the terminal that started this process was closed, which sends the same signal."""
+        """Handle SIGHUP: stop if the terminal that started this process was closed; otherwise reload."""
         if self._terminal.is_closed():
             if not self._stop_requested.is_set():
                 self._stop_on_signal(signal.SIGHUP)
@@ -250,7 +255,7 @@ class Parent:
         if message["journal"] is not None:
             self._start_task(self._open_journal(Path(message["journal"]), worker))
         worker.ready.set()
-        if worker.generation != self._reloads.generation:  # a reload was accepted after the worker's start
+        if worker.generation != self._reloads.generation:  # a new configuration was accepted after the worker's start
             self._start_task(self._reloads.bring_up_to_date(worker))
 
     async def _open_journal(self, folder: Path, worker: WorkerProcess) -> None:

@@ -1,10 +1,10 @@
-"""Reloads all workers: one of them reads and checks the files, the others apply the configuration that it accepted.
+"""Reloads all workers: one worker reads and checks the files, and the other workers apply the accepted configuration.
 
-So either all workers run the new configuration or none does, and faults are logged once.
+So either all workers run the new configuration or no worker runs it, and each fault is logged once.
 
-A worker that finds a value sealed under a master key it does not have sends the message ``missing_keys``. The parent
-then reloads the configuration, as after SIGHUP, with growing pauses for each key: after a key rotation on another node,
-a worker recovers as soon as its configuration has the key.
+If a stored value needs a master key that a worker does not have, the worker sends the message ``missing_keys``. The
+parent then reloads the configuration as after SIGHUP, with growing pauses for each key. So after a key rotation on
+another node, a worker recovers as soon as its configuration has the new key.
 """
 
 import asyncio
@@ -18,36 +18,41 @@ from gateway.pauses import FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses
 from gateway.process.handshake import Message
 from gateway.process.workers import WorkerProcess, Workers
 
-PAUSE_SHARE: Final = 0.8  # of a worker's own pauses: the parent's are shorter, so no worker's request comes too early
+# The parent's pauses are this part of a worker's pauses. The parent's pauses must be shorter, so that the parent does
+# not ignore the next message of a worker.
+PAUSE_SHARE: Final = 0.8
 READY_POLL_S: Final = 0.1
-RESPONSE_S: Final = 60.0  # a large configuration on a busy machine takes seconds
+RESPONSE_S: Final = 60.0  # a worker on a busy machine needs seconds for a large configuration
 
 log = structlog.get_logger(__name__)
 
 
 class Reloads:
-    """Runs reloads. `generation` counts accepted configurations;
-    configuration n is in the shared memory number n modulo 2."""
+    """Runs reloads.
+
+    `generation`: number of accepted configurations. Configuration n is in the shared memory with number n modulo 2.
+    """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self.generation = 0
         self._requested = asyncio.Event()
-        self._pending = False  # a reload is wanted or under way
+        self._pending = False  # whether a reload is requested or running
         self._responses: dict[WorkerProcess, asyncio.Future[bool]] = {}
         self._lock = asyncio.Lock()
         self._pauses = Pauses(first_s=PAUSE_SHARE * FIRST_PAUSE_S, longest_s=PAUSE_SHARE * LONGEST_PAUSE_S)
 
     def request_reload(self) -> None:
-        """Request a reload. Several requests before a reload starts are one reload."""
+        """Request a reload. Several requests before the reload starts cause only one reload."""
         self._pending = True
         self._requested.set()
 
     def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
-        """Reload because a worker misses these master keys, with growing pauses while the keys stay missing.
+        """Request a reload, because a worker does not have the master keys `ids`.
 
-        While a reload is pending, its end is also the reply to this worker, because another worker may have reported
-        the same key just before.
+        If the keys stay missing, the pauses between these reloads grow. If no reload is due or pending, tell the worker
+        that there is no new configuration. If a reload is pending, the end of the reload is the reply to this worker,
+        because another worker might have reported the same key.
         """
         if self._pauses.due(set(ids)):
             self.request_reload()
@@ -61,7 +66,7 @@ class Reloads:
             response.set_result(message["ok"])
 
     async def run(self) -> None:
-        """Run the reloads that are requested, one at a time, until cancelled."""
+        """Run the requested reloads, one at a time, until this task is cancelled."""
         while True:
             await self._requested.wait()
             self._requested.clear()
@@ -71,14 +76,16 @@ class Reloads:
             self._pending = self._requested.is_set()
 
     async def _wait_until_readable(self) -> None:
-        """Wait until no starting worker still reads the memory that is written next,
-        and a worker is ready to read the files."""
+        """Wait until no worker is starting and a worker is ready to read the files.
+
+        A starting worker might still read the shared memory that the reload will overwrite.
+        """
         while True:
             for worker in list(self._workers.living.values()):
                 await _wait_for_first(worker.ready, worker.exited)
             if self._workers.ready:
                 return
-            await asyncio.sleep(READY_POLL_S)  # a dead worker is replaced after a pause
+            await asyncio.sleep(READY_POLL_S)  # all workers are dead, and are replaced after a pause
 
     async def _reload(self) -> None:
         next_generation = self.generation + 1
@@ -87,7 +94,7 @@ class Reloads:
             if accepted is not None:
                 break
         else:
-            return  # each worker died; the replacements run the old configuration
+            return  # all workers have died; their replacements run the old configuration
         if not accepted:
             self._workers.send({"type": "nothing_new"})
             return
@@ -96,12 +103,15 @@ class Reloads:
         await asyncio.gather(*(self._take_over(worker) for worker in others))
 
     async def bring_up_to_date(self, worker: WorkerProcess) -> None:
-        """Bring a worker up to date that started before the last reload was accepted and became ready only now."""
+        """Let a worker apply the accepted configuration, because it became ready only after the last reload."""
         async with self._lock:
             await self._take_over(worker)
 
     async def _take_over(self, worker: WorkerProcess) -> None:
-        """Let a worker apply the accepted configuration. If it cannot, it is replaced by one that starts with it."""
+        """Let a worker apply the accepted configuration.
+
+        If the worker cannot apply it, stop the worker. The replacement starts with the accepted configuration.
+        """
         next_generation = self.generation
         if worker.generation == next_generation:
             return
@@ -115,7 +125,7 @@ class Reloads:
     async def _request(self, worker: WorkerProcess, message: Message) -> bool | None:
         """Send `message` and return the worker's response; None if the worker died or did not respond in time.
 
-        A worker that does not respond within `RESPONSE_S` is killed, since its state is unknown.
+        A worker that does not respond within `RESPONSE_S` seconds is killed, because its state is unknown.
         """
         response = self._responses[worker] = asyncio.get_running_loop().create_future()
         worker.send(message)

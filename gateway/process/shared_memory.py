@@ -1,12 +1,15 @@
-"""Memory that the parent and its workers share through unnamed open files: each worker gets their descriptors."""
+"""Makes memory that the parent and its workers share: unnamed open files, of which each worker gets the descriptors."""
 
 import os
 import tempfile
 
 
 class SharedMemory:
-    """The shared files. `configurations`: two pickled configurations written by workers (`serving_worker.write`), the
-    one in use and the next. `board`: the pages of metrics. The parent never reads a configuration, which holds secrets.
+    """The shared files.
+
+    `configurations`: two files with pickled configurations: the current configuration and the next one. Workers write
+    these files (`serving_worker.write`). The parent never reads them, because they contain secrets. `board`: a file
+    with the metrics of all processes.
     """
 
     def __init__(self) -> None:

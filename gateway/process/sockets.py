@@ -1,4 +1,4 @@
-"""Listening sockets: opened here, or inherited from the process that started this one (for example by systemd's socket
+"""Opens listening sockets, or takes over sockets that a supervisor has opened (for example systemd socket
 activation)."""
 
 import ctypes
@@ -13,18 +13,19 @@ from typing import Final, NamedTuple, Protocol
 from gateway.errors import StartRefused
 
 BACKLOG: Final = 2048
-FIRST_FD: Final = 3  # sd_listen_fds(3)
+FIRST_FD: Final = 3  # number of the first descriptor that systemd passes (sd_listen_fds(3))
 ADMIN: Final = "admin"  # name of server.admin_port's descriptor in LISTEN_FDNAMES
 CONSOLE: Final = "console"  # name of console.port's descriptor
 
 _SO_ATTACH_FILTER: Final = 26  # Linux, socket(7)
-# A classic BPF program (struct sock_filter: code, jump if true, jump if false, operand) that sees the TCP header.
+# A classic BPF program that reads the TCP header. Each line is a struct sock_filter: code, jump if true, jump if false,
+# operand.
 _DROP_SYN: Final = b"".join(
     struct.pack("HBBI", *instruction)
     for instruction in (
         (0x30, 0, 0, 13),  # load the byte with the flags
         (0x54, 0, 0, 0x12),  # keep SYN and ACK
-        (0x15, 0, 1, 0x02),  # SYN alone?
+        (0x15, 0, 1, 0x02),  # if only SYN is set, go on; otherwise skip the next line
         (0x06, 0, 0, 0),  # drop the packet
         (0x06, 0, 0, 0x40000),  # let the packet pass
     )
@@ -32,7 +33,7 @@ _DROP_SYN: Final = b"".join(
 
 
 class PortInUse(StartRefused):
-    """Another process, or another gateway process, listens on server.port."""
+    """Another process, perhaps another gateway, already listens on `server.port`."""
 
 
 class ListenAddresses(Protocol):
@@ -53,18 +54,21 @@ class ListenAddresses(Protocol):
 
 
 class ListeningSockets(NamedTuple):
-    """The open sockets. `admin`, `console`: None if no such port is configured."""
+    """The open listening sockets. `admin`, `console`: None if this port is not configured."""
 
     public: socket.socket
     admin: socket.socket | None
     console: socket.socket | None
 
     def close_ends_listening(self) -> list[bool]:
-        """Return, for the public and the console's socket (if configured), whether nobody else keeps it open."""
+        """Return for each socket whether no supervisor keeps it open, so that a close ends the listening.
+
+        The list has a value for the public socket and, if configured, a value for the console's socket.
+        """
         return [not isinstance(sock, PassedSocket) for sock in (self.public, self.console) if sock is not None]
 
     def close_to_clients(self) -> None:
-        """Close the public and the console's socket; the admin port stays open."""
+        """Close the public socket and the console's socket. The admin port stays open."""
         for sock in (self.public, self.console):
             if sock is not None:
                 sock.close()
@@ -72,8 +76,10 @@ class ListeningSockets(NamedTuple):
 
 @contextmanager
 def listening_sockets(server: ListenAddresses) -> Iterator[ListeningSockets]:
-    """Yield the public socket, and those of the admin port and the console's port if configured.
-    Raises StartRefused."""
+    """Yield the public socket and, if configured, the sockets of the admin port and the console's port.
+
+    The sockets are closed at the end of the context. Raises StartRefused.
+    """
     with ExitStack() as held:
         public, named = inherited_sockets(held)
         if public is None:
@@ -88,10 +94,11 @@ def listening_sockets(server: ListenAddresses) -> Iterator[ListeningSockets]:
 
 
 def inherited_sockets(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
-    """Return the sockets in LISTEN_FDS that are meant for this process: the public one, and others by name.
+    """Return the sockets in LISTEN_FDS: the public socket or None, and the other sockets by name.
 
-    systemd, or a similar supervisor, keeps them open between two gateway processes, so no connection is refused. Raises
-    StartRefused if a descriptor in LISTEN_FDS is not a listening TCP socket.
+    systemd, or a similar supervisor, keeps these sockets open between two gateway processes, so that no connection is
+    refused. LISTEN_PID says for which process the sockets are. Raises StartRefused if a descriptor in LISTEN_FDS is not
+    a listening TCP socket.
     """
     meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
@@ -112,7 +119,7 @@ def inherited_sockets(held: ExitStack) -> tuple[socket.socket | None, dict[str, 
 
 
 def listen(host: str, port: int, key: str) -> socket.socket:
-    """Return a listening socket. Raises StartRefused, which names the `key` to change."""
+    """Return a new listening socket. Raises StartRefused with the name of the setting `key`, which must be changed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -131,10 +138,10 @@ def listen(host: str, port: int, key: str) -> socket.socket:
 
 
 def ignore_new_connections(listener: socket.socket) -> None:
-    """Let the kernel ignore further attempts to connect to this listening socket, on Linux; elsewhere do nothing.
+    """Let the kernel ignore new attempts to connect to this listening socket. Do nothing if the system is not Linux.
 
-    Connections whose handshake has begun are still completed and wait to be accepted. A client whose attempt is ignored
-    repeats it after a second (RFC 6298 §2.1), and is refused if the socket is closed by then.
+    Handshakes that have begun are completed, and their connections wait to be accepted. If an attempt is ignored, the
+    client repeats it after a second (RFC 6298 §2.1), and is refused if the socket is closed by then.
     """
     program = ctypes.create_string_buffer(_DROP_SYN, len(_DROP_SYN))
     option = struct.pack("HP", len(_DROP_SYN) // 8, ctypes.addressof(program))
@@ -143,7 +150,7 @@ def ignore_new_connections(listener: socket.socket) -> None:
 
 
 class PassedSocket(socket.socket):
-    """A listening socket that a supervisor passed in and keeps open."""
+    """A listening socket that a supervisor has passed to this process and keeps open."""
 
 
 def _socket(descriptor: int) -> PassedSocket:

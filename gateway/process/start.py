@@ -1,4 +1,4 @@
-"""How `gateway serve` starts: it spawns the first worker immediately, and loads the parent's modules meanwhile."""
+"""Starts `gateway serve`: spawns the first worker immediately, and loads the parent's modules meanwhile."""
 
 import os
 import signal
@@ -16,12 +16,12 @@ WORKER_ARGUMENTS = (
     "-P",
     "-m",
     "gateway.cli.worker",
-)  # arguments of a worker's interpreter, before its channel's descriptor
+)  # the worker's Python gets these arguments, then the descriptor of its channel
 
 
 @dataclass(slots=True)
 class SpawnedWorker:
-    """A worker process and our end of its channel."""
+    """A worker process, and the parent's end of its channel."""
 
     pid: int
     sock: socket.socket
@@ -29,9 +29,10 @@ class SpawnedWorker:
 
 
 def spawn(descriptors: Sequence[int]) -> SpawnedWorker:
-    """Start a worker with `descriptors` open, under the same numbers. Raises OSError.
+    """Start a worker in which `descriptors` are open with the same numbers. Raises OSError.
 
-    The worker has its own process group: Ctrl-C on a terminal reaches only the parent, which passes it on once.
+    The worker has its own process group, so that Ctrl-C on a terminal reaches only the parent. The parent then signals
+    each worker once.
     """
     parent_end, worker_end = socket.socketpair()
     with worker_end:
@@ -43,19 +44,19 @@ def spawn(descriptors: Sequence[int]) -> SpawnedWorker:
             pass_fds=[worker_end.fileno(), *descriptors],
             process_group=0,
         )
-    process.returncode = 0  # so that only the parent reaps it, and not this object too
+    process.returncode = 0  # so that only `Workers.reap` waits for the process, not the Popen object
     return SpawnedWorker(process.pid, parent_end, process)
 
 
 def serve(file: Path, *, as_json: bool) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code."""
-    # A reload requested during the start stays pending until the parent can handle it.
+    """Run the gateway until SIGTERM or SIGINT, and return the exit code."""
+    # A SIGHUP during the start stays pending until the parent can handle it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from gateway.process.shared_memory import SharedMemory
 
     memory = SharedMemory()
     first = spawn(memory.descriptors)
-    # SIGTERM and SIGINT stay pending too: if they killed the parent now, its worker would continue to start.
+    # SIGTERM and SIGINT stay pending too. If they killed the parent now, its worker would continue to start.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     from gateway.startup.imports import skip_client_modules
 

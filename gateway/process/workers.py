@@ -1,5 +1,4 @@
-"""Keeps the workers alive. A dead worker is replaced in the same place, after a pause if workers die soon after their
-start."""
+"""Keeps the workers alive: replaces each dead worker, after a pause if workers die soon after their start."""
 
 import asyncio
 import os
@@ -19,19 +18,23 @@ from gateway.process.start import SpawnedWorker
 
 ORDERLY_EXIT_CODES: Final = frozenset(
     {0, -signal.SIGTERM}
-)  # killed by SIGTERM: it had just started and had no handler yet
+)  # SIGTERM kills a worker that has just started and has no signal handler yet
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 30.0
-MAX_SHORT_LIVES: Final = 5  # after so many short lives in a row, with no worker alive, another start will not help
+MAX_SHORT_LIVES: Final = 5  # the gateway ends if this many workers in a row die early and no worker is alive
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class WorkerProcess:
-    """A worker. `generation`: of its configuration.
-    `report`: the last report, received at `reported_at` (monotonic)."""
+    """A worker process.
+
+    `place`: number of the worker, from 0; a replacement has the same number. `generation`: number of its configuration.
+    `began`: when the worker was started. `report`: its last report, or None. `reported_at`: when the parent received
+    the last report. All times are monotonic seconds.
+    """
 
     place: int
     pid: int
@@ -55,8 +58,11 @@ class WorkerProcess:
 
 
 class Workers:
-    """The workers. `spawn_worker` starts a process for a place and returns its generation;
-    `handle_message` handles worker messages."""
+    """The workers of the gateway.
+
+    `spawn_worker`: starts a process for a place, and returns the process and the generation of its configuration.
+    `handle_message`: called with each message of a worker.
+    """
 
     def __init__(
         self,
@@ -66,10 +72,10 @@ class Workers:
         self._spawn_worker = spawn_worker
         self._handle_message = handle_message
         self.living: dict[int, WorkerProcess] = {}  # by process id
-        self._vacant_places: dict[int, float] = {}  # place ▸ when to fill it
+        self._vacant_places: dict[int, float] = {}  # place: when to start a worker there, in monotonic seconds
         self._short_lives = 0
         self._dead: list[WorkerProcess] = []
-        self.changed = asyncio.Event()  # a worker has died
+        self.changed = asyncio.Event()  # set when a worker has died or a stop is requested
 
     async def start(self, place: int) -> WorkerProcess:
         """Start a worker at `place`. Raises OSError."""
@@ -85,7 +91,10 @@ class Workers:
         return self._short_lives >= MAX_SHORT_LIVES and not self.living
 
     def reap(self) -> None:
-        """Record ended processes: our workers and, if this is process 1, orphans that the system has assigned to it."""
+        """Record the child processes that have ended.
+
+        The child processes are workers and, if this is process 1, orphaned processes that the system assigns to it.
+        """
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -101,13 +110,16 @@ class Workers:
                 self.changed.set()
 
     def dead(self) -> list[WorkerProcess]:
-        """Return the workers that have ended since the last call."""
+        """Return the workers that have ended after the last call of this method."""
         dead, self._dead = self._dead, []
         return dead
 
     def plan_replacement(self, worker: WorkerProcess) -> None:
-        """Schedule the replacement of a dead worker: immediately if it ran for long, with growing pauses while workers
-        die soon after their start."""
+        """Schedule the replacement of a dead worker.
+
+        The replacement starts immediately if the worker ran long enough. If workers die soon after their start, the
+        pauses before replacements grow.
+        """
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0
@@ -136,7 +148,7 @@ class Workers:
 
     @property
     def ready(self) -> list[WorkerProcess]:
-        """Return the workers that serve. A starting worker reads no messages other than those of its start."""
+        """Return the workers that serve. Other workers are still starting, and read only the messages of the start."""
         return [worker for worker in self.living.values() if worker.ready.is_set()]
 
     def send(self, message: Mapping[str, Any]) -> None:

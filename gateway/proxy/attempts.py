@@ -1,7 +1,8 @@
-"""The attempts of one exchange: sends the request, signed if the auth mode signs, until there is a response to pass on.
+"""Sends the request of one exchange until there is a response to pass on, and signs it if the auth mode requires that.
 
-It makes one attempt unless the call asks for retries. Exception: after a 401 it refreshes the token and tries the new
-one once. `http.retry` decides what may be repeated and when; this module repeats it, within the retry budget.
+This module makes one attempt unless the call asks for retries. After a 401, it also refreshes the token and makes one
+attempt with the new token. `http.retry` decides which requests may be sent again and when. This module sends these
+requests again, within the retry budget.
 """
 
 import asyncio
@@ -33,20 +34,20 @@ from gateway.records.integration import OWN
 from gateway.records.trace import TRACEPARENT, AttemptTrace, CallTrace
 from gateway.runtime import RUNTIME, generation_of
 
-# ── What the fast path hands over: the first attempt of a request that the chain continues.
+# ── The fast path hands over the first attempt of a request that the middleware chain must continue.
 
 FirstOutcome: TypeAlias = ProviderExchange | EgressError | ExchangeTimeout | ConnectionLost | CodingError | GatewayError
 
 
 class FastPathHandover(NamedTuple):
-    """The state that the fast path hands over.
+    """The state that the fast path hands over to the middleware chain.
 
-    `outcome`: the first attempt's response or fault. `spent_s`: seconds spent so far. `opened`: the connection that the
-    request was sent with. `generation`: the generation that it began with. `kept`: the chain gets every byte of the
-    body received so far; otherwise none of the `received` bytes. `by_caller`: the caller's next bytes were awaited.
-    `pace`: rate limit of the key, in which this call is counted already. `record_end`: records the call with a status
-    and an error code, if its caller disconnects before the chain begins. `trace`: trace of a sampled call, with its
-    first attempt.
+    `outcome`: response or fault of the first attempt. `spent_s`: seconds spent so far. `opened`: the connection whose
+    credential the request carried. `generation`: the generation with which the request began. `received`: number of
+    bytes of the body received so far. `kept`: True if the chain gets all these bytes, False if it gets none of them.
+    `by_caller`: whether the fast path waited for the caller's next bytes. `pace`: rate limit of the key, in which this
+    call is already counted; None without such a limit. `record_end`: records the call with a status and an error code,
+    if its caller disconnects before the chain begins. `trace`: trace of a sampled call and its first attempt, or None.
     """
 
     outcome: FirstOutcome
@@ -61,22 +62,22 @@ class FastPathHandover(NamedTuple):
     trace: CallTrace | None = None
 
     def record_unbegun(self, *, stopped: bool) -> None:
-        """Record a call whose caller disconnected after the fast path sent the request and before the chain began.
+        """Record a call if the caller disconnected before the middleware chain could continue it.
 
-        `stopped`: we closed the connection ourselves, because the gateway stops.
+        `stopped`: whether the gateway closed the connection, because the gateway stops.
         """
         if self.record_end is not None:
             self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
 
     def discard(self) -> None:
-        """Close the provider's response, if there is one, because nobody will read it."""
+        """Close the provider's response, if there is one, because no code will read it."""
         if isinstance(self.outcome, ProviderResponse):
             self.outcome.close()
 
 
-# ── Signs UPSTREAM for one attempt if the connection's auth mode signs requests; see `gateway.auth.mode`.
+# ── Signs UPSTREAM for one attempt if the connection's auth mode signs requests.
 
-HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that services accept if they require its hash
+HELD_BYTES: Final = 16 * 1024 * 1024  # services that require a hash of the body accept no larger body
 
 
 async def gather(request: web.Request, upload: CallerBody) -> None:
@@ -103,7 +104,7 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
 
 
 async def sign(request: web.Request, upload: CallerBody) -> None:
-    """Sign the request for one attempt, with its own nonce and time. Await `gather` first."""
+    """Sign the request for one attempt, with a new nonce and the current time. Await `gather` first."""
     signer = request[CONNECTION].placement.signer
     if signer is None:
         return
@@ -118,8 +119,8 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
 
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
-# A response that is not passed on is read to its end, if it is at most this large, so that its connection can be
-# reused.
+# A response that is not passed on is read to its end if it has at most this many bytes. After that, the response's
+# connection can be used again.
 SWALLOWED_BYTES: Final = 16 * 1024
 SWALLOWED_S: Final = 1.0
 REFUSING: Final = frozenset({401, 403})
@@ -129,7 +130,8 @@ _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 class Attempts:
     """Sends a request until there is a response to pass on.
 
-    `count`: how often it has been sent so far. `upgrade`: the protocol to switch to, if the caller requests an upgrade.
+    `count`: number of attempts so far. `upgrade`: the protocol that the caller wants to switch to; None if the caller
+    requests no upgrade.
     """
 
     __slots__ = (
@@ -170,7 +172,7 @@ class Attempts:
         self._sent_with: Opened | None = None  # the connection of the first attempt, if the fast path made it
 
     async def response(self) -> ProviderExchange:
-        """Return the response to pass on; its head has arrived.
+        """Return the response to pass on as soon as its head has arrived.
 
         Raises EgressError, ExchangeTimeout, BodyTooLarge, and the errors of `ConnectionCache.opened`.
         """
@@ -251,7 +253,7 @@ class Attempts:
     def _trace_attempt(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
         """Return the trace of the attempt that begins now.
 
-        `again`: the fast path began it already, now on a new connection.
+        `again`: whether the fast path has begun this attempt and lost its connection, so that its trace continues.
         """
         upstream = self._request[UPSTREAM]
         attempt = trace.attempts[-1] if again and trace.attempts else trace.attempt(upstream.host, upstream.port)
@@ -261,7 +263,10 @@ class Attempts:
         return attempt
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
-        """Return the outcome of the first attempt, if the fast path made it, and take over its times; else None."""
+        """Return the outcome of the first attempt if the fast path made this attempt; otherwise None.
+
+        The time that the fast path spent is added to the time of this exchange.
+        """
         take = getattr(self._request.protocol, "take_handover", None)
         handover: FastPathHandover | None = take() if take is not None and self.count == 0 else None
         if handover is None:
@@ -283,7 +288,7 @@ class Attempts:
         return handover.outcome
 
     async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
-        """Return whether to send the request again after this fault; wait first if so."""
+        """Return whether to send the request again after this fault. Before a retry, wait until the retry is due."""
         if isinstance(fault, EgressError):
             repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
         else:
@@ -291,7 +296,10 @@ class Attempts:
         return repeats and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
     async def _after_response(self, exchange: ProviderExchange) -> bool:
-        """Return whether to send the request again instead of passing this response on; close the response if so."""
+        """Return whether to send the request again instead of passing this response on.
+
+        Before a retry, close the response.
+        """
         if exchange.status == 401 and not self._refreshed:
             self._refreshed = True
             if await self._newer_credential():
@@ -306,18 +314,18 @@ class Attempts:
         return await self._wait_for_retry(requested_wait_s, exchange)
 
     async def _newer_credential(self) -> bool:
-        """Refresh the token after a 401. Return whether the request now carries a newer one and may be sent again.
+        """Refresh the token after a 401. Return whether the request now carries a newer token and may be sent again.
 
-        If it may not be sent again, start the refresh for the next request.
+        If the request may not be sent again, start a refresh for the next request.
         """
         refreshes, sent = self._runtime.live.early_refreshes, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
             self._recorded = True
-            refreshes.start(sent).add_done_callback(partial(self._record_refusal_later, sent))  # for the next request
+            refreshes.start(sent).add_done_callback(partial(self._record_refusal_later, sent))  # helps the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
-            return True  # refreshed while the fast path waited: the request carries the newer one already
+            return True  # the token was refreshed during the fast path's attempt; the request carries the newer token
         with self._watch.suspend_silence_limit(), self._timing.waiting_for_token():
             newer = await refreshes.newer_than(sent)
         if newer is None:
@@ -326,7 +334,7 @@ class Attempts:
         return True
 
     def _record_outcome(self, status: int) -> None:
-        """Record whether the API accepts the credential, by the `status` of a response that is passed on."""
+        """Record whether the API accepts the credential. `status`: status of the response that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
             if not self._recorded and self.at_own_api:
@@ -338,7 +346,7 @@ class Attempts:
                 rejections.record_acceptance(ref)
 
     def _record_refusal_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
-        """Record a 401 as a refusal, if the refresh that it started produced no newer token."""
+        """Record a 401 as a refusal of the credential, if the refresh after the 401 returned no newer token."""
         if refresh.cancelled() or refresh.exception() is not None or not self.at_own_api:
             return
         newer = refresh.result()
@@ -348,15 +356,20 @@ class Attempts:
 
     @property
     def at_own_api(self) -> bool:
-        """Whether the request goes to the connection's own API. Another origin says nothing about the credential."""
+        """Whether the request goes to the connection's own API.
+
+        A response from another origin does not show whether the credential is valid.
+        """
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
     async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Wait until the retry is due, and place the current credential. Return False if there is no retry.
+        """Wait until the retry is due, and put the current credential into the request.
 
-        `requested_wait_s`: the provider's wish. `exchange`: the response that is not passed on; it is closed. Raises
-        the errors of `ConnectionCache.opened`.
+        Return False if there is no retry.
+
+        `requested_wait_s`: the wait that the provider requests, in seconds; None if it requests none. `exchange`: the
+        response that is not passed on; this method closes it. Raises the errors of `ConnectionCache.opened`.
         """
         if not self._retries_left:
             return False
@@ -378,14 +391,14 @@ class Attempts:
         return True
 
     async def _key_spends(self) -> bool:
-        """Count a retry against the rate and the budget of the caller's key; return whether they allow it."""
+        """Count a retry against the rate limit and the budget of the caller's key; return whether both allow it."""
         access = self._request[CALLER].access
         if access is None or access.meter is None:
             return True
         try:
             await access.meter.spend()
         except GatewayError:
-            return False  # pass on what the last attempt returned
+            return False  # the caller gets the response or the fault of the last attempt
         return True
 
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
@@ -420,7 +433,7 @@ class Attempts:
 
 
 def error_type(fault: Exception) -> str:
-    """Return the name of `fault` in a span."""
+    """Return the name that `fault` gets in a span of the trace."""
     if isinstance(fault, EgressError):
         return fault.kind
     return (
@@ -433,7 +446,10 @@ def error_type(fault: Exception) -> str:
 
 
 async def _read_and_close(exchange: ProviderExchange) -> None:
-    """Close a response that is not passed on; read a short one to its end first, so that its connection is reused."""
+    """Close a response that is not passed on.
+
+    Read a short response to its end first, so that its connection can be used again.
+    """
     try:
         if exchange.length is not None and exchange.length <= SWALLOWED_BYTES:
             async with asyncio.timeout(SWALLOWED_S):

@@ -1,6 +1,6 @@
 """Reads the caller's body piece by piece, as fast as the provider takes the pieces.
 
-A small body is kept, so that it can be sent again.
+A small body is kept in memory, so that the gateway can send it again.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from gateway.middleware.request_message import limits_of
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.text import counted
 
-_LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
+_LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})  # must declare even an empty body (RFC 9110 §8.6)
 _INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
 KEPT_BYTES: Final = 64 * 1024
 _inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -30,10 +30,10 @@ _inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 class CallerBody:
     """The body that the caller sends.
 
-    `fault`: the error that ended it early, if any. `waiting`: the caller's next bytes are awaited. `exchange`: the
-    exchange that sends the body; it is closed if the body breaks, so that the provider does not wait for the rest.
-    `inflated`: the runner has decompressed it. `kept`: every piece read so far is kept, so it can be sent again.
-    `keep_bytes`: maximum number of bytes to keep.
+    `fault`: the error that ended the body early, or None. `waiting`: whether the gateway waits for the caller's next
+    bytes. `exchange`: the exchange that sends the body; it is closed if the body breaks off, so that the provider does
+    not wait for the rest. `inflated`: whether the runner has decompressed the body. `kept`: whether all pieces read so
+    far are kept, so that they can be sent again. `keep_bytes`: maximum number of bytes to keep.
     """
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
@@ -54,10 +54,10 @@ class CallerBody:
         self._turn: asyncio.Lock | None = None
         self._limits = limits_of(request)
         self._received = 0
-        self._waited_s = 0.0  # seconds waiting for the caller's bytes; the provider's reading time does not count
+        self._waited_s = 0.0  # seconds spent waiting for the caller's bytes, without the waits for the provider
 
     def body(self) -> Body | None:
-        """Return the body, with its declared length if that still holds; None if the request has no body to declare."""
+        """Return the body to send, with its length if the length is known; None if the request declares no body."""
         request = self._request
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
@@ -66,7 +66,10 @@ class CallerBody:
         return Body(self._pieces(), length, self._whole_if_kept())
 
     async def read_whole(self, limit_bytes: int) -> bytes | None:
-        """Read the whole body and return it; None if it exceeds `limit_bytes`. Call it before any of it is sent."""
+        """Read and return the whole body; return None if it exceeds `limit_bytes`.
+
+        Call this before any part of the body is sent.
+        """
         self.keep_bytes = limit_bytes
         if (self._request.content_length or 0) > limit_bytes:
             return None
@@ -103,12 +106,12 @@ class CallerBody:
             self._watch.moved()
 
     async def _piece(self, at: int) -> bytes:
-        """Return piece number `at` of the body, empty at its end. Each piece is read from the caller once."""
+        """Return piece number `at` of the body; empty bytes mark the end. Each piece is read from the caller once."""
         if at < len(self._kept_pieces):
             return self._kept_pieces[at]
         if self._turn is None:
             self._turn = asyncio.Lock()
-        async with self._turn:  # an abandoned attempt may still hold the lock
+        async with self._turn:  # an attempt that was given up might still hold the lock
             if at < len(self._kept_pieces):
                 return self._kept_pieces[at]
             piece = await self._take()
@@ -119,7 +122,7 @@ class CallerBody:
         self._kept_bytes += len(piece)
         if self._kept_bytes > self.keep_bytes:
             self.kept = False
-            self._kept_pieces.clear()  # the reader is past these pieces; the body can no longer be sent again
+            self._kept_pieces.clear()  # these pieces were sent; without them the body cannot be sent again
         elif self.kept and piece:
             self._kept_pieces.append(piece)
 
@@ -153,7 +156,7 @@ class CallerBody:
 def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> GatewayError | None:
     """Return the error for a body that arrives too slowly, else None.
 
-    `waited_s`: seconds spent waiting for the `received` bytes.
+    `received`: number of bytes received. `waited_s`: seconds spent waiting for these bytes.
     """
     if waited_s <= limits.upload_grace_s or received >= limits.upload_bytes_per_s * waited_s:
         return None
@@ -164,7 +167,8 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
 def arrives_inflated(request: web.Request) -> bool:
     """Return whether the runner has decompressed the body, although Content-Encoding still names the coding.
 
-    A host's runner may do that, and a request does not show it. So a parser of that runner parses a test message.
+    The runner of an application that mounts the gateway can decompress bodies, but a request does not show this. So
+    this function lets a parser of that runner parse a test message.
     """
     if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
         return False

@@ -1,21 +1,22 @@
-"""A call to ``/proxy`` that begins in this process: its request, and its whole response."""
+"""Defines the request and the collected response of a call to ``/proxy`` that begins in this process."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 Room = Callable[[int], Awaitable[None]]
-"""Waits for memory, when a response has grown to this many bytes."""
+"""Waits until there is memory for a response. The argument is the current size of the response in bytes."""
 
 
 @dataclass(slots=True)
 class InProcessRequest:
-    """A request to `mount`, ``/proxy`` or ``/c/<capability>``, that begins in this process.
+    """A request that begins in this process, when an agent's message to the agent door calls a tool.
 
-    `target`: path and query below `mount`. `authorization` returns the field with the key, None for a capability URL.
-    `passed_on`: the other fields that the message passes on. `message_head_id`: stands for both while the head of the
-    message is remembered; None if it is not. `traceparent`: replaces the one of `passed_on`. `request_id`: of the
-    message. `tool`: name of the MCP tool that makes the call. `limit_bytes`: maximum size of the response's body;
-    `limit_s`: maximum time.
+    `mount`: ``/proxy`` or ``/c/<capability>``. `target`: path and query below `mount`. `authorization`: returns the
+    value of ``Authorization``, or None for a capability URL. `passed_on`: the other fields that the message passes on.
+    `message_head_id`: identifies these fields and the key as long as the head of the message is remembered; else None.
+    `traceparent`: replaces the ``traceparent`` in `passed_on`. `request_id`: request id of the message. `tool`: name of
+    the MCP tool that makes the call. `limit_bytes`: maximum size of the response's body. `limit_s`: maximum duration in
+    seconds.
     """
 
     method: str
@@ -36,8 +37,10 @@ class InProcessRequest:
 
     @property
     def head_id(self) -> Hashable:
-        """What the header fields depend on, besides connection, length and trace. A capability URL allows only one
-        connection."""
+        """The facts that determine the header fields, except connection, length and trace.
+
+        The connection is included for a capability URL, because the URL allows only one connection.
+        """
         connection_id = "" if self.mount == "/proxy" else self.connection_id
         traced = self.traceparent is not None
         return self.message_head_id, self.integration_id, connection_id, self.content_type, traced
@@ -63,9 +66,10 @@ class InProcessRequest:
 class CollectedResponse:
     """The response that a caller of ``/proxy`` would have received.
 
-    `media_type`: its Content-Type, empty if it has none. `by_gateway`: it is an error of the gateway, not the
-    provider's response. `complete`: all of it has arrived. Otherwise it broke off, or it was `too_large` to be held.
-    `headers` returns its header fields, which are parsed when they are needed.
+    `media_type`: value of ``Content-Type``; empty if the response has no such field. `by_gateway`: True for an error of
+    the gateway, False for a response of the provider. `headers`: returns the header fields, which are parsed only when
+    needed. `complete`: whether the whole body has arrived. If not, the response broke off, or it was `too_large` for
+    the memory limit.
     """
 
     status: int

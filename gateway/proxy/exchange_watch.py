@@ -1,8 +1,8 @@
-"""Watches one exchange: ends it if no byte moves for too long, the caller disconnects, or its key is no longer valid.
+"""Ends an exchange if no byte moves for too long, the caller disconnects, or the caller's key is no longer valid.
 
-Each exchange has one timer, which checks at least once a second; code that moves bytes only stores the time. The watch
-also detects that the caller has disconnected, because a host's runner may not cancel handlers (aiohttp's
-``handler_cancellation``).
+Each exchange has one timer, which checks the limits at least once a second. Code that moves bytes only stores the time.
+The watch also checks for a disconnected caller, because the runner of an application that mounts the gateway perhaps
+does not cancel handlers (aiohttp's ``handler_cancellation``).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _CHECK_EVERY_S = 1.0
 
 
 class ExchangeTimeout(Exception):
-    """No byte moved for `limit_s` seconds. `total`: the whole exchange took longer than `limit_s`."""
+    """No byte moved for `limit_s` seconds; with `total`, the whole exchange took longer than `limit_s` seconds."""
 
     def __init__(self, limit_s: float, *, total: bool = False) -> None:
         super().__init__(f"not finished within {limit_s:g} s" if total else f"nothing moved for {limit_s:g} s")
@@ -34,16 +34,20 @@ class ExchangeTimeout(Exception):
 
 
 def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:
-    """Return how many seconds the provider may stay silent: the caller's timeout, up to the operator's maximum."""
+    """Return how many seconds the provider may take until its response begins.
+
+    The result is the caller's timeout, up to the operator's maximum. Without such a timeout, it is the default.
+    """
     wanted_s = options.timeout_s
     return timeouts.first_byte_s if wanted_s is None else min(wanted_s, timeouts.max_first_byte_s)
 
 
 class ExchangeWatch:
-    """Watches the task that enters it, and cancels that task. On exit, its own cancellation becomes ExchangeTimeout.
+    """A context manager that cancels its task when a limit is exceeded, and then raises ExchangeTimeout.
 
-    `limit_s`: how many seconds no byte may move. `total_s`: maximum duration of the whole exchange, None for no limit.
-    `caller_idle_s`: replaces `limit_s` while the caller's next bytes are awaited, else None.
+    `limit_s`: maximum number of seconds without a byte. `total_s`: maximum duration of the whole exchange in seconds;
+    None for no limit. `caller_idle_s`: replaces `limit_s` as long as the gateway waits for the caller's next bytes;
+    otherwise None.
     """
 
     def __init__(self, request: web.Request, limit_s: float, total_s: float | None = None) -> None:
@@ -55,7 +59,7 @@ class ExchangeWatch:
         self._fault: ExchangeTimeout | None = None
 
     def moved(self) -> None:
-        """Record that bytes moved in either direction."""
+        """Record that bytes have just been received or sent."""
         self._moved_at = clock.monotonic()
 
     @property
@@ -65,7 +69,7 @@ class ExchangeWatch:
 
     @contextmanager
     def suspend_silence_limit(self) -> Iterator[None]:
-        """Lift the limit on silence while no bytes are expected. The other limits still hold."""
+        """Suspend the limit on silence as long as no bytes are expected. The other limits still hold."""
         limit_s, self.limit_s = self.limit_s, inf
         try:
             yield
@@ -79,16 +83,16 @@ class ExchangeWatch:
         self.moved()
 
     def began_earlier(self, spent_s: float) -> None:
-        """Count `spent_s` seconds as already used of the total time limit."""
+        """Shorten the total time limit by `spent_s` seconds, which were already used."""
         self._began_at -= spent_s
         self._timer.cancel()
         self._schedule_check()
 
     def timeout_behind_cancellation(self, *, total: bool = False) -> ExchangeTimeout | None:
-        """Return the timeout if it caused the CancelledError just caught, else None. The task may then continue,
-        watched.
+        """Return the timeout that caused the CancelledError which the caller has just caught; None for another cause.
 
-        `total`: also return the timeout of the whole exchange, and restart that limit.
+        After a timeout, the task can continue, and the watch continues too. `total`: also return a timeout of the whole
+        exchange, and restart that limit.
         """
         fault = self._fault
         if fault is None or (fault.total and not total) or self._task.uncancel() > self._cancellations:
@@ -139,7 +143,7 @@ class ExchangeWatch:
             self._schedule_check()
 
     def _key_is_over(self) -> bool:
-        """Return whether the caller's key was revoked or has expired since the request was admitted."""
+        """Return whether the caller's key was revoked or has expired after the request was admitted."""
         caller = self._request.get(CALLER)
         if caller is None or caller.access is None:
             return False
@@ -150,9 +154,10 @@ class ExchangeWatch:
         self._task.cancel(str(fault))
 
     def _report_broken_framing(self) -> None:
-        """Report a bad chunk to the body's reader, which would otherwise wait: a host's server only queues a 400.
+        """Report broken chunk framing to the reader of the body, which would otherwise wait until its timeout.
 
-        While a body is unfinished, that queue can hold nothing else.
+        The server of an application that mounts the gateway only queues a 400 for a bad chunk. As long as a body is
+        incomplete, its queue cannot contain anything else.
         """
         content = self._request.content
         queued = getattr(self._request.protocol, "_messages", ())

@@ -1,4 +1,4 @@
-"""Runs one exchange from end to end."""
+"""Runs one exchange, from the caller's request to the end of the response."""
 
 from collections.abc import Iterator
 
@@ -45,9 +45,10 @@ from gateway.runtime import RUNTIME, generation_of
 
 @needs(PROXY, limits=True)
 async def forward(request: web.Request) -> web.StreamResponse:
-    """Send UPSTREAM with the caller's body, and pass the response on, whatever its status.
+    """Send UPSTREAM with the caller's body, and pass the response on to the caller, whatever its status.
 
-    Raises a GatewayError if there is no response to pass on. A later failure cuts the caller's connection.
+    Raises a GatewayError if there is no response to pass on. After the response has begun, a failure closes the
+    caller's connection.
     """
     timeouts = generation_of(request).egress.timeouts
     watch = ExchangeWatch(request, first_byte_s(request[PROXY_OPTIONS], timeouts), timeouts.total_s)
@@ -85,7 +86,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 return response
             response = _head(request, exchange, body, attempts.count)
             if upgrade is not None:
-                response.force_close()  # the connection is no longer read as HTTP
+                response.force_close()  # after an upgrade request, the server reads no HTTP from this connection
             await _pass_on(exchange, body, response, request, watch)
     except (EgressError, CodingError, ExchangeTimeout, MalformedResponse) as fault:
         if response is None or not response.prepared:
@@ -107,7 +108,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
 async def _relay(
     exchange: ProviderExchange, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
-    """Relay bytes between both sides after a 101. Either may stay silent without limit."""
+    """Relay bytes between the caller and the provider after a 101. There is no limit on silence."""
     await response.prepare(request)
     tunnel = Tunnel(request)
     try:
@@ -127,7 +128,10 @@ def _head(request: web.Request, exchange: ProviderExchange, body: ResponseBody, 
 async def _pass_on(
     exchange: ProviderExchange, body: ResponseBody, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
-    """Pass the body on piece by piece. From a list of tools, first remove those that the key does not allow."""
+    """Pass the body on piece by piece.
+
+    If the response is a list of tools, first remove the tools that the key does not allow.
+    """
     if not is_filtered(request, exchange):
         await _write_parts(body, response, request, watch)
         return
@@ -156,17 +160,17 @@ async def _write_parts(
     await response.write_eof()
 
 
-# ── A 403 because the token lacks scopes: record it, and add a link at which the end user grants the scopes.
+# ── Records a 403 for missing scopes, and adds a link at which the end user can grant the scopes.
 #
-# The provider's response passes unchanged; the link is in the header field Gateway-Connect-Url.
+# The caller gets the provider's response unchanged, with the link in the header field Gateway-Connect-Url.
 
 
 async def _record_refused_scopes(
     request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_own_api: bool
 ) -> None:
-    """Record the scopes that a 403 names as missing, and set CONNECT_URL, the link at which the end user grants them.
+    """Record the scopes that a 403 names as missing, and set CONNECT_URL, a link at which the end user can grant them.
 
-    `at_own_api`: the response comes from the connection's own API; a 403 from another origin is not recorded.
+    `at_own_api`: whether the response comes from the connection's own API. A 403 from another origin is not recorded.
     """
     scopes = refused_scopes(exchange.status, exchange.headers)
     if scopes is None or not at_own_api:

@@ -1,4 +1,4 @@
-"""Makes the caller's error if there is no response to pass on."""
+"""Makes the error for the caller if there is no response to pass on."""
 
 from datetime import timedelta
 from typing import Final
@@ -25,9 +25,10 @@ _CODES: Final[dict[EgressErrorKind, tuple[type[GatewayError], Code]]] = {
 
 
 def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
-    """Return the caller's error for `fault`.
+    """Return the error for the caller.
 
-    If a part of the request's body is unread, the error closes the connection: the rest must not be read as a request.
+    If a part of the request's body is unread, the error closes the connection. Otherwise the server would read the rest
+    of the body as a request.
     """
     close = not request.content.is_eof()
     if isinstance(upload.fault, GatewayError):
@@ -47,7 +48,7 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
 
 
 def _next_step(fault: EgressError, request: web.Request) -> str:
-    """Return what to do if no connection to the provider's host could be opened; empty for other faults."""
+    """Return advice for the caller if no connection to the provider's host could be opened; else an empty string."""
     host_at_fault = fault.kind == "unreachable" and not fault.sent and request[UPSTREAM].host in fault.message
     if not host_at_fault:
         return ""

@@ -1,4 +1,4 @@
-"""Fetches one page: requests it, retries it when the provider says so, reads it within limits, and decodes it."""
+"""Fetches one page of a list: requests and retries the page, reads it within limits, and decodes it."""
 
 import asyncio
 import random
@@ -23,17 +23,21 @@ from gateway.proxy.exchange_watch import ExchangeTimeout, ExchangeWatch
 from gateway.proxy.passed_response import values
 from gateway.runtime import RUNTIME, generation_of
 
-# ── The attempts for one page. If a response says when to retry, the page is requested again at that time, even if the
-# caller asked for no retries.
+# ── Makes the attempts for one page. If a response says when to retry, the page is requested again at that time, even
+# if the caller asked for no retries.
 
-RETRIES: Final = 5  # retries of each page, if the caller does not say
-LONGEST_WAIT_S: Final = 60.0  # quotas are often counted by the minute
+RETRIES: Final = 5  # maximum number of retries of each page, if the caller sets no number
+LONGEST_WAIT_S: Final = 60.0  # one minute, because providers often count quotas by the minute
 ALL_WAITS_S: Final = 120.0
 HEADER: Final = "Retries"
 
 
 class PageAttempts(Attempts):
-    """The attempts for one page. `later`: the response to the caller has begun, so its status can report no failure."""
+    """The attempts for one page.
+
+    `later`: True for pages after the first page. The response to the caller has then begun, so its status cannot report
+    a failure any more.
+    """
 
     __slots__ = ("_later", "_most")
 
@@ -55,19 +59,24 @@ class PageAttempts(Attempts):
         return self._retried < self._most
 
     def _may_repeat(self, *, sent: bool) -> bool:
-        """Allow repeating a POST that requests a list: the catalog entry or the caller has declared that it only
-        reads."""
+        """Return whether the request may be sent again.
+
+        A POST that requests a list may be sent again, because the catalog entry or the caller declares that the POST
+        changes nothing.
+        """
         if self._request[PAGING].lists_by_post:
             return self._upload.fault is None and self._upload.kept
         return super()._may_repeat(sent=sent)
 
     def requested_wait_s(self, exchange: ProviderExchange) -> float | None:
-        """Return the seconds after which the provider wants a retry, or None if it does not say."""
+        """Return after how many seconds the provider wants a retry; None if the response does not say."""
         return self._rules().requested_wait_s(exchange.status, exchange.headers, clock.now())
 
     async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Wait as for any attempt. A failed first page is retried more often than the caller asked for only if the
-        provider says when."""
+        """Wait until the retry is due. Return False if there is no retry.
+
+        The first page gets more retries than the caller asked for only if the provider says when to retry.
+        """
         if requested_wait_s is None and not self._later and self._retried >= self._request[PROXY_OPTIONS].retries:
             return False
         return await super()._wait_for_retry(requested_wait_s, exchange)
@@ -85,18 +94,21 @@ class PageAttempts(Attempts):
 
 
 def retries_of(request: web.Request) -> int:
-    """Return how often each page may be requested again."""
+    """Return the maximum number of retries of each page."""
     return request[PROXY_OPTIONS].retries if request.headers.get(HEADER) else RETRIES
 
 
-PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
+PAGE_BYTES: Final = 16 * 1024 * 1024  # maximum size of a decoded page
 FORMS: Final = 2  # a page is in memory twice: as received, and as the text that is parsed
-SHOWN_BYTES: Final = 2048  # maximum that is passed on of a provider's error
+SHOWN_BYTES: Final = 2048  # maximum number of bytes of a provider's error that the caller gets
 BROKEN: Final = (EgressError, CodingError, ExchangeTimeout)
 
 
 class PageReader:
-    """Reads pages. `attempts`: requests sent so far. `first_byte_s`: how long a response may take to begin."""
+    """Reads pages.
+
+    `attempts`: number of requests sent so far. `first_byte_s`: how many seconds a response may take to begin.
+    """
 
     def __init__(
         self, request: web.Request, upload: CallerBody, watch: ExchangeWatch, first_byte_s: float, attempts: int
@@ -109,15 +121,15 @@ class PageReader:
         self._reserved: Reservation | None = None
 
     def holds(self, size: int) -> None:
-        """Record that only `size` bytes of the page are still in memory."""
+        """Reduce the reserved memory to `size` bytes, because the rest of the page is no longer in memory."""
         if self._reserved is not None:
             self._reserved.shrink(size)
 
     async def page(self, exchange: ProviderExchange | None = None) -> tuple[bytearray | None, Fields]:
-        """Return the page that UPSTREAM requests, decoded (None for a 204), and the fields of its head.
+        """Return the decoded page that UPSTREAM requests (None for a 204), and the header fields of its response.
 
-        `exchange`: the page's response, if it has already begun. If a response breaks off, the page is requested again.
-        Raises EgressError, CodingError, ExchangeTimeout, GatewayError.
+        `exchange`: the page's response if it has already begun; None requests the page. If a response breaks off, the
+        page is requested again. Raises EgressError, CodingError, ExchangeTimeout, GatewayError.
         """
         broken = 0
         while True:
@@ -158,7 +170,10 @@ class PageReader:
             exchange.close()
 
     async def _read_body(self, exchange: ProviderExchange) -> bytearray:
-        """Return the whole body, decoded. Raises UpstreamFailed if it is too large or its coding is not supported."""
+        """Return the whole body, decoded.
+
+        Raises UpstreamFailed if the body is too large or its content coding is not supported.
+        """
         try:
             return await self._read(exchange, PAGE_BYTES)
         except asyncio.CancelledError:
@@ -196,7 +211,10 @@ class PageReader:
         return content
 
     async def _reserve(self, size: int) -> None:
-        """Wait for memory for a page of `size` bytes; nothing is read meanwhile. Raises Unavailable ``busy``."""
+        """Wait until there is memory for a page of `size` bytes. Raises Unavailable ``busy``.
+
+        The gateway reads nothing from the provider meanwhile.
+        """
         runtime, generation, caller = self._request.app[RUNTIME], generation_of(self._request), self._request[CALLER]
         wait_s = generation.config.egress.limits.wait_s
         try:
@@ -206,7 +224,10 @@ class PageReader:
             raise no_page_memory() from None
 
     async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
-        """Return the error for a page whose status is not 2xx, with the beginning of the provider's body."""
+        """Return the error for a page with another status than 2xx.
+
+        The error contains the beginning of the provider's body.
+        """
         refusal: dict[str, Any] = {"status": exchange.status}
         wait = attempts.requested_wait_s(exchange)
         if wait is not None:

@@ -1,4 +1,4 @@
-"""A whole list for one call: page after page, the records as one stream of lines, then a trailer with the outcome."""
+"""Returns a whole list for one call: a stream with the records of all pages, one per line, then a trailer line."""
 
 import asyncio
 import json
@@ -33,10 +33,11 @@ from gateway.proxy.posted_list import PostedList, resumable
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.runtime import RUNTIME, generation_of
 
-# ── The lines of a list: records as received, and lines of our own, which cannot be mistaken for records.
+# ── Makes the lines of the stream: the records as received, and the gateway's own lines.
 #
-# A line of ours begins with exactly the bytes ``{"gateway_``. A record that begins with them gets a space after its
-# brace, which JSON ignores. The trailer is always the last line; a stream without a trailer was cut.
+# A line of the gateway begins with exactly the bytes ``{"gateway_``. If a record begins with these bytes, a space is
+# added after its brace, so that it does not look like a line of the gateway. JSON ignores the space. The trailer is
+# always the last line. A stream without a trailer is incomplete.
 
 OURS: Final = b'{"gateway_'
 TRAILER: Final = "gateway_trailer"
@@ -45,18 +46,18 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 def page_stream() -> PassedResponse:
-    """Return the head of the response, before the paging type is known."""
+    """Return the head of the response, without ``Gateway-Paginate``, because the paging type is not known yet."""
     fields = [
         ("Content-Type", "application/x-ndjson"),
         ("Cache-Control", "no-store"),
-        ("X-Accel-Buffering", "no"),  # nginx in front of us would hold records back
+        ("X-Accel-Buffering", "no"),  # otherwise an nginx in front of the gateway would delay records
         *NOT_RENDERED,
     ]
     return PassedResponse(200, "OK", fields, None)
 
 
 def batches(records: Records) -> Iterator[bytes]:
-    """Yield whole lines, about `BATCH_BYTES` at a time."""
+    """Yield the records as lines, in batches of about `BATCH_BYTES`."""
     batch = bytearray()
     for record in records:
         batch += b"{ " + record[1:] if record.startswith(OURS) else record
@@ -69,19 +70,20 @@ def batches(records: Records) -> Iterator[bytes]:
 
 
 def line_of(name: str, fields: Mapping[str, Any]) -> bytes:
-    """Return a line of our own, in ASCII."""
+    """Return a line of the gateway, in ASCII."""
     return json.dumps({name: fields}, separators=(",", ":")).encode() + b"\n"
 
 
 def error_of(fault: GatewayError) -> dict[str, Any]:
-    """Return the error as in the body of an error response, with the status that such a response would have."""
+    """Return the body that an error response for `fault` would have, with its status as an additional member."""
     return {"status": fault.status, **fault.as_json()}
 
 
-# ── Page after page, until the list ends, the caller has enough, or something fails; the trailer reports the fault.
+# ── Passes on one page after another until the list ends, the requested number of pages is reached, or a fault occurs.
+# The trailer reports the fault.
 
-CURSOR_CHARS: Final = 12_000  # the client sends it back in a header field, which the server limits to 16 KiB
-# Conditions apply to the first page only.
+CURSOR_CHARS: Final = 12_000  # the client returns the cursor in a header field, which the server limits to 16 KiB
+# The gateway sends conditional header fields only with the request for the first page.
 _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")
 
 
@@ -94,9 +96,10 @@ async def pass_pages(
     first_byte_s: float,
     listed: PostedList | None = None,
 ) -> None:
-    """Read page after page, beginning with `first`, a 2xx response, and write `response` to its end.
+    """Read one page after another, and write `response` to its end.
 
-    Raises the GatewayError for a fault of the first page; the trailer reports a later fault.
+    `first`: the 2xx response with the first page. `listed`: the body of a list that is requested by POST; otherwise
+    None. Raises a GatewayError for a fault of the first page. The trailer reports a fault of a later page.
     """
     reader = PageReader(request, upload, watch, first_byte_s, int(response.headers[ATTEMPTS]))
     try:
@@ -129,27 +132,27 @@ async def _pass_pages(
         for batch in batches(page.records):
             await response.write(batch)
             watch.moved()
-            await clock.give_way()  # a write that does not have to wait lets no other task run
+            await clock.give_way()  # let other tasks run: a write without a wait does not let them run
         run.passed(page)
         following = page.next
         if following is None or run.enough:
             break
         if request[PAGING].marks:
             await response.write(line_of(MARK, run.progress(following)))
-        del page  # frees its memory
+        del page  # frees the memory of the page
         try:
             page = await run.following(following)
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
             run.fault = _caller_error(fault, request, upload, watch)
             break
-    request[UPSTREAM] = first_request  # the log shows the first page's request
+    request[UPSTREAM] = first_request  # the call log shows the request for the first page
     await response.write(line_of(TRAILER, run.trailer(following)))
     await response.write_eof()
     response.broke_off = None if run.fault is None else run.fault.code
 
 
 def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
-    """Return the caller's error for `fault`. Raise CancelledError again if the watch did not cause it."""
+    """Return the error for the caller. Raise a CancelledError again if the watch did not cause it."""
     if isinstance(fault, asyncio.CancelledError):
         silence = watch.timeout_behind_cancellation(total=True)
         if silence is None:
@@ -162,7 +165,11 @@ def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody
 
 
 class _PagedCall:
-    """The progress of one paged call: `pages` read, `records` written. `fault`: why it stops early."""
+    """The progress of one paged call.
+
+    `pages`: number of pages passed on. `records`: number of records passed on. `fault`: why the call stops early, or
+    None.
+    """
 
     def __init__(self, request: web.Request, reader: PageReader, upload: CallerBody, listed: PostedList | None) -> None:
         self.reader = reader
@@ -188,7 +195,7 @@ class _PagedCall:
         return await self._parse_content(content, headers)
 
     async def following(self, position: Position) -> PageResult:
-        """Return the page at `position`, requested with the current credential."""
+        """Request the page at `position` with the current credential, and return the page."""
         request = self._request
         live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
         opened = request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
@@ -248,7 +255,7 @@ class _PagedCall:
             page = parse_page(content, headers, ways, at)
         else:
             page = await off_loop(share, parse_page, content, headers, ways, at)
-            content.clear()  # the records are slices of the text made from it
+            content.clear()  # no longer needed, because the records are slices of the parsed text
             self.reader.holds(len(page.records.text))
         digest = ""
         if page.paging.type == "offset" and page.records.hold_objects:
@@ -256,7 +263,10 @@ class _PagedCall:
         return self._checked(page, digest)
 
     def _checked(self, page: PageResult, digest: str) -> PageResult:
-        """Return `page`, with an error instead of a next page that was read before or is at a forbidden origin."""
+        """Check the next page of `page`, and return `page`.
+
+        If the next page was read before or is at a forbidden origin, the result has an error instead of a next page.
+        """
         if page.paging.type == "offset":
             if digest and self._cycles.detect_repeat(digest):
                 return PageResult(
@@ -285,8 +295,10 @@ def _misnamed(page: PageResult) -> UpstreamFailed:
 
 
 async def _check(caller: Caller, upstream: UpstreamRequest, opened: Opened) -> None:
-    """Check a later page like any other call, and count it against the key's limits. Raises Forbidden,
-    TooManyRequests."""
+    """Check the request for a later page by the rules of the caller's key, and count it against the key's limits.
+
+    Raises Forbidden, TooManyRequests.
+    """
     check_rules(caller, upstream, opened)
     if caller.access is not None and caller.access.meter is not None:
         await caller.access.meter.spend()

@@ -1,4 +1,4 @@
-"""Passes a provider's response on to the caller: framing, head, body as received or decoded."""
+"""Passes a provider's response on to the caller: sets the framing, and sends the body as received or decoded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,16 +32,17 @@ from gateway.middleware.response_shape import REQUEST_ID_FIELD, add_cors_headers
 from gateway.middleware.who_calls import REFERRER_POLICY, with_referrer_policy
 from gateway.runtime import generation_of
 
-# ── The response that the caller gets: the head as the provider wrote it, with the gateway's framing.
+# ── The caller gets the head as the provider wrote it, with the gateway's framing.
 #
-# `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8; a proxy may do neither.
+# aiohttp's `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8. A proxy must
+# not change the response like this.
 
 
 class PassedResponse(web.StreamResponse):
-    """A provider's response, passed on. `length`: the body's length, None if unknown.
+    """A provider's response for the caller.
 
-    `cut`: the response could not be passed on to its end. `broke_off`: the error code in the trailer of a paged
-    response, whose status had already been sent.
+    `length`: length of the body in bytes; None if unknown. `cut`: whether the response broke off. `broke_off`: error
+    code in the trailer of a paged response, whose status was sent before the error; None without an error.
     """
 
     cut = False
@@ -53,7 +54,7 @@ class PassedResponse(web.StreamResponse):
         self._length = length
 
     async def _prepare_headers(self) -> None:
-        """Set the framing (RFC 9112 §6): no body, a length, chunks, or for HTTP/1.0 the close of the connection."""
+        """Set the framing (RFC 9112 §6): no body, a length, chunks, or the close of an HTTP/1.0 connection."""
         request, writer = self._req, self._payload_writer
         assert request is not None
         assert writer is not None
@@ -66,7 +67,7 @@ class PassedResponse(web.StreamResponse):
         elif not frame.bodiless:
             writer.length = self._length
         self._keep_alive = frame.keep_alive
-        self.headers.setdefault(hdrs.DATE, rfc822_formatted_time())  # RFC 9110 §6.6.1
+        self.headers.setdefault(hdrs.DATE, rfc822_formatted_time())  # required by RFC 9110 §6.6.1
 
     async def _write_headers(self) -> None:
         request, writer = self._req, self._payload_writer
@@ -84,14 +85,14 @@ class PassedResponse(web.StreamResponse):
         self._length = len(body)
 
     def count(self, sent_bytes: int) -> None:
-        """Count bytes that went to the caller without passing through this object."""
+        """Count bytes that the gateway sent to the caller without this object."""
         if self._payload_writer is not None:
             self._payload_writer.output_size += sent_bytes
 
     def abort(self) -> None:
-        """Close the client's connection so that the client does not take the response for complete.
+        """Close the client's connection so that the client sees that the response is incomplete.
 
-        Without a length or chunks, closing the connection marks the end of the response, so the connection is reset
+        Without a length or chunks, an ordinary close would mark the end of the response. The connection is then reset
         instead.
         """
         self.cut = True
@@ -100,7 +101,7 @@ class PassedResponse(web.StreamResponse):
 
 
 class SwitchedResponse(PassedResponse):
-    """A 101: the connection speaks `protocol` from now on."""
+    """A 101 response, after which the connection uses `protocol`."""
 
     def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
         super().__init__(101, reason, fields, None)
@@ -112,24 +113,28 @@ class SwitchedResponse(PassedResponse):
         self.headers[hdrs.UPGRADE] = self._protocol
 
 
-# ── The response's body for the caller: as received, or decoded.
+# ── Reads the response's body for the caller, as received or decoded.
 
 _LIVE: Final = frozenset(
     {"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
 )
-BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
+BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # responses without a body, or with a range that cannot be decoded
 
 
 @dataclass(slots=True)
 class ResponseBody:
-    """A response's body. `first`: the parts of its first piece, if that has been read to check the coding."""
+    """A response's body.
+
+    `decoder`: None if the body is passed on as received. `first`: the parts of the first piece, if this piece has been
+    read to check the content coding; otherwise empty.
+    """
 
     exchange: ProviderExchange
     decoder: Decoder | None
     first: Iterator[bytes]
 
     async def next(self) -> Iterator[bytes] | None:
-        """Return the parts of the next piece, to be consumed before the next call; None if the body is complete."""
+        """Return the parts of the next piece; None at the end of the body. Consume the parts before the next call."""
         piece = await self.exchange.read()
         if not piece:
             if self.decoder is not None:
@@ -139,9 +144,9 @@ class ResponseBody:
 
 
 async def body_of(request: web.Request, exchange: ProviderExchange) -> ResponseBody:
-    """Return the body, decoded if that is requested and its coding is supported.
+    """Return the body. The body is decoded if the caller requests this and its content coding is supported.
 
-    Raises CodingError if the first piece does not match the coding: here, that can still become a 502.
+    Raises CodingError if the first piece does not match the coding. At this point, the caller can still get a 502.
     """
     decoder = request.get(DECODER)
     coding = ",".join(values(exchange.headers, "content-encoding"))
@@ -160,7 +165,7 @@ async def body_of(request: web.Request, exchange: ProviderExchange) -> ResponseB
 
 
 def values(fields: Fields, name: str) -> list[str]:
-    """Return the values of the fields with that lower-case name, in order."""
+    """Return the values of the fields with the name `name` (in lower case), in order."""
     return [value for field, value in fields if field.lower() == name]
 
 
@@ -172,14 +177,14 @@ def is_live(fields: Fields) -> bool:
     return False
 
 
-# ── The response's head for the caller.
+# ── Makes the response's head for the caller.
 
 UNBUFFERED: Final = ("X-Accel-Buffering", "no")
-"""Added to a live stream: otherwise nginx in front of us would hold events back."""
+"""A field that is added to a live stream, because otherwise an nginx in front of the gateway would delay events."""
 
 
 def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bool) -> PassedResponse:
-    """Return the head of the response. `decoded`: the body is passed on decoded. Raises MalformedResponse."""
+    """Return the head of the response. `decoded`: whether the body is passed on decoded. Raises MalformedResponse."""
     fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
@@ -191,7 +196,7 @@ def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bo
 
 
 def switching_response(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedResponse:
-    """Return the 101 for the caller. Raises MalformedResponse."""
+    """Return the 101 response for the caller. Raises MalformedResponse if the provider switches to another protocol."""
     if [value.strip().lower() for value in values(exchange.headers, "upgrade")] != [protocol]:
         raise MalformedResponse(f"it switches to another protocol than {protocol}")
     return SwitchedResponse(exchange.reason, _fields(request, exchange), protocol)
@@ -210,7 +215,7 @@ def with_gateway_fields(response: PassedResponse, request: web.Request, attempts
     timing = request[TIMING]
     timing.head_at = now = clock.monotonic()
     durations = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
-    response.headers.add(SERVER_TIMING, durations)  # added, because the provider may have sent the field too
+    response.headers.add(SERVER_TIMING, durations)  # `add`, because the provider might have sent it too
     return response
 
 
@@ -226,14 +231,17 @@ def _shown_at(request: web.Request) -> str:
 
 
 def unreferred_fields(fields: Fields) -> Fields:
-    """Return `fields` with our Referrer-Policy in place of the provider's, because the capability URL is a secret."""
+    """Return `fields` with the gateway's Referrer-Policy instead of the provider's.
+
+    The gateway's policy hides the capability URL from other sites, because the URL is a secret.
+    """
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 
 def passed_fields(received: Fields, base: ParsedUrl, opened: Opened, shown_at: str) -> Fields:
     """Return the fields of a response that are passed on to the caller. Raises MalformedResponse.
 
-    `base`: the provider's base URL. `shown_at`: the gateway's URL, which replaces it in the fields' values.
+    `base`: the provider's base URL. `shown_at`: the gateway's URL, which replaces the base URL in the fields' values.
     """
 
     def rewrite(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""A list that is requested by POST: reads the caller's whole body, and changes it for each page."""
+"""Reads the caller's whole body for a list that is requested by POST, and changes the body for each page."""
 
 from dataclasses import replace
 from typing import Final
@@ -19,8 +19,8 @@ MOST_BYTES: Final = INLINE_BYTES
 class PostedList:
     """A list that is requested by POST.
 
-    `digest`: digest of the body as the caller sent it; a resume cursor is valid only for it. `now`: the body that
-    requests the current page.
+    `digest`: digest of the body as the caller sent it; a resume cursor is valid only with the same digest. `now`: the
+    body that requests the current page.
     """
 
     def __init__(self, body: bytes, first: bytes) -> None:
@@ -34,9 +34,10 @@ class PostedList:
 
 
 async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
-    """Change the body of `upload` to request the first page that PAGING asks for; return None for a list without POST.
+    """Change the body of `upload`, so that it requests the first page that PAGING asks for.
 
-    Raises BodyTooLarge, and InvalidRequest ``invalid_headers`` for a body or a resume cursor that does not fit.
+    Return None if the list is not requested by POST. Raises BodyTooLarge, and InvalidRequest ``invalid_headers`` if the
+    body or the resume cursor does not match the request.
     """
     paging = request[PAGING]
     if not paging.lists_by_post:
@@ -67,5 +68,5 @@ def _invalid_header(header: str, fault: str) -> InvalidRequest:
 
 
 def resumable(position: Position, listed: PostedList | None) -> Position:
-    """Return `position` with the digest of its body, to be sealed into a resume cursor."""
+    """Return `position` with the digest of the caller's body, for a resume cursor."""
     return position if listed is None else replace(position, body_digest=listed.digest)

@@ -1,7 +1,8 @@
-"""Passes on a part of a response: the caller's selection, or the tools in a list of tools that its key allows.
+"""Passes on a part of a response: the parts that the caller selects, or the tools that the caller's key allows.
 
-For a selection, the response is read within limits, cut, and sent as JSON or text. A list of tools is read within
-limits and filtered; in an event stream, each event is filtered when it is complete.
+For a selection, the gateway reads the whole response within limits, cuts it, and sends it as JSON or text. From a list
+of tools, the gateway removes the tools that the key does not allow. In an event stream, the gateway filters each event
+when the event is complete.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 CUT: Final = "Gateway-Cut"
-MOST_RESPONSE: Final = 8 << 20  # maximum size of a response, decoded
+MOST_RESPONSE: Final = 8 << 20  # maximum size of a decoded response in bytes
 FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 OF_THE_WHOLE: Final = (
     "ETag",
@@ -45,7 +46,7 @@ OF_THE_WHOLE: Final = (
 
 
 def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Return whether a part of this response is requested. Errors, redirects and ranges pass unchanged."""
+    """Return whether the caller requests a part of this response. Errors, redirects and ranges are not changed."""
     ok = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
     return ok and SHAPE in request and request.method != hdrs.METH_HEAD
 
@@ -57,7 +58,7 @@ async def shaped_response(
 
     Raises UpstreamFailed ``answer_not_shaped``, Unavailable ``busy`` if memory is short, and the errors of `body.next`.
     """
-    from gateway.http.shaped_body import needs_thread, shaped_body  # imported with the first such call
+    from gateway.http.shaped_body import needs_thread, shaped_body  # imported at the first such call
 
     wish, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
@@ -99,7 +100,7 @@ async def shaped_response(
 
 
 async def filtered(request: web.Request, whole: bytes) -> bytes:
-    """Return a list of tools without those that the caller's key does not allow. Raises MalformedResponse."""
+    """Remove the tools that the caller's key does not allow from a list of tools. Raises MalformedResponse."""
     tools = request[LISTED_TOOLS]
     arguments = whole, tools.shows
     if len(whole) <= min(INLINE_BYTES, tools.inline_bytes):
@@ -115,7 +116,7 @@ def _cannot_shape(what: str, reason: str) -> UpstreamFailed:
 
 
 class HeldResponse:
-    """A whole body, in memory reserved from the budget of paged and shaped calls (`egress.page_memory_bytes`)."""
+    """A whole body in memory. Its memory is reserved from the budget `egress.page_memory_bytes`."""
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
         self._request = request
@@ -123,8 +124,10 @@ class HeldResponse:
         self._reserved: Reservation | None = None
 
     async def read(self, body: ResponseBody) -> bytes:
-        """Return the whole body, decoded, at most `MOST_RESPONSE` bytes. Raises UpstreamFailed, Unavailable
-        ``busy``."""
+        """Return the whole body, decoded.
+
+        Raises UpstreamFailed if the body exceeds `MOST_RESPONSE` bytes, and Unavailable ``busy`` if memory is short.
+        """
         content = bytearray()
         parts = body.first
         while parts is not None:
@@ -155,13 +158,13 @@ class HeldResponse:
             raise no_page_memory() from None
 
 
-# ── The response of an MCP server to ``tools/list``, without the tools that the caller's key does not allow.
+# ── Removes the tools that the caller's key does not allow from an MCP server's response to ``tools/list``.
 
 EVENTS: Final = "text/event-stream"
 
 
 def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Return whether this response may be a list of tools that must be filtered. Errors pass unchanged."""
+    """Return whether this response can be a list of tools, which must be filtered. Errors are not changed."""
     return LISTED_TOOLS in request and 200 <= exchange.status < 300
 
 
@@ -170,7 +173,7 @@ def is_event_stream(exchange: ProviderExchange) -> bool:
 
 
 class FilteredEvents:
-    """Replaces `ResponseBody` for an event stream: filters each event, and passes it on when it is complete."""
+    """Replaces `ResponseBody` for an event stream. Each event is filtered and passed on when the event is complete."""
 
     def __init__(self, request: web.Request, body: ResponseBody) -> None:
         self._body = body
@@ -181,7 +184,7 @@ class FilteredEvents:
         self.first: Iterator[bytes] = iter(())
 
     async def next(self) -> Iterator[bytes] | None:
-        """Return the events that the next part completes; None at the end."""
+        """Return the events that are complete after the next part of the body; None at the end of the body."""
         if self._parts is None:
             return None
         part = next(self._parts, None)
@@ -197,7 +200,10 @@ class FilteredEvents:
 def filtered_head(
     request: web.Request, exchange: ProviderExchange, body: ResponseBody, attempts: int
 ) -> PassedResponse:
-    """Return the head of a filtered list. Raises MalformedResponse, also if the body's coding is not supported."""
+    """Return the head of a filtered list.
+
+    Raises MalformedResponse if the head is malformed or the content coding is not supported.
+    """
     coding = ",".join(values(exchange.headers, "content-encoding")).strip().lower()
     if coding not in ("", "identity") and body.decoder is None:
         raise MalformedResponse("its list of tools has a content coding that the gateway cannot decode")

@@ -1,7 +1,8 @@
-"""After 101: relays bytes both ways until one side closes (RFC 9110 §7.8), without reading them.
+"""Relays bytes between caller and provider after a 101, until one of them closes its connection (RFC 9110 §7.8).
 
-Each side is read only as fast as the other side takes the bytes. If one side closes, the other is closed after all
-bytes have been sent; if one side resets, the other is reset.
+The tunnel does not interpret the bytes. The tunnel reads from one connection only as fast as it can write to the other
+connection. If one connection closes, the tunnel closes the other connection after all bytes have been sent. If one
+connection is reset, the tunnel resets the other connection.
 """
 
 import asyncio
@@ -11,13 +12,14 @@ from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderExchange
 
-LINGER_S: Final = 2.0  # time to deliver the last bytes after one side has closed
+LINGER_S: Final = 2.0  # time to send the last bytes to the provider after the caller has disconnected
 
 
 class Tunnel(asyncio.Protocol):
-    """Relays bytes. The provider's transport calls this as its protocol; aiohttp's protocol calls `feed_data`.
+    """Relays bytes. For the provider's transport, a tunnel is the protocol; for aiohttp's protocol, it is the parser.
 
-    Call `run` after the 101 has been written to the caller. `bytes_in`, `bytes_out`: bytes from and to the caller.
+    Call `run` after the 101 has been written to the caller. `bytes_in`: number of bytes received from the caller.
+    `bytes_out`: number of bytes sent to the caller.
     """
 
     def __init__(self, request: web.Request) -> None:
@@ -31,9 +33,10 @@ class Tunnel(asyncio.Protocol):
         self._fault: Exception | None = None
 
     async def run(self, exchange: ProviderExchange) -> None:
-        """Relay until the provider closes the connection; the task is cancelled if the caller disconnects.
+        """Relay bytes until the provider closes the connection. If the caller disconnects, this task is cancelled.
 
-        Raises EgressError if `exchange` has not switched, and ConnectionError if the provider resets the connection.
+        Raises EgressError if `exchange` is not a 101 response, and ConnectionError if the provider resets the
+        connection.
         """
         provider, held = exchange.switch(self)
         self._provider = provider
@@ -54,7 +57,7 @@ class Tunnel(asyncio.Protocol):
         if self._fault is not None:
             raise ConnectionError("the provider broke off") from self._fault
 
-    # ── the provider's side ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── methods that the provider's transport calls ───────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
         if self._caller.is_closing():
@@ -77,7 +80,7 @@ class Tunnel(asyncio.Protocol):
         if not self._caller.is_closing():
             self._caller.resume_reading()
 
-    # ── the caller's side, as aiohttp's protocol expects of a parser ────────────────────────────────────────────────
+    # ── methods that aiohttp's protocol of the caller calls ───────────────────────────────────────────────────────────
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         if self._provider is not None and not self._provider.is_closing():
@@ -86,10 +89,10 @@ class Tunnel(asyncio.Protocol):
         return False, b""
 
     def feed_eof(self) -> None:
-        """Do nothing: the task that runs this is cancelled when the caller disconnects."""
+        """Do nothing, because the task of the tunnel is cancelled when the caller disconnects."""
 
     def set_exception(self, *_: object) -> None:
-        """Do nothing, for the same reason as `feed_eof`."""
+        """Do nothing, because the task of the tunnel is cancelled when the caller disconnects."""
 
     def _wake(self) -> None:
         if not self._woken.done():
@@ -97,7 +100,7 @@ class Tunnel(asyncio.Protocol):
 
 
 def _close(transport: asyncio.Transport) -> None:
-    """Close the transport once the last bytes have been sent, or after `LINGER_S`."""
+    """Close the transport when the last bytes have been sent, at the latest after `LINGER_S` seconds."""
     transport.close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)

@@ -1,20 +1,21 @@
 """Refresh: replaces a token that a provider may accept only once, on several nodes, without losing it.
 
-The protocol (ADR 20): write lease and intent in one UPDATE, send the token, write the reply to the journal, store the
-new token with the version that it replaces. The new token is used only after that. Read in this order:
+The protocol (ADR 20): write lease and intent in one UPDATE, send the refresh token, write the reply to the journal,
+store the new token. The gateway uses the new token only after it is stored. Read the files in this order:
 
-    decision                            the next step that a node may take: one pure function over one table
-    protocol, save_tokens               one refresh from claim to commit; renews the lease, stores tokens with retries
-    token_exchange                      one call to a token endpoint, journalled
-    exchange_message, through_parent    an exchange as a message; the worker's end of the channel
-    for_workers                         the parent's end: finishes each exchange even if the worker dies
-    auth_exchange                       sends the calls of an auth mode: only it sends codes and refresh tokens
-    refresher                           the queue; one task per connection, shared by all callers that wait
-    schedule                            when to refresh: before a token expires, or a refresh token expires from disuse
-    backoff                             how a failure affects callers and the next attempt; when refusals are final
+    decision                            decides the next step of a node, with one table
+    protocol, save_tokens               run one refresh from claim to commit; renew the lease, store the new tokens
+    token_exchange                      calls a token endpoint and journals the reply
+    exchange_message, through_parent    send an exchange as a message from a worker to its parent
+    for_workers                         runs the exchanges in the parent; finishes them even if the worker dies
+    auth_exchange                       sends the calls of an auth mode; only this file sends codes and refresh tokens
+    refresher                           queues refreshes; runs one task per connection for all callers that wait
+    schedule                            decides when to refresh, so that no token expires before its refresh
+    backoff                             decides when to retry, what error callers get, and when refusals are final
     recovery                            finishes refreshes of dead processes; restores claims that a failover lost
-    keep_alive                          keeps idle refresh tokens alive
-    ending_connections                  connections that end with their access token
+    keep_alive                          refreshes unused connections before their refresh token expires
+    ending_connections                  records connections that cannot be refreshed any more
 
-Always true: the intent is on the disk before the token leaves; every write is fenced by the connection's version.
+Always true: the intent is on the disk before the refresh token is sent. Every write names the version of the credential
+that it replaces, so that the database refuses a late write.
 """

@@ -1,5 +1,7 @@
-"""Sends the calls of auth modes to providers: codes, passwords, refresh tokens. Only refreshes go through the
-journal."""
+"""Sends the requests that auth modes build, such as a code exchange or a refresh, to providers.
+
+Only the replies to refreshes are written to the refresh journal.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -22,15 +24,15 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply, scrubbed
 from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
 
-# ── One attempt to refresh a credential. Its replies are journalled. A call to which an earlier attempt got a reply is
-# not sent again.
+# ── An attempt to refresh a credential journals each reply. If an earlier attempt has journalled the reply to a call,
+# the attempt uses that reply and does not send the call again.
 
 
 class Attempt:
     """One attempt to refresh a credential.
 
-    `entry` None: there is no journal. `recorded`: journalled replies to calls of earlier attempts. `has_sent`: whether
-    this attempt has sent a call to a provider.
+    `entry`: how the journal records this attempt; None if there is no journal. `recorded`: journalled replies to calls
+    of earlier attempts. `has_sent`: whether this attempt has sent a call to a provider.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Attempt:
         self.has_sent = False
 
     def recorded(self, call: ProviderCall) -> Reply | None:
-        """Return the reply that an earlier attempt received to the same call; None if it has none."""
+        """Return the reply that an earlier attempt received to the same call; None if there is no such reply."""
         for earlier in self._recorded:
             if earlier.call == call_name(call):
                 self._recorded.remove(earlier)
@@ -64,9 +66,9 @@ class Attempt:
             raise
 
     def release(self) -> None:
-        """Release the records: the database has their content, or nobody needs it.
+        """Let the journal delete the records of this attempt and of earlier attempts, which are no longer needed.
 
-        An attempt with a lost exchange keeps its own records: the outcome is unknown.
+        If an exchange was lost, this attempt keeps its own records, because the outcome of the exchange is unknown.
         """
         for attempt in self._earlier:
             self._exchange.released(attempt)
@@ -75,9 +77,9 @@ class Attempt:
 
 
 TIMEOUT_S: Final = 10.0
-LIMIT_BYTES: Final = 128 * 1024  # the event loop reads and seals the reply
-LAST_CALL_S: Final = 15.0  # no call of a dialogue starts later than this
-MOST_CALLS: Final = 12  # more than any dialogue needs, also with discovery and several sign-in steps
+LIMIT_BYTES: Final = 128 * 1024  # a larger reply would block the event loop, which reads and encrypts the reply
+LAST_CALL_S: Final = 15.0  # no call starts later than this many seconds after the start of its dialogue
+MOST_CALLS: Final = 12  # no dialogue needs as many calls, even with discovery and several sign-in steps
 
 T = TypeVar("T")
 
@@ -85,20 +87,23 @@ log = structlog.get_logger(__name__)
 
 
 class AuthDialogueRunner:
-    """Sends the calls that a dialogue yields, and passes the replies back to it."""
+    """Runs the dialogues of auth modes.
+
+    A dialogue is a generator that yields calls to a provider and receives the replies. This class sends the calls.
+    """
 
     def __init__(self, current: Current, exchange: TokenExchange) -> None:
-        """`exchange`: sends the calls of refreshes and journals the replies."""
+        """`exchange`: sends the calls of refreshes to token endpoints and journals the replies."""
         self._current = current
         self.exchange = exchange
 
     async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
-        """Run the dialogue and return its result. `timeout_s`: for each reply. `attempt`: the refresh attempt, if the
-        calls are to be journalled.
+        """Run the dialogue and return its result.
 
-        Raises the dialogue's own errors: TokenRefused after a final refusal, TokenUnavailable after a failure that may
-        pass, InvalidRequest if a setting is missing. The provider's text may quote the request. The text is stored,
-        logged and shown, so the request's secrets are masked here.
+        `timeout_s`: maximum wait for each reply. `attempt`: the refresh attempt that journals the replies; None if the
+        dialogue is no refresh. Raises the dialogue's own errors: TokenRefused after a final refusal, TokenUnavailable
+        after a temporary failure, InvalidRequest if a setting is missing. The provider's error text can quote the
+        request. This method masks the request's secrets in the text, because the text is stored, logged and shown.
         """
         egress, secrets = self._current.generation.egress, list[str]()
         try:
@@ -167,11 +172,15 @@ def _compare_clocks(reply: Reply) -> None:
     )
 
 
-# ── The auth mode of a stored credential: the mode of its provider's entry, as long as the credential fits it.
+# ── A stored credential uses the auth mode of its provider's catalog entry, if the mode supports the credential's type.
 
 
 def mode_for(provider: Provider, held: Mapping[str, Any], ref: ConnectionRef) -> AuthMode:
-    """Return the auth mode. Raises ReconnectNeeded if the entry changed its mode after the connection was made."""
+    """Return the auth mode of the provider's catalog entry for the credential `held`.
+
+    Raises ReconnectNeeded if the mode does not support the credential: the entry got another mode after the connection
+    was made.
+    """
     mode = modes()[provider.auth_mode]
     if held["type"] not in mode.types():
         raise ReconnectNeeded(

@@ -1,4 +1,4 @@
-"""Decides how a failed refresh affects the next attempt and callers, and how often a refusal must repeat to count."""
+"""Decides when a failed refresh is retried, what error callers get, and when refusals are final."""
 
 import math
 import random
@@ -15,17 +15,20 @@ from gateway.records.connection import Connection, RefreshFailure
 from gateway.records.states import REJECTED, State
 from gateway.text import sentence
 
-# ── How often a refusal must repeat before it counts: one table for token endpoints, one for APIs.
-# docs/connections.md has both.
+# ── The limits say how often a refusal must repeat before it changes the state of a connection. There are limits for
+# token endpoints and for APIs. docs/connections.md lists all limits.
 #
-# A refusal that names its reason needs no rule (`oauth.error_codes`). An outage never counts: 5xx, 408, 425, 429, a
-# timeout, a connection that fails.
+# A refusal that names its reason needs no limit, because its error code decides (`oauth.error_codes`). Outages are not
+# refusals: 5xx, 408, 425, 429, a timeout, a failed connection.
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """`count` refusals in a row, the last at least `over` after the first, on at least `paths` (at most 2) distinct
-    paths."""
+    """A limit for consecutive refusals.
+
+    `count`: minimum number of refusals. `over`: minimum time between the first refusal and the last. `paths`: minimum
+    number of distinct request paths, 1 or 2.
+    """
 
     count: int
     over: timedelta = timedelta()
@@ -40,27 +43,39 @@ HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
 
 TOKEN_ENDPOINT: Final[Mapping[int, Limit]] = {400: Limit(5, MINUTES), 401: Limit(5, MINUTES), 403: Limit(5, HOUR)}
-"""Limits by the status of a token endpoint's responses without a known code; at the limit the connection becomes
-``needs_reauth``.
+"""Limits for a token endpoint's responses without a known error code, by status.
 
-403 needs an hour: a wrongly configured firewall returns it too.
+At the limit, the connection becomes ``needs_reauth``. Refusals with 403 must go on for an hour, because a wrongly
+configured firewall also returns 403.
 """
 WITH_2XX: Final = Limit(5, MINUTES)
-"""Limit of 2xx responses with an unknown `error`; at the limit the connection becomes ``needs_reauth``."""
+"""Limit for 2xx responses with an unknown `error`. At the limit, the connection becomes ``needs_reauth``."""
 API_DEGRADED: Final[Mapping[int, Limit]] = {401: Limit(3), 403: Limit(10, HOUR)}
-"""Limits by the status of an API's responses to proxied calls, with no 2xx in between, before ``degraded``."""
+"""Limits for an API's responses to proxied calls, by status. At the limit, the connection becomes ``degraded``.
+
+Any 2xx response resets the count.
+"""
 API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, MINUTES), 403: Limit(20, DAY, paths=2)}
-"""Limits before ``needs_reauth``. 403 can also mean a missing permission, so one path alone never ends a connection."""
+"""Limits for an API's responses to proxied calls, by status. At the limit, the connection becomes ``needs_reauth``.
+
+A 403 can also mean a missing permission, so 403 responses on one path alone never cause ``needs_reauth``.
+"""
 
 
 def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
-    """Return whether `count` refusals of unknown meaning in a row are final; `status` is the last one's."""
+    """Return whether `count` consecutive refusals of unknown meaning are final.
+
+    `status`: status of the last refusal. `over`: time between the first refusal and the last.
+    """
     return TOKEN_ENDPOINT.get(status, WITH_2XX).reached(count, over)
 
 
 def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
-    """Judge a credential by `count` responses of `status` in a row: True if it is dead, False if in doubt, else
-    None."""
+    """Judge a credential after `count` consecutive responses with `status`.
+
+    Return True if the credential is dead, False if the credential is in doubt, and None if the responses are too few.
+    `over`: time between the first response and the last. `paths`: number of distinct request paths, 1 or 2.
+    """
     ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
     if ended is not None and ended.reached(count, over, paths):
         return True
@@ -88,13 +103,16 @@ def refresh_failure(
     lost_at: datetime | None = None,
     since: datetime | None = None,
 ) -> RefreshFailure:
-    """Return the failure to store. Each retry waits longer; only a refresh whose grant is gone is never retried.
+    """Return the failure to store.
 
-    A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end
-    user, so it has a `retry_at` too. So has a refusal of unknown meaning, which becomes final if it repeats. `before`:
-    the failure stored until now. `since`: when the first failure in a row with its code was stored. `lost_at`: when
-    this refresh token was sent before and its reply was lost; a provider that refuses it now has most likely replaced
-    it then.
+    The wait until the failure's `retry_at` grows with each failure in a row. `retry_at` is None if the grant is gone.
+
+    A refused client (``invalid_client`` …) is final for the caller. The refresh is still retried, because the operator
+    can correct the client without the end user. A refusal of unknown meaning is also retried, and is final if it
+    repeats. `before`: the failure stored until now, or None. `since`: when the first of the consecutive failures with
+    the code of `before` was stored, or None. `lost_at`: when an earlier attempt sent this refresh token and its reply
+    was lost; None if no reply was lost. If the provider refuses the token now, the provider has most likely replaced
+    the token at `lost_at`.
     """
     unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
     code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
@@ -118,15 +136,17 @@ def refresh_failure(
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
-    """Return the wait before the next attempt: twice as long after each attempt, and no shorter than the last wait,
-    even if the kind of failure has changed."""
+    """Return the wait before the next attempt. The wait doubles after each failure with the same code, up to `LONGEST`.
+
+    The wait does not become shorter than the last wait if the failure's code changes.
+    """
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
 
 
 def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:
-    """Return the failure for a token that a stopped node sent and that a rotating provider accepts only once."""
+    """Return the failure for a refresh token that works only once, if a node sent the token and then stopped."""
     message = (
         f"A node sent the refresh token at {sent_at:%Y-%m-%d %H:%M:%S} UTC and then stopped. The token works only once, so "
         "the gateway does not send it again. The connection recovers by itself if that node returns with the provider's reply."
@@ -136,7 +156,10 @@ def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime)
 
 
 def interrupted(connection: Connection, until: datetime, now: datetime) -> Unavailable:
-    """Return the error to show while another node, stopped during a refresh, may still have the provider's reply."""
+    """Return the error for callers after another node stopped during a refresh.
+
+    Until the time `until`, that node can still return with the provider's reply.
+    """
     wait_s = max(1, math.ceil((until - now).total_seconds()))
     ref = connection.ref
     return Unavailable(
@@ -154,8 +177,10 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
 
 
 def clock_off(offset_s: float) -> Unavailable:
-    """Return the error for a node whose clock differs from the database's by `offset_s`, so that it cannot judge
-    expiry."""
+    """Return the error of a node that cannot judge expiry, because its clock is wrong.
+
+    `offset_s`: difference between this node's clock and the database's clock, in seconds.
+    """
     return Unavailable(
         "store_unavailable",
         f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it does not refresh "
@@ -166,8 +191,10 @@ def clock_off(offset_s: float) -> Unavailable:
 
 
 def failed_over() -> Unavailable:
-    """Return the error after a failover: the stored refresh token may be spent, and another node may have its
-    successor."""
+    """Return the error for callers after a failover of the database.
+
+    The refresh token in the database might be spent, because another node might have a newer token.
+    """
     return Unavailable(
         "store_unavailable",
         "The database failed over. Token refresh is paused until all nodes have written back their newest tokens. Retry "
@@ -178,8 +205,11 @@ def failed_over() -> Unavailable:
 
 
 def may_try(connection: Connection, now: datetime, client_since: datetime | None = None) -> bool:
-    """Return whether to call the token endpoint again. `client_since`: when the integration got its present client; an
-    earlier refusal of the app says nothing about that client."""
+    """Return whether to call the token endpoint again.
+
+    `client_since`: when the integration got its current client; None if unknown. A refusal of the client before that
+    time is ignored, because it refused another client.
+    """
     failure = connection.failure
     if failure is None or failure.code == REJECTED:
         return True
@@ -194,7 +224,7 @@ def refused_before(failure: RefreshFailure | None, client_since: datetime) -> bo
 
 
 def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:
-    """Return the error for a connection without a usable token."""
+    """Return the error for callers of a connection without a usable token."""
     if failure.code == NOT_REFRESHABLE:
         return no_way_to_refresh(connection)
     if connection.state is State.INCOMPLETE:
@@ -235,12 +265,12 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
 
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
-    """Return when a caller should retry after a final failure: the end user may have reconnected by then."""
+    """Return when a caller should retry after a final failure, because the end user can have reconnected by then."""
     return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
 
 
 def no_catalog_entry(integration_id: str, provider: str) -> NotFound:
-    """Return the error for an integration made through the API whose catalog entry was removed."""
+    """Return the error for an integration that was made through the API and has no catalog entry any more."""
     return NotFound(
         "unknown_provider_template",
         f"Integration '{integration_id}' uses provider '{provider}', which is no longer in the catalog. Put its entry "
@@ -250,7 +280,7 @@ def no_catalog_entry(integration_id: str, provider: str) -> NotFound:
 
 
 def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:
-    """Return the error for an expired token that has no refresh token."""
+    """Return the error for a connection with an expired access token and no refresh token."""
     ref = connection.ref
     return ReconnectNeeded(
         "reconnect_needed",

@@ -1,7 +1,7 @@
-"""Decides the next step for a connection whose token needs a refresh: one pure function over one table.
+"""Decides the next step of a refresh: the pure function `next_step` looks up the step in the table `TABLE`.
 
-The table is read from the top; the first matching row decides. Every combination of facts matches a row, and every row
-decides at least one combination (`tests/gateway/refresh/test_decision.py`).
+The function reads the table from the top, and the first matching row decides. Every combination of facts matches a row,
+and every row decides at least one combination (`tests/gateway/refresh/test_decision.py`).
 """
 
 from collections.abc import Iterable
@@ -16,77 +16,84 @@ class Node(StrEnum):
     CLOCK_OFF = "clock_off"
     """This node's clock differs from the database's by more than `clock.MOST_OFFSET_S`."""
     RECONCILING = "reconciling"
-    """The database failed over, and not all processes have written back their newer tokens (`reconciled`)."""
+    """The database failed over, and some processes have not yet written back their newer tokens (`reconciled`)."""
 
 
 class LeaseState(StrEnum):
-    """The lease of the row, by the time of the database."""
+    """The state of a connection's lease at the current time of the database."""
 
     FREE = "free"
-    """No holder. If an intent is open, the holder released the lease without knowing the outcome, and has no reply."""
+    """No process holds the lease. If an intent is open, the holder released the lease without a reply from the
+    provider, so the outcome of the refresh is unknown."""
     HELD = "held"
     RUN_OUT = "run_out"
-    """It expired less than `FENCE` ago."""
+    """The lease expired less than `protocol.FENCE` ago."""
     LONG_RUN_OUT = "long_run_out"
-    """It expired `FENCE` ago or longer."""
+    """The lease expired at least `protocol.FENCE` ago."""
 
 
 class Holder(StrEnum):
-    """The process that holds or held the lease."""
+    """The process that holds the lease, or held the lease last."""
 
     NOBODY = "nobody"
     HERE_DEAD = "here_dead"
-    """A process of this machine whose file lock is gone: it was killed."""
+    """A process of this machine that was killed: its lock file exists, but the lock is gone."""
     HERE_ENDED = "here_ended"
-    """A process of this machine that removed its file, or an earlier attempt of this process."""
+    """A process of this machine that ended and removed its lock file, or an earlier attempt of this process."""
     HERE_ALIVE = "here_alive"
-    """A process of this machine that holds its file lock: working, paused or hung."""
+    """A process of this machine that still locks its lock file: the process works, is paused or hangs."""
     ELSEWHERE = "elsewhere"
-    """A process of another machine, whose refresh journal may contain the reply."""
+    """A process of another machine. The refresh journal of that machine might contain the reply."""
     WITHOUT_JOURNAL = "without_journal"
-    """A process of a machine that keeps no refresh journal: what it received died with it."""
+    """A process of a machine without a refresh journal. A reply that the process received is lost when the process
+    ends."""
 
 
 class RefreshStep(StrEnum):
     """The next step of a refresh."""
 
     CLAIM = "claim"
-    """Claim the lease and send the refresh token: it was not sent before."""
+    """Claim the lease and send the refresh token, which was not sent before."""
     TAKE_UP = "take_up"
-    """Claim the lease from its holder and finish from this machine's journal. Send the token only if nothing is
-    there."""
+    """Claim the lease from its holder and finish the refresh with the reply in this machine's journal. Send the token
+    only if the journal has no reply."""
     SEND_AGAIN = "send_again"
-    """Claim the lease and send a token that may be spent. If it is, no process can get the reply any more."""
+    """Claim the lease and send a token that might be spent. If the token is spent, no process can get the reply any
+    more."""
     WAIT = "wait"
     """Read the row again in a moment."""
     DEFER = "defer"
-    """Refuse callers with 503 and Retry-After until the fence is over: the holder's machine may return."""
+    """Refuse callers with 503 and Retry-After until `protocol.FENCE` is over, because the holder's machine can return
+    until then."""
     REPORT_LOST = "report_lost"
     """Set `rotation_lost`, leave the intent open, and do not send the token."""
     REFUSE = "refuse"
-    """Raise the stored `rotation_lost`: no reply has appeared on this machine."""
+    """Raise the stored error `rotation_lost`, because this machine still has no reply."""
     HALT = "halt"
     """Claim nothing: this node's clock is wrong."""
 
 
 class Facts(NamedTuple):
-    """Everything that the decision depends on."""
+    """All facts that the next step depends on."""
 
     node: Node
     intent: bool
-    """Whether an intent is open: the refresh token in the row may have been sent."""
+    """Whether an intent is open, which means that the refresh token in the row was perhaps sent."""
     lease: LeaseState
     holder: Holder
     recorded: bool
     """Whether this machine's refresh journal contains a reply for the refresh token in the row."""
     rotates: bool
-    """Whether the provider is known to replace this connection's refresh token at each refresh."""
+    """Whether the gateway knows that the provider replaces this connection's refresh token at each refresh."""
     reported: bool
-    """Whether `rotation_lost` was set and the intent left open."""
+    """Whether an earlier decision set `rotation_lost` and left the intent open."""
 
 
 class DecisionRule(NamedTuple):
-    """A row of the table. None matches any value, a tuple any of its members."""
+    """A row of the table: a step, and the facts that the step requires.
+
+    None matches any value. A tuple matches each of its members.
+    """
 
     step: RefreshStep
     node: Node | None = None
@@ -133,27 +140,30 @@ def matches(rule: DecisionRule, facts: Facts) -> bool:
 
 
 def possible(facts: Facts) -> bool:
-    """Return whether the facts can occur: a free lease has no holder, any other has one; only an open intent can be
-    reported lost."""
+    """Return whether the facts can occur together.
+
+    A free lease has no holder, and every other lease has a holder. Only an open intent can be reported as lost.
+    """
     nobody = facts.holder is Holder.NOBODY
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
 
 
-# ── After a failover of the database: when refresh tokens in it may be sent again (ADR 64).
+# ── After a failover of the database, `reconciled` decides when nodes may send refresh tokens again (ADR 64).
 
 LEAST_S: Final = 5.0
-"""Minimum time that nodes have to notice the failover and to send a heartbeat."""
+"""Minimum time for nodes to notice the failover and to send a heartbeat, in seconds."""
 SILENT_S: Final = 30.0
-"""A process without a heartbeat for this long counts as dead: as long as a lease lasts."""
+"""A process without a heartbeat for this many seconds is considered dead. A lease lasts equally long."""
 MOST_S: Final = 90.0
-"""After this time the other nodes continue, as with the lease of a stopped node: lease and fence together."""
+"""After this many seconds, nodes stop waiting for other processes. After the same time (a lease plus `protocol.FENCE`),
+nodes stop waiting for a stopped node that holds a lease."""
 
 
 class Member(NamedTuple):
-    """A process that may have newer tokens than a database that failed over.
+    """A process that might have newer tokens than the database after a failover.
 
-    `confirmed`: it has written back its tokens. `silent_s`: seconds since its last heartbeat, counted at most from the
-    failover.
+    `confirmed`: whether the process has written back its tokens. `silent_s`: seconds since its last heartbeat or since
+    the failover, whichever is shorter.
     """
 
     confirmed: bool
@@ -161,7 +171,7 @@ class Member(NamedTuple):
 
 
 def reconciled(since_s: float, members: Iterable[Member]) -> bool:
-    """Return whether no living process has a newer token than the database shows.
+    """Return whether the database has the newest tokens of all living processes.
 
     `since_s`: seconds since the failover was noticed.
     """

@@ -1,5 +1,4 @@
-"""Connections that end with their access token: nothing refreshes them, so the gateway records their end without a
-call."""
+"""Records connections whose access token has expired and cannot be refreshed, even if no call uses them."""
 
 from datetime import datetime
 from typing import Final
@@ -16,7 +15,7 @@ from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import refreshable_after_expiry
 from gateway.store import Store
 
-AT_ONCE: Final = 100  # credentials opened before the event loop runs again
+AT_ONCE: Final = 100  # credentials decrypted before the event loop runs other tasks
 MESSAGE: Final = "the access token has expired, and the provider gave no refresh token"
 
 log = structlog.get_logger(__name__)
@@ -28,16 +27,19 @@ def ended(now: datetime) -> RefreshFailure:
 
 
 class EndedConnectionRecorder:
-    """Records connections that end with their access token, in the one process that keeps connections alive."""
+    """Records connections whose access token has expired and cannot be refreshed.
+
+    Only the process that does the keep-alive uses a recorder.
+    """
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
         self._current = current
 
     async def record(self) -> int:
-        """Record every connection that has ended; return how many now need to be connected again by their end user.
+        """Record every connection that has ended, and return the number of recorded connections.
 
-        A connection whose lease another process holds is left for the next run.
+        Skip a connection that another process refreshes now; the next run checks the connection again.
         """
         done, after = 0, None
         while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=AT_ONCE):
@@ -52,10 +54,10 @@ class EndedConnectionRecorder:
         return done
 
     def _is_dead(self, row: Connection) -> bool | None:
-        """Return whether the credential can never be refreshed; None if not known yet, since its key is not in the
-        keyring.
+        """Return True if the credential can never be refreshed; None if its encryption key is not in the keyring yet.
 
-        False also if that cannot be decided: the entry is gone or has another auth mode now, or the row is damaged.
+        Return False also if this method cannot decide: the catalog entry is gone or has another auth mode now, or the
+        row is damaged.
         """
         provider = self._current.generation.catalog.get(row.provider)
         mode = modes().get(provider.auth_mode) if provider is not None else None

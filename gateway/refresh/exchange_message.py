@@ -1,4 +1,4 @@
-"""A token exchange as a message from a worker to its parent, and its result as the message back."""
+"""Converts a token exchange into a message from a worker to its parent, and its result into the message back."""
 
 import base64
 import json
@@ -19,8 +19,11 @@ from gateway.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class EgressRoute:
-    """The route of a call. `allow`: the networks that the operator opened, each with its port, or None for all ports.
-    `proxy`: the URL of the outbound proxy, which may contain a password. `connections`: the maximum per host.
+    """The network settings for a call.
+
+    `allow`: the internal networks that the operator allows, each with its port; None means all ports. `proxy`: the URL
+    of the outbound proxy, which can contain a password; None means no proxy. `connect_s`: the timeout for connecting,
+    in seconds. `connections`: the maximum number of connections per host.
     """
 
     allow: tuple[tuple[str, int | None], ...]
@@ -31,10 +34,10 @@ class EgressRoute:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for one exchange.
+    """A worker's request to its parent to run one token exchange.
 
-    `asked_at`: the worker's clock when it sends the request; the parent adds the elapsed time and reads no clock
-    itself.
+    `asked_at`: the worker's time when the worker sends the request. The parent adds the elapsed time to this time,
+    because only workers know the database's time.
     """
 
     call: ProviderCall
@@ -102,7 +105,7 @@ def fault_as_json(fault: EgressError) -> dict[str, Any]:
 
 
 def reply_of_json(message: Mapping[str, Any]) -> Reply:
-    """Return the reply in the message. Raises EgressError if the exchange failed with one."""
+    """Return the reply in the message. If the exchange failed with an EgressError, raise that error."""
     if "fault" in message:
         kind, text, sent = message["fault"]
         raise (ExchangeLost if message["lost"] else EgressError)(kind, text, sent=sent)

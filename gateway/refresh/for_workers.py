@@ -1,4 +1,4 @@
-"""The parent's end of the channel: token exchanges for its workers. Each is finished even if its worker dies."""
+"""Runs token exchanges in the parent for its workers. Each exchange is finished even if its worker dies."""
 
 import asyncio
 import ipaddress
@@ -21,14 +21,14 @@ GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # POLLRDHUP exists o
 
 @dataclass(frozen=True, slots=True)
 class AllowedTarget:
-    """A network that the operator opened, on one port or, with None, on any."""
+    """An internal network that the operator allows. `port`: the allowed port; None means all ports."""
 
     network: IPNetwork
     port: int | None
 
 
 class ExchangesForWorkers:
-    """Runs token exchanges for workers. `journals` has the parent's writers."""
+    """Runs token exchanges for workers. `journals`: the parent's journal writers."""
 
     def __init__(self) -> None:
         self.journals = Journals()
@@ -39,7 +39,10 @@ class ExchangesForWorkers:
     def begin(
         self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
     ) -> None:
-        """Run the exchange in a worker's message and `send` the result back. `worker`: the channel's socket."""
+        """Start the exchange that a worker requests in `message`.
+
+        `worker`: the socket of the channel to the worker. `send`: sends the result of the exchange to the worker.
+        """
         task = asyncio.create_task(self._exchange(message, worker, send))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

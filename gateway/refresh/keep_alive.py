@@ -1,7 +1,7 @@
-"""Refreshes unused connections before their refresh token expires from disuse, and records those that have ended.
+"""Refreshes unused connections before their refresh token expires from disuse, and records connections that have ended.
 
-One node does this for all. Each connection has its own moment within the lifetime of its refresh token, derived from
-its id (`schedule.share`), so that connections made together are not refreshed together.
+One node does this work for all nodes. The refresh time of a connection depends on its id (`schedule.share`), so that
+connections that were made together are not refreshed together.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ EVERY_S: Final = 60.0
 HELD: Final = timedelta(seconds=180)
 BATCH: Final = 100
 PLANNED_AT_ONCE: Final = 500
-LATER: Final = timedelta(hours=1)  # a connection that fails must not block others
+LATER: Final = timedelta(hours=1)  # wait after a failed refresh, so that a failing connection does not block others
 
 log = structlog.get_logger(__name__)
 
 
 class KeepAlive:
-    """Keeps unused connections alive; each process has one, and only one process at a time works."""
+    """Keeps unused connections alive. Each process has a `KeepAlive`, but only one process at a time does the work."""
 
     def __init__(self, store: Store, refresher: Refresher, current: Current) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class KeepAlive:
         self._planned_for: Generation | None = None
 
     async def run(self) -> None:
-        """Check every minute, unless another node does, for as long as the gateway runs."""
+        """Call `once` every minute until the gateway stops. Then release the task for other nodes."""
         try:
             while True:
                 try:
@@ -61,7 +61,7 @@ class KeepAlive:
                 log.warning("keep_alive_not_handed_over", detail=fault.message)
 
     async def once(self) -> int:
-        """Refresh all connections that are due, if this node does the task; return how many were refreshed."""
+        """Refresh all connections that are due, and return how many were refreshed; 0 if another node does the task."""
         if not await self._claim_task():
             self._planned_for = None
             return 0
@@ -87,12 +87,12 @@ class KeepAlive:
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
             if not await self._claim_task():
                 break
-            await self._ends.record()  # refreshes may take minutes
+            await self._ends.record()  # call it before each batch, because the refreshes of a batch can take minutes
             tasks = [self._refresher.start(row) for row in rows]
             pending = set(tasks)
             while pending and await self._claim_task():
                 _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)
-            if any(task.cancelled() for task in tasks):  # the gateway stops; another node continues
+            if any(task.cancelled() for task in tasks):  # the gateway is stopping; another node continues
                 break
             failed = [row for row, task in zip(rows, tasks, strict=True) if _failed(task)]
             await self._put_off(failed)
@@ -110,7 +110,10 @@ class KeepAlive:
         await self._store.keep_alive.plan(planned)
 
     async def _plan(self, catalog: Catalog, name: str) -> None:
-        """Schedule connections that were stored before the entry stated its limits, or while it stated longer ones."""
+        """Schedule the connections that were stored before the catalog entry got a limit for unused refresh tokens.
+
+        Also schedule connections again that were stored before the limit became shorter.
+        """
         provider = catalog.get(name)
         if provider is None:
             return
@@ -124,17 +127,17 @@ class KeepAlive:
         latest = clock.now() + idle * (UNUSED_FROM + UNUSED_SPREAD) + LATER
         while rows := await self._store.keep_alive.too_late(name, latest, limit=PLANNED_AT_ONCE):
             if not await self._planned(provider, rows):
-                return  # the remaining credentials cannot be opened
+                return  # the remaining credentials cannot be decrypted
 
     async def _planned(self, provider: Provider, rows: Sequence[Connection]) -> int:
-        """Store the schedule of `rows`; return how many have changed."""
+        """Compute the schedules of `rows`, store the changed schedules, and return how many have changed."""
         await self._claim_task()
         planned = []
         for row in rows:
             try:
                 credential = self._store.open(row.credential)
             except GatewayError:
-                continue  # the store has logged it; continue with the others
+                continue  # the store has logged the error; continue with the other rows
             life = lifespan(
                 provider,
                 credential,

@@ -1,10 +1,13 @@
-"""A refresh from the claim to the commit (ADR 20).
+"""Runs a refresh from the claim to the commit (ADR 20).
 
-    claim: lease and intent in one UPDATE, on disk ▸ the call, while the lease is renewed ▸ the reply, on disk ▸ the new
-    token pair, in the database
+    1. Claim: one UPDATE writes the lease and the intent to the database.
+    2. Call the token endpoint. Renew the lease until the refresh ends.
+    3. Write the reply to the journal on this machine's disk.
+    4. Commit: store the new token pair in the database.
 
-A refresh token may work only once, and a provider that sees it twice may revoke the whole grant. So the intent records
-that the token may be spent, even if this process dies; and nobody uses a new token before it is stored.
+Many refresh tokens work only once, and a provider that receives such a token twice can revoke the whole grant.
+Therefore the intent records that the token might be spent, so that other processes know this if this process dies. No
+process uses a new token before the token is stored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +57,8 @@ from gateway.store.failover import Claim
 from gateway.store.journal_recovery import EarlierReplies
 from gateway.store.refreshes import AT_ONCE
 
-# The reasons that metrics name: those of RFC 6749 §5.2, and ours. A provider's own texts would be unbounded.
+# Metrics use these failure codes as labels: the codes of RFC 6749 §5.2, and the gateway's own codes. All other codes
+# share one label, because a provider can send any text as a code.
 KNOWN_REASONS: Final = frozenset(
     {
         *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
@@ -62,18 +66,19 @@ KNOWN_REASONS: Final = frozenset(
     }
 )
 
-# ── The facts on which `gateway.refresh.decision` decides about a connection's refresh: its row, this machine, this
-# node.
+# ── Collects the facts for `gateway.refresh.decision` from the connection's row, this machine and this node.
 
 FENCE: Final = timedelta(seconds=60)
-"""How long after a lease expires its holder's machine may still return and finish, before other nodes continue."""
+"""How long other nodes wait after a lease has expired. Until then, its holder's machine can return and finish."""
 TAKEN_UP: Final = frozenset({Holder.HERE_DEAD, Holder.HERE_ENDED})
 CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
 
 
 class FactCollector:
-    """Collects the facts for the next step. Reads the local journal and lock files only if an intent
-    is open."""
+    """Collects the facts that decide the next step of a refresh.
+
+    Reads the journal and the lock files of this machine only if an intent is open.
+    """
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
@@ -88,11 +93,11 @@ class FactCollector:
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
-            # In other cases the step does not depend on the journal.
+            # Read the journal only if the step depends on it.
             depends_on_journal = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
             recorded = depends_on_journal and await self._store.journal.recorded(row)
         return Facts(
-            node=await self._node(),  # read last, so that it still holds when the caller claims
+            node=await self._node(),  # read last, so that the state is fresh when the caller claims the lease
             intent=intent,
             lease=lease,
             holder=holder,
@@ -112,7 +117,7 @@ class FactCollector:
 
 
 def _lease(row: Connection, now: datetime) -> decision.LeaseState:
-    """Return the lease's state by this node's estimate of the database's time; the database itself judges the claim."""
+    """Return the lease's state by this node's estimate of the database's time. The database itself checks a claim."""
     if row.lease is None:
         return decision.LeaseState.FREE
     if row.lease.until > now:
@@ -120,7 +125,7 @@ def _lease(row: Connection, now: datetime) -> decision.LeaseState:
     return decision.LeaseState.RUN_OUT if row.lease.until + FENCE > now else decision.LeaseState.LONG_RUN_OUT
 
 
-# ── The source of a new token pair: the journal, if a process that died left the reply there; otherwise the provider.
+# ── Gets a new token pair: from the journal if a dead process left the reply there, otherwise from the provider.
 
 log = structlog.get_logger(__name__)
 
@@ -128,11 +133,11 @@ Release = Callable[[], None]
 
 
 class LeaseOver(Exception):
-    """The lease expired before any request was sent, so another process may hold it."""
+    """The lease expired before any request was sent, so another process might hold the lease now."""
 
 
 class TokenSource:
-    """Gets the new pair for a claim. Only the lease's holder uses it."""
+    """Gets the new token pair for a claim. Only the holder of the lease may call `pair`."""
 
     def __init__(self, store: Store, dialogues: AuthDialogueRunner) -> None:
         self._store = store
@@ -141,10 +146,10 @@ class TokenSource:
     async def pair(
         self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: AuthContext
     ) -> tuple[RefreshedTokens, Release]:
-        """Return the new pair, and the function to call once the database has it. The reply is already in the journal,
-        if that is possible.
+        """Return the new token pair, and a function to call after the pair is stored in the database.
 
-        Raises TokenRefused, TokenUnavailable, GatewayError and LeaseOver.
+        The provider's reply is already in the journal, unless the journal cannot be written. Raises TokenRefused,
+        TokenUnavailable, GatewayError and LeaseOver.
         """
         row = claim.row
         earlier = await self._store.journal.earlier_replies(row) if row.intent is not None else EarlierReplies()
@@ -154,7 +159,7 @@ class TokenSource:
                 context.provider, kept, earlier.credential.values, earlier.credential.expires_at
             ), _nothing
         await self._store.journal.prepare(row.ref.environment)
-        await clock.give_way()  # yield here, not after the reply, which must reach the journal quickly
+        await clock.give_way()  # run other tasks now, because later the reply must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
         attempt, fresh = await self._exchanged(row, mode, kept, context, earlier.replies)
@@ -175,7 +180,7 @@ class TokenSource:
                 return again, await self._run_dialogue(mode.renew(kept, context), again)
             except (TokenRefused, TokenUnavailable):
                 if again.has_sent:
-                    raise  # the provider has just refused; the refusal is not from the journal
+                    raise  # the failure comes from the provider itself, not from an old reply in the journal
         first = self._attempt(row)
         try:
             return first, await self._run_dialogue(mode.renew(kept, context), first)
@@ -183,8 +188,8 @@ class TokenSource:
             before = self._before(row)
             if fault.code not in GRANT_GONE or before is None:
                 raise
-            # During a grace period the provider still accepts the token before this one. Try it: the provider may have
-            # lost the rotation that it returned.
+            # During a grace period, the provider still accepts the previous refresh token. Try the previous token,
+            # because the provider has perhaps lost the last rotation.
             log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
             second = self._attempt(row)
             return second, await self._run_dialogue(mode.renew({**kept, **before}, context), second)
@@ -193,9 +198,10 @@ class TokenSource:
         return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies)
 
     async def _run_dialogue(self, dialogue: Dialogue[dict[str, Any]], attempt: Attempt) -> dict[str, Any]:
-        """Run `dialogue`; release the attempt's records if the provider gave no token.
+        """Run `dialogue` and return its result. Release the attempt's journal records if the provider gave no token.
 
-        After any other error the records stay, until the intent is closed: they may have the only copy of a new token.
+        After any other error, the records stay until the intent is closed, because they might have the only copy of a
+        new token.
         """
         try:
             return await self._dialogues.hold(dialogue, timeout_s=TOKEN_CALL_S, attempt=attempt)
@@ -215,8 +221,8 @@ def _nothing() -> None:
 class RefreshProtocol:
     """Runs refreshes; each call of `refresh` is one refresh.
 
-    The configuration is read after the lease is acquired: if the catalog entry was removed meanwhile, no request is
-    sent.
+    The protocol reads the configuration after it has acquired the lease. So the protocol sends no request if a reload
+    has removed the catalog entry meanwhile.
     """
 
     def __init__(
@@ -230,7 +236,10 @@ class RefreshProtocol:
         self._metrics = metrics
 
     async def refresh(self, seen: Connection, *, force: bool) -> Connection:
-        """Return the connection with a newer credential than `seen` has, from any process. Raises GatewayError."""
+        """Return the connection with a newer credential than `seen` has. Raises GatewayError.
+
+        If another process has already stored a newer credential, return that credential without a call.
+        """
         try:
             self._entry(seen)
         except ReconnectNeeded as fault:
@@ -247,8 +256,11 @@ class RefreshProtocol:
             # Another process took the lease and is still refreshing: wait for its result.
 
     def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
-        """Return entry, mode and credential. Raises ReconnectNeeded if nothing can refresh it, NotFound if its entry is
-        not in the catalog, and another GatewayError if the credential cannot be opened."""
+        """Return the catalog entry, the auth mode and the decrypted credential.
+
+        Raises ReconnectNeeded if the credential cannot be refreshed, NotFound if the catalog does not have the entry,
+        and another GatewayError if the credential cannot be decrypted.
+        """
         kept = self._store.open(seen.credential)
         provider = self._current.generation.catalog.get(seen.provider)
         if provider is None:
@@ -259,14 +271,17 @@ class RefreshProtocol:
         return provider, mode, kept
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
-        """Return the row with our lease and intent on it, or the row with another credential than `seen` has; and the
-        time of the claim or the read (monotonic). Raises the error for the caller if neither is possible now."""
+        """Claim the lease. Return the row, and the time just before the claim or the last check (monotonic seconds).
+
+        If another process has stored a credential that differs from the credential of `seen`, return that row without a
+        claim. Raises the error for the caller if this node cannot claim the lease now.
+        """
         row, waits, waited = seen, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
             since = self._current.generation.integrations.client_since(*row.ref[:2])
             if failure is not None and not backoff.may_try(row, now, since) and (not force or failure != seen.failure):
-                # An earlier failure forbids the attempt. With `force` only a failure newer than `seen` does.
+                # An earlier failure forbids the attempt. With `force`, ignore the failure that is already in `seen`.
                 raise backoff.refusal(row, failure, now)
             intent = token_digest(self._store, row)
             facts = await self.fact_collector.facts(row)
@@ -279,12 +294,12 @@ class RefreshProtocol:
                     seen.ref, owner=owner, ttl=LEASE, seen=row, intent=intent, ran_out=ran_out, from_holder=held
                 ):
                     return row, asked_at
-            elif row is not seen:  # the row in memory may be old
+            elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again
                 await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
             if not has_same_credential(row, seen):
                 return row, asked_at
-            # Another process is refreshing.
+            # If the row is unchanged, another process is refreshing: wait.
             if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):
                 if not waited:
                     waited = True
@@ -292,7 +307,7 @@ class RefreshProtocol:
                 await clock.sleep(next(waits))
 
     async def _not_now(self, row: Connection, step: RefreshStep, now: datetime) -> None:
-        """Raise the error for the caller if waiting a moment does not help."""
+        """Raise the error for the caller, unless a short wait is enough."""
         if step is RefreshStep.HALT:
             raise backoff.clock_off(clock.offset.seconds)
         if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.LEAST_S + LOOK_AGAIN_S[-1]:
@@ -302,12 +317,15 @@ class RefreshProtocol:
         if step is RefreshStep.REFUSE and row.failure is not None:
             raise backoff.refusal(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
-            # The lease keeps its holder: the holder's machine may still have the reply and finish.
+            # The holder keeps the lease, because its machine might still have the reply and finish the refresh.
             lost = backoff.lost_token_failure(row, row.intent.at, now)
             await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
 
     async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
-        """Send the call and store its outcome; None if this node was fenced off. Raises the error for the caller."""
+        """Call the token endpoint, store the outcome and return the row. Raises the error for the caller.
+
+        Return None if another process might hold the lease now, or has stored a newer credential.
+        """
         async with keep_lease(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
             if (trace := current_refresh.get()) is not None:
@@ -324,13 +342,13 @@ class RefreshProtocol:
             except InvalidRequest as fault:  # a setting is missing, and no request was sent
                 await self._unfinished(row, owner, fault)
                 raise
-            except (GatewayError, LeaseOver) as fault:  # no request was sent: a reload removed the entry, for example
+            except (GatewayError, LeaseOver) as fault:  # no request was sent, for example because the entry was removed
                 still_open = row.intent is not None
                 await self._store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
                 if isinstance(fault, LeaseOver):
                     return None
                 raise
-            except BaseException:  # an error of ours, or the process ends: the token may be spent
+            except BaseException:  # a bug, or the process ends: the token might be spent, so the intent stays open
                 await self._store.refreshes.end_lease(row.ref, owner=owner)
                 raise
             saved = await commit(self._store, row, owner, pair)
@@ -354,14 +372,14 @@ class RefreshProtocol:
         failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
-        failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show it
+        failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show the text
         settled = failure.code == backoff.ROTATION_LOST  # the token was sent again, and the provider refused it
         maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
             await self._record_failure(row, owner, failure, now, still_open=maybe_done, keep_lease=keep_lease)
         except GatewayError as refusal:
-            if keep_lease:  # other machines wait until this one finishes from its journal
+            if keep_lease:  # other machines wait until this machine finishes with the reply in its journal
                 with suppress(GatewayError):
                     await self._store.refreshes.end_lease(row.ref, owner=owner)
             raise refusal from fault
@@ -377,8 +395,10 @@ class RefreshProtocol:
         still_open: bool,
         keep_lease: bool = False,
     ) -> None:
-        """Store `failure` and raise the error for callers. Returns if another process holds the lease or has
-        written."""
+        """Store `failure` and raise the error for callers.
+
+        Return without an error if another process holds the lease or has stored a newer credential.
+        """
         kept = row.lease if row.lease is not None and row.lease.owner == owner else None
         after = await self._store.refreshes.record_failure(
             row.ref,
@@ -399,7 +419,7 @@ class RefreshProtocol:
         raise backoff.refusal(after, failure, now)
 
     def _record(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
-        """Add this refresh to the call log, under the request that first needed it."""
+        """Add this refresh to the call log, with the id of the request that started the refresh."""
         trace = current_refresh.get()
         if trace is not None:
             trace.end()

@@ -1,4 +1,4 @@
-"""Finishes refreshes that no process works on: after a failover of the database, and after the death of a process."""
+"""Restores the claims of refreshes that a database failover lost, and finishes refreshes of dead processes."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,23 +19,26 @@ from gateway.store import Store
 from gateway.store.cluster import process_of
 from gateway.store.failover import Claim
 
-# ── After a failover of the database: restores claims of refreshes that the database lost, so that other nodes see
-# them.
+# ── After a failover, restores the claims that the database lost, so that other nodes do not send the same tokens.
 #
-# The standby that took over may lack an intent, so that its row looks as if its refresh token was never sent. This
-# process knows better if it runs the refresh itself, or if this machine's journal records a call of it. It then
-# restores intent and holder in the row, and the protocol continues as before. `gateway.connections.cache` restores
-# tokens before. The model of the protocol has these rules too (`tests/gateway/refresh/model.py`).
+# The standby database that took over might lack an intent, so that a row looks as if its refresh token was never sent.
+# This process can tell that the token was sent if this process runs the refresh, or if this machine's journal records a
+# call of the refresh. This process then restores the intent and the holder of the lease in the row, and the protocol
+# continues as before. `gateway.connections.cache` has already restored the tokens. The model of the protocol has the
+# same rules (`tests/gateway/refresh/model.py`).
 
 HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
 LOOK_AGAIN_S: Final = 0.5
-TRIES: Final = 5  # to claim a row that other processes change meanwhile
+TRIES: Final = 5  # maximum number of attempts to claim a row that other processes change at the same time
 
 log = structlog.get_logger(__name__)
 
 
 async def reconcile(store: Store) -> None:
-    """Restore this process's claims, then confirm. Its tokens are already in the database. Raises GatewayError."""
+    """Restore this process's claims in the database, then confirm this to the other processes. Raises GatewayError.
+
+    The caller has already written back the tokens of this process.
+    """
     await store.failover.follow()
     if store.failover.ever or store.failover.pending:
         await _restore_claims(store)
@@ -67,8 +70,8 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
 async def _restore_recorded(store: Store) -> bool:
     """Restore the claims of refreshes that the journal records.
 
-    Returns whether a record belongs to a newer version than the database has; another process may still write that
-    version back.
+    Return whether a record belongs to a newer version of a credential than the database has. Another process might
+    still write back that version.
     """
     early = False
     ours = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
@@ -85,16 +88,20 @@ async def _restore_recorded(store: Store) -> bool:
 
 
 async def _is_lost(store: Store, row: Connection, responded: bool) -> bool:
-    """Return whether the intent of a recorded call is missing in the database, or has a holder from before the call."""
+    """Return whether the database has lost the claim of a recorded call.
+
+    The claim is lost if the intent is missing, or if the call has a reply but no process of this machine holds the
+    lease.
+    """
     if row.failure is not None and row.failure.final:
         return False
     return row.intent is None or (responded and await store.holders.of(row.lease) not in HERE)
 
 
 async def _is_open(store: Store, uid: str, version: int) -> bool:
-    """Return whether the call is still in the journal.
+    """Return whether a call with this version of the credential is still in the journal.
 
-    Read after the row: a process whose refresh was refused releases its record first.
+    The caller reads the row first, because after a refusal a process releases the record before it updates the row.
     """
     return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
 
@@ -108,25 +115,25 @@ async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) ->
     return done
 
 
-# ── Refreshes that another process started and did not finish: an intent that is still open under a lease.
+# ── Finishes refreshes that another process started and did not finish. Such a refresh has an open intent and a lease.
 #
-# If the holder is a process of this machine known to be dead, its lease is claimed immediately. If the provider had
-# already replied, the journal has the reply. If the provider had not accepted the token yet, or still accepts it for a
-# grace period, sending the token again returns a new pair. If the provider refuses, or if another machine may have the
-# reply, the connection gets `rotation_lost` until that machine returns with the reply. `gateway.refresh.decision`
-# decides.
+# If the holder was a process of this machine and is dead, this process claims the lease immediately. If the provider
+# had replied, the journal has the reply. Otherwise this process sends the token again. The provider returns a new pair
+# if it had not received the token, or still accepts the token for a grace period. If the provider refuses the token, or
+# if another machine might have the reply, the connection gets `rotation_lost` until that machine returns with the
+# reply. `gateway.refresh.decision` decides about each case.
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 100
-MOST: Final = 1000  # rows examined; those that other processes refresh are last
+MOST: Final = 1000  # maximum number of rows examined; rows that other processes refresh now come last
 UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 
 
 async def recover(store: Store, refresher: Refresher, release: Callable[[str], None]) -> None:
-    """Look for unfinished refreshes every `EVERY_S` while the gateway runs; the lease ensures that one node finishes
-    each.
+    """Find and finish unfinished refreshes, every `EVERY_S` seconds until the gateway stops.
 
-    `release` makes this process's journal writer release an attempt.
+    The lease ensures that only one node finishes each refresh. `release`: makes this process's journal writer release
+    the records of an attempt.
     """
     while True:
         try:
@@ -135,14 +142,16 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
                 refresher.start(row, force=True)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
-        except OSError as fault:  # the journal's folder, which may be writable again later
+        except OSError as fault:  # the journal's folder cannot be read or written now; try again later
             log.warning("recovery_failed", detail=str(fault))
         await asyncio.sleep(EVERY_S)
 
 
 async def unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
-    """Return up to AT_ONCE connections that this node may finish, from the database and from journals of dead
-    processes."""
+    """Return up to `AT_ONCE` connections with an unfinished refresh that this node may finish now.
+
+    The connections come from the database and from the journals of dead processes.
+    """
     by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)
@@ -157,5 +166,5 @@ async def unfinished(store: Store, refresher: Refresher, release: Callable[[str]
 
 
 def _postponed(row: Connection) -> bool:
-    """Return whether an attempt to finish the refresh failed before it sent anything, because a setting is missing."""
+    """Return whether to retry later, because an attempt failed before it sent a request: a setting is missing."""
     return row.state is State.INCOMPLETE and not backoff.may_try(row, clock.now())

@@ -1,8 +1,8 @@
-"""The refresh queue, and one task per connection for all callers in this process. A client that disconnects cannot
-cancel it.
+"""Queues refreshes, and runs one refresh task per connection for all callers in this process.
 
-A thousand tokens that expire in one minute must not delay other calls. Refreshes that a call waits for run first, up to
-a limit for each integration; background refreshes are spaced out, and few run at once.
+A client that disconnects does not cancel the refresh. A thousand tokens that expire in one minute must not delay other
+calls. So refreshes that a call waits for run first, up to a limit for each integration. Between background refreshes
+there are pauses, and few background refreshes run at the same time.
 """
 
 import asyncio
@@ -25,17 +25,19 @@ from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.store import Store
 
-URGENT: Final = 64  # refreshes that calls wait for, at once for one integration: a slow provider delays only its own
-BEHIND: Final = 4  # background refreshes at once for one integration
-PACE_S: Final = 0.1  # between background refreshes: long enough that other calls are hardly delayed
-HURRY_S: Final = 0.024  # the shortest pause, if `PACE_S` would not finish the queue in time
+# Limits for each integration, so that a slow provider delays only its own calls.
+URGENT: Final = 64  # maximum number of running refreshes that calls wait for
+BEHIND: Final = 4  # maximum number of running background refreshes
+PACE_S: Final = 0.1  # pause between background refreshes, so that they hardly delay other calls
+HURRY_S: Final = 0.024  # the shortest pause, if the queue would not be finished in time with `PACE_S`
 PART: Final = 0.5  # the queue must be finished within this part of the time until its last token expires
 
 
 @dataclass(slots=True)
 class QueuedRefresh:
-    """A connection in the refresh queue. `admitted` is done when its refresh may start. `ends_at` (monotonic seconds):
-    when its token expires.
+    """A connection in the refresh queue.
+
+    `admitted`: done as soon as the refresh may start. `ends_at`: when the token expires, in monotonic seconds.
     """
 
     admitted: "asyncio.Future[None]"
@@ -61,17 +63,17 @@ class IntegrationQueue:
 
 
 def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
-    """Return how long to wait before the next background refresh if `waiting` of them are queued.
+    """Return the pause before the next background refresh, in seconds.
 
-    `left_s`: seconds until the last token in the queue expires. A token that has already expired does not shorten the
-    wait.
+    `waiting`: number of queued background refreshes. `left_s`: seconds until the last token in the queue expires. If
+    that token has already expired, the pause is `pace_s`. `pace_s`: the normal pause, in seconds.
     """
     in_time_s = left_s * PART / waiting
     return max(min(pace_s, in_time_s), min(pace_s, HURRY_S)) if in_time_s > 0 else pace_s
 
 
 class RefreshQueue:
-    """The refresh queue: one line for each integration, one pace for all."""
+    """Decides when each refresh may start: one queue for each integration, one pace for all background refreshes."""
 
     def __init__(self, *, urgent: int = URGENT, behind: int = BEHIND, pace_s: float = PACE_S) -> None:
         self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
@@ -80,9 +82,10 @@ class RefreshQueue:
         self._closed = False
 
     async def acquire(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
-        """Wait until this connection's refresh may start. The caller calls `release` afterwards.
+        """Wait until this connection's refresh may start. After the refresh, the caller must call `release`.
 
-        Raises CancelledError if the queue is closed before a background refresh may start.
+        `urgent`: whether a call waits for the refresh. `ends_at`: when the token expires, in monotonic seconds. Raises
+        CancelledError if the queue is closed before a background refresh may start.
         """
         if self._closed and not urgent:
             raise asyncio.CancelledError
@@ -97,7 +100,7 @@ class RefreshQueue:
             raise
 
     def prioritize(self, ref: ConnectionRef) -> None:
-        """Make a queued background refresh urgent: a call waits for it now."""
+        """Make a queued background refresh urgent, because a call now waits for the refresh."""
         line = self._lines.get(ref[:2])
         queued = line.behind.pop(ref, None) if line is not None else None
         if line is not None and queued is not None:
@@ -157,17 +160,17 @@ class RefreshQueue:
         return ref
 
 
-# ── Refreshes a credential: one task for all callers of this process. No client can cancel it.
+# ── Refreshes a credential in one task for all callers of this process. No client can cancel the task.
 
 WAIT_S: Final = 45.0  # how long a call waits for a refresh
-RECENT_S: Final = 60.0  # longer than an asynchronous standby's lag
+RECENT_S: Final = 60.0  # longer than an asynchronous standby database lags behind
 MOST_RECENT: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
 
 class Refresher:
-    """Refreshes credentials. A process has one."""
+    """Refreshes credentials. Each process has one `Refresher`."""
 
     def __init__(
         self,
@@ -181,22 +184,26 @@ class Refresher:
         self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
         self._current = current
         self._queue = RefreshQueue()
-        self._urgent: set[ConnectionRef] = set()  # running or queued here, and a call waits for it
+        self._urgent: set[ConnectionRef] = set()  # connections with a refresh that a call waits for
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._traces: dict[ConnectionRef, RefreshTrace] = {}
         self._recent: OrderedDict[ConnectionRef, tuple[float, Connection]] = OrderedDict()
 
     @property
     def recent(self) -> list[Connection]:
-        """Return the connections refreshed here in the last `RECENT_S`: a standby that takes over may lack them."""
+        """Return the connections that this process refreshed in the last `RECENT_S` seconds.
+
+        A standby database that takes over might lack their new tokens.
+        """
         since = clock.monotonic() - RECENT_S
         return [row for at, row in self._recent.values() if at >= since]
 
     async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
-        """Return the connection with a newer credential than `connection` holds.
+        """Return the connection with a newer credential than `connection` has.
 
-        `force`: call the token endpoint even while an earlier failure says to wait. Raises GatewayError; Unavailable
-        also after `WAIT_S`, for example because the store does not accept the new token. The refresh continues then.
+        `force`: call the token endpoint even if an earlier failure says to wait. Raises GatewayError. Raises
+        Unavailable also after a wait of `WAIT_S` seconds, for example because the store does not accept the new token.
+        The refresh then continues in the background.
         """
         task = self.start(connection, force=force, urgent=True)
         done, _ = await asyncio.wait({task}, timeout=WAIT_S)
@@ -209,8 +216,11 @@ class Refresher:
         return task.result()
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
-        """Return the task that refreshes it, new or running. It continues if its callers are cancelled. `urgent`: a
-        call waits for it."""
+        """Return the task that refreshes `connection`: the running task, or a new task.
+
+        The task continues if its callers are cancelled. `force`: call the token endpoint even if an earlier failure
+        says to wait. `urgent`: whether a call waits for the refresh.
+        """
         task = self._running.get(connection.ref)
         if task is None:
             trace = self._traces[connection.ref] = RefreshTrace(current_trace.get(), clock.monotonic())
@@ -219,32 +229,36 @@ class Refresher:
             task.add_done_callback(lambda done: self._ended(connection.ref, done))
         else:
             if urgent:
-                self._urgent.add(connection.ref)  # the task may not have reached the queue yet
+                self._urgent.add(connection.ref)  # needed if the task has not entered the queue yet
                 self._queue.prioritize(connection.ref)
             self._traces[connection.ref].add_waiter(current_trace.get())
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:
-        """Return whether this process refreshes the connection now, or has it in its queue."""
+        """Return whether this process refreshes the connection now or has queued its refresh."""
         return ref in self._running
 
     async def next_step(self, row: Connection) -> RefreshStep:
-        """Return what this node may do with `row`, which was just read from the store."""
+        """Return the next step that this node may take with `row`. The caller has just read `row` from the store."""
         return await self._protocol.fact_collector.step(row)
 
     def has_entry(self, row: Connection) -> bool:
-        """Return whether the catalog has the entry of the connection's provider; no refresh is possible without it."""
+        """Return whether the catalog has the provider's entry. Without the entry, no refresh is possible."""
         return self._current.generation.catalog.get(row.provider) is not None
 
     def start_background_refresh(
         self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]
     ) -> None:
-        """Start a refresh as `start` does, unless one is running, and call `then` when it has finished."""
+        """Start a refresh, unless a refresh of the connection is running. Call `then` when the new refresh has
+        ended."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)
 
     async def close(self, within_s: float = 30) -> None:
-        """Wait for running refreshes: a reply that arrives now may hold the only valid refresh token."""
+        """Wait up to `within_s` seconds for running refreshes.
+
+        A reply that arrives now can contain the only valid refresh token.
+        """
         self._queue.close()
         if self._running:
             await asyncio.wait(list(self._running.values()), timeout=within_s)

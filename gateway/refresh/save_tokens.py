@@ -1,5 +1,7 @@
-"""Renews the lease during a refresh, and stores new tokens. The tokens exist nowhere else, so storage errors are
-retried."""
+"""Renews the lease during a refresh, and stores new tokens.
+
+New tokens exist nowhere else, so each storage error is retried until the write succeeds.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -21,11 +23,11 @@ from gateway.store import Store
 from gateway.store.failover import Claim
 from gateway.vault import VaultError
 
-# ── The lease on a connection's refresh, renewed while the refresh runs.
+# ── Renews the lease on a connection's refresh until the refresh ends.
 
 LEASE: Final = timedelta(seconds=30)
-# The timeout of a token call. Shorter than the lease: a holder that cannot reach the store stops before its lease
-# expires.
+# The timeout of a call to a token endpoint, in seconds. The timeout is shorter than the lease, so that a holder that
+# cannot reach the store stops before its lease expires.
 TOKEN_CALL_S: Final = 28.0
 BEAT_S: Final = LEASE.total_seconds() / 3
 
@@ -34,11 +36,12 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: float) -> AsyncIterator[Claim]:
-    """Renew the lease of `owner` while the body runs: a reply may take several calls, a save several attempts.
+    """Renew the lease of `owner` until the body of the `async with` ends.
 
-    `row` was claimed at `claimed_at` (monotonic) or later. A lease that another process took stays lost; the store then
-    fences off what the body writes. `gateway.refresh.recovery` claims a lease again that the database lost in a
-    failover.
+    The body can take longer than a lease: it sends several calls, or needs several attempts to store the reply.
+    `claimed_at`: the time just before `row` was claimed, in monotonic seconds. If another process takes the lease, the
+    lease is not claimed again, and the store refuses the writes of the body. If the database loses the lease in a
+    failover, `gateway.refresh.recovery` claims the lease again.
     """
     claim = store.failover.claims[owner] = Claim(row, claimed_at)
     beating = asyncio.create_task(_beat(store, claim, owner))
@@ -51,7 +54,7 @@ async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: floa
 
 
 def is_over(claim: Claim) -> bool:
-    """Return whether another process may hold the lease now: this process was paused, or could not renew it."""
+    """Return whether another process might hold the lease now, because this process did not renew the lease in time."""
     return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
 
 
@@ -70,7 +73,7 @@ async def _beat(store: Store, claim: Claim, owner: str) -> None:
             log.warning("refresh_lease_not_renewed", connection_id=ref.connection_id, detail=fault.message)
 
 
-# ── Stores a new token pair. It exists nowhere else, so storage errors are retried until the write succeeds.
+# ── Stores a new token pair. The pair exists nowhere else, so storage errors are retried until the write succeeds.
 
 LOOK_AGAIN_S: Final = (0.05, 0.1, 0.2, 0.5)
 SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
@@ -78,7 +81,7 @@ SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class RefreshedTokens:
-    """A new token pair: the token endpoint's reply (`fresh`) and the credential before it (`kept`)."""
+    """A new token pair: the new credential (`fresh`) and the credential that it replaces (`kept`)."""
 
     provider: Provider
     kept: Mapping[str, Any] = field(repr=False)
@@ -100,7 +103,8 @@ class RefreshedTokens:
 
     @property
     def grace(self) -> timedelta | None:
-        """How long the provider still accepts the old refresh token; None if it does not."""
+        """How long the provider accepts an old refresh token after a refresh; None if the catalog entry says
+        nothing."""
         policy = self.provider.refresh
         return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
 
@@ -108,7 +112,8 @@ class RefreshedTokens:
 async def commit(store: Store, row: Connection, owner: str, pair: RefreshedTokens) -> Connection | None:
     """Store the new pair and return the row; None if another process holds the lease or has stored a newer credential.
 
-    Retries after each error until the write succeeds. Keeps the lease meanwhile: the refresh token in the row is spent.
+    Retry after each error until the write succeeds. The caller renews the lease meanwhile, because the refresh token in
+    the row is spent.
     """
     waits, spent, grace = repeat_last(SAVE_AGAIN_S), pair.spent, pair.grace
     while True:
@@ -134,8 +139,10 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
 
 
 async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTokens) -> Connection | None:
-    """Store our pair after a lost lease and return the row; None if the process that took the lease stored a newer
-    one."""
+    """Claim the lease again, store the new pair and return the row, after another process took the lease.
+
+    Return None if the store has a newer credential, or if the connection was deleted.
+    """
     log.warning("refresh_lease_was_lost", **log_fields(row.ref))
     waits = repeat_last(LOOK_AGAIN_S)
     while True:
@@ -143,7 +150,7 @@ async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTo
             there = await store.connections.get(row.ref)
             if there is None or there.uid != row.uid or there.version > row.version:
                 return None
-            if there.version < row.version:  # the database lost commits
+            if there.version < row.version:  # the database lost commits in a failover
                 await store.connections.write_back(row, now=clock.now())
                 continue
             owner, intent, now = await store.holders.new_owner(), token_digest(store, row), clock.monotonic()
@@ -158,20 +165,24 @@ async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTo
 
 
 def token_digest(store: Store, row: Connection) -> str:
-    """Return a digest that identifies the refresh token without revealing it; the digest of the sealed credential if it
-    has no refresh token."""
+    """Return a digest that identifies the refresh token of `row` without revealing the token.
+
+    If the credential has no refresh token, the digest is that of the sealed credential.
+    """
     token = store.open(row.credential).get("refresh_token")
     return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
 
 def has_same_credential(there: Connection, row: Connection) -> bool:
-    """Return whether `there` still has the credential of `row`; a connection recreated under its id has another
-    `uid`."""
+    """Return whether `there` still has the credential of `row`.
+
+    A connection that was deleted and created again under the same id has another `uid`.
+    """
     return (there.uid, there.version) == (row.uid, row.version)
 
 
 def repeat_last(waits_s: Sequence[float]) -> Iterator[float]:
-    """Yield each of `waits_s`, then the last of them without end."""
+    """Yield each of `waits_s`, then repeat the last value forever."""
     return chain(waits_s, repeat(waits_s[-1]))
 
 

@@ -1,8 +1,9 @@
-"""When tokens are refreshed: an access token before it expires, a refresh token before it expires from disuse.
+"""Decides when to refresh: an access token before it expires, a refresh token before it expires from disuse.
 
 Shortly before an access token expires, requests wait for its refresh. Many servers round the expiry down to a whole
-second, so a token may expire up to a second before `expires_in` says, and some providers do not respond with 401 then.
-A token that lives for a few seconds is refreshed at half its lifetime, at the earliest.
+second, so a token can expire up to a second earlier than `expires_in` says. The gateway must not send an expired token,
+because some providers do not respond to an expired token with 401. A token that lives for a few seconds is refreshed
+after half of its lifetime at the earliest.
 """
 
 import hashlib
@@ -20,28 +21,30 @@ from gateway.records.integration import Integration
 
 # ── Spreads refreshes that are due together.
 #
-# A token may be refreshed somewhat before it is due, never later. So each refresh gets the latest free slot up to its
-# due time. If 10,000 are due at the same moment, the first one starts a quarter of an hour earlier.
+# A refresh may start before its due time, but not after it. So each refresh gets the latest free slot up to its due
+# time. If 10,000 refreshes are due at the same moment, the first refresh starts about a quarter of an hour earlier.
 
 WIDTH_S: Final = 0.1
 SPARE: Final = 1024
 
 
 class RefreshSlots:
-    """Slots on the monotonic clock, `width_s` seconds apart. Each is taken once."""
+    """Slots on the monotonic clock, `width_s` seconds apart. Each slot is given to one refresh."""
 
     def __init__(self, width_s: float = WIDTH_S) -> None:
         self._width_s = width_s
-        self._before: dict[int, int] = {}  # a taken slot ▸ an earlier slot with no free slot in between
+        self._before: dict[int, int] = {}  # maps a taken slot to an earlier slot; slots in between are taken
         self._most = SPARE
 
     def __len__(self) -> int:
-        """Return how many slots are remembered."""
+        """Return how many taken slots are stored."""
         return len(self._before)
 
     def take(self, due: float, *, earliest: float, now: float) -> float:
-        """Take the latest free slot between `earliest` (or `now`, if later) and `due`, and return its time; `due`
-        itself if none is free. All times in monotonic seconds."""
+        """Take the latest free slot up to `due` and return its time; return `due` itself if no slot is free.
+
+        The slot is not before `earliest` and not before `now`. All times are monotonic seconds.
+        """
         if len(self._before) >= self._most:
             self._forget(now)
         last = int(due / self._width_s)
@@ -53,13 +56,13 @@ class RefreshSlots:
         return moment
 
     def _forget(self, now: float) -> None:
-        """Forget the slots that have passed; rarely called, since it scans all of them."""
+        """Remove the slots that have passed. `take` calls this rarely, because it scans all slots."""
         passed = int(now / self._width_s)
         self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
         self._most = 2 * len(self._before) + SPARE
 
     def _free(self, last: int) -> int:
-        """Return the latest free slot at `last` or before; later searches take a shorter path."""
+        """Return the latest free slot up to `last`, and shorten the path of later searches."""
         free, way = last, list[int]()
         while (before := self._before.get(free)) is not None:
             way.append(free)
@@ -72,17 +75,17 @@ class RefreshSlots:
 SHORTEST: Final = timedelta(seconds=2)
 LONGEST: Final = timedelta(seconds=300)
 PART: Final = 0.1
-MOST_OF_LIFE: Final = 0.5  # the refresh window is at most this part of the lifetime, so that a new token is never due
+MOST_OF_LIFE: Final = 0.5  # maximum refresh window as a part of the lifetime, so that a new token is never due
 JITTER: Final = 0.2  # the refresh window is shortened by up to this part
-LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, plus the network time to the provider
-LAST_PART: Final = 0.75  # LAST_STRETCH is at most this part of the refresh window, which the jitter shortens to 0.8
+LAST_STRETCH: Final = timedelta(seconds=1.1)  # one second for rounding, plus the network time to the provider
+LAST_PART: Final = 0.75  # maximum part of the refresh window for LAST_STRETCH; the jitter leaves 0.8 of the window
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
-    """Return when background refreshes of the token may start, while requests still use it; None if its expiry is
-    unknown.
+    """Return from when the token is refreshed in the background; None if its expiry is unknown.
 
-    The entry's `token_expiration_buffer` (seconds) overrides the refresh window; both are capped at half the lifetime.
+    Requests still use the old token during this refresh. `token_expiration_buffer` in the catalog entry, in seconds,
+    replaces the default refresh window. The window is at most half of the token's lifetime.
     """
     if connection.expires_at is None:
         return None
@@ -101,8 +104,9 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
 def refresh_at(
     connection: Connection, provider: Provider, now: float, slots: RefreshSlots, *, within_s: float
 ) -> float | None:
-    """Return when to start the refresh (monotonic seconds, like `now`); None if `refresh_from` has passed or is more
-    than `within_s` away.
+    """Return when to start the refresh, in monotonic seconds like `now`.
+
+    Return None if the time of `refresh_from` has passed or is more than `within_s` seconds away.
 
     If many refreshes are due together, the time is before `refresh_from`, but not before half of the token's lifetime.
     """
@@ -118,8 +122,10 @@ def refresh_at(
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
-    """Return the seconds until the credential changes phase (window, last stretch, expiry): 0 once it has expired,
-    `at_most` if its expiry is unknown."""
+    """Return the seconds until the next of `refresh_from`, `last_from` and the expiry.
+
+    Return 0 if the credential has expired, and `at_most` if its expiry is unknown.
+    """
     if connection.expires_at is None:
         return at_most
     ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
@@ -141,15 +147,19 @@ def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
 
 
 def share(key: str) -> float:
-    """Return a number 0 … 1, the same on every node for one key and different for other keys, so that refreshes
-    spread."""
+    """Return a number from 0 to 1, computed from a hash of `key`, to spread the refreshes of many connections.
+
+    All nodes compute the same number for a key.
+    """
     return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=4).digest(), "big") / 0xFFFFFFFF
 
 
-# ── Refresh token expiry, by the provider's entry, and when to refresh an unused connection before that.
+# ── Computes when a refresh token expires by the catalog entry, and when to refresh an unused connection before that.
 
-UNUSED_FROM: Final = 0.5  # an unused refresh token is refreshed from this part of its lifetime on …
-UNUSED_SPREAD: Final = 0.25  # … or up to this part later, by connection: mass imports cause no mass refresh
+# An unused refresh token is refreshed after `UNUSED_FROM` to `UNUSED_FROM + UNUSED_SPREAD` of its lifetime. The time
+# differs between connections, so that a mass import does not cause a mass refresh.
+UNUSED_FROM: Final = 0.5
+UNUSED_SPREAD: Final = 0.25
 
 
 def idle_limit(provider: Provider) -> timedelta | None:
@@ -169,7 +179,8 @@ def idle_limit(provider: Provider) -> timedelta | None:
 
 
 def age_limit(provider: Provider) -> timedelta | None:
-    """Return how long a refresh token lives regardless of use; no refresh extends that."""
+    """Return how long a refresh token lives regardless of use; None if no limit is known. No refresh extends the
+    limit."""
     policy = provider.refresh
     if policy is None or policy.expires_after_days is None or policy.rotating:
         return None
@@ -185,10 +196,10 @@ def limited(provider: Provider) -> bool:
 def lifespan(
     provider: Provider, held: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
 ) -> Lifespan:
-    """Return the lifespan of the token that refreshes `held`: a refresh token, or an access token exchanged for a new
-    one.
+    """Return the lifespan of the token that refreshes the credential `held`.
 
-    `key` spreads refreshes of different connections.
+    That token is a refresh token, or an access token that the provider exchanges for a new access token. `key`: a
+    string that differs between connections; it spreads their refreshes.
     """
     mode = modes().get(provider.auth_mode)
     if mode is None or held["type"] not in mode.types():
@@ -213,18 +224,18 @@ def lifespan(
 
 
 def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether `held` is refreshed by its access token alone, and so only while that token is valid."""
+    """Return whether the credential `held` is refreshed by its access token alone, which must then be valid."""
     return refreshes_by_access_token(provider) and not held.get("refresh_token")
 
 
 def refreshable_after_expiry(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether `held` can be refreshed after its access token has expired."""
+    """Return whether the credential `held` can be refreshed after its access token has expired."""
     mode = modes()[provider.auth_mode]
     return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
 
 
 def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether `held` is a grant that ends with its access token because it has no refresh token."""
+    """Return whether the access token in the credential `held` expires and cannot be refreshed."""
     mode = modes().get(provider.auth_mode)
     if not isinstance(mode, OAuth2) or held["type"] not in mode.types():
         return False
@@ -232,7 +243,7 @@ def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
 
 
 def refresh_token_advice(provider: Provider, integration: Integration | None) -> str:
-    """Return the advice on how to get a refresh token, by the entry and the scopes that the integration asks for."""
+    """Return advice on how to get a refresh token, depending on the catalog entry and the integration's scopes."""
     own = integration.scopes if integration is not None else None
     return advice_on_refresh_token(provider, own if own is not None else provider.default_scopes or ())
 

@@ -1,4 +1,4 @@
-"""The worker's end of the channel: the parent process sends the exchanges, so that the replies outlive the worker."""
+"""Sends a worker's token exchanges through the parent process, so that no reply is lost if the worker dies."""
 
 import asyncio
 import itertools
@@ -11,15 +11,16 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request, reply_of_json
 from gateway.refresh.token_exchange import ExchangeLost
 
-# Extra time after the exchange's timeout: the parent starts the exchange a moment later, and its reply must travel
-# back.
+# Extra time to wait after the exchange's timeout, in seconds. The parent starts the exchange a little later than the
+# worker sends the message, and the result takes time to arrive.
 LATE_S: Final = 1.5
 
 
 class ParentLink:
-    """The worker's view of the channel to the parent. `send` writes a message to the channel.
+    """A worker's end of the channel to its parent.
 
-    `journal_fault`: why the parent cannot write its journal; None if it can. `up`: whether the parent is alive.
+    `send`: writes a message to the channel. `journal_fault`: why the parent cannot write its journal; None if it can.
+    `up`: whether the parent is alive.
     """
 
     def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
@@ -40,11 +41,12 @@ class ParentLink:
         future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._awaited[number] = future
         try:
-            # All processes of a machine share the monotonic clock. The parent may read this message much later.
+            # The message contains its sending time, because the parent might read the message much later. All processes
+            # of a machine share the monotonic clock.
             sent = {"request": request.as_json(), "asked_at": clock.monotonic()}
             self._send({"type": "exchange", "id": number, **sent})
             await asyncio.wait({future}, timeout=request.timeout_s)
-            if not future.done():  # wait twice: after a stall of this loop the reply may have arrived unread
+            if not future.done():  # wait again: if this event loop stalled, an arrived reply can still be unread
                 await asyncio.wait({future}, timeout=LATE_S)
             if not future.done():
                 raise ExchangeLost("timeout", f"no response within {request.timeout_s:g} s.")
@@ -53,7 +55,7 @@ class ParentLink:
             del self._awaited[number]
 
     def exchanged(self, message: Mapping[str, Any]) -> None:
-        """Handle the parent's result of an exchange."""
+        """Pass the parent's result of an exchange to the `send` that waits for it."""
         future = self._awaited.get(message["id"])
         if future is not None and not future.done():
             future.set_result(message["result"])
@@ -62,7 +64,8 @@ class ParentLink:
         self._send({"type": "released", "attempt": attempt})
 
     def lost(self) -> None:
-        """Fail all waiting exchanges: the parent is gone. It may have sent them."""
+        """Fail all waiting exchanges, because the parent is gone. It is unknown whether the parent has sent the
+        calls."""
         self.up = False
         for future in self._awaited.values():
             if not future.done():
@@ -72,7 +75,7 @@ class ParentLink:
 
 
 class ParentExchange:
-    """Sends exchanges through the parent, on the `route` of the configuration in use."""
+    """Sends exchanges through the parent. `route`: returns the network settings of the current configuration."""
 
     def __init__(self, parent: ParentLink, route: Callable[[], EgressRoute]) -> None:
         self._parent = parent

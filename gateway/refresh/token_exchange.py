@@ -1,4 +1,4 @@
-"""A journalled call to a token endpoint: its start and its reply are recorded before the reply is returned."""
+"""Calls token endpoints, and writes the start and the reply of each call to the journal before it returns the reply."""
 
 import asyncio
 import math
@@ -13,17 +13,18 @@ from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, JournalWriter
 from gateway.records.provider_call import ProviderCall, Reply
 
-# ── The credentials that this process has sent. No second attempt sends one of them before its worker can have read the
-# reply to the first.
+# ── Remembers the credentials that this process has sent. A second attempt must not send the same credential before its
+# worker could read the reply to the first attempt.
 
-Credential = tuple[str, int]  # row and version
+Credential = tuple[str, int]  # the connection's row and its version
 
 
 class SentCredentials:
-    """Credentials of attempts that are in flight, or whose reply is journalled and not released."""
+    """Credentials of attempts that are in flight, or that have a journalled reply which is not released yet."""
 
     def __init__(self) -> None:
-        self._responded: dict[Credential, dict[str, float]] = {}  # attempt ▸ when (monotonic); infinity while in flight
+        # For each attempt: when its reply arrived, in monotonic seconds; infinity as long as the call is in flight.
+        self._responded: dict[Credential, dict[str, float]] = {}
         self._credentials: dict[str, Credential] = {}
 
     def unread(self, entry: Entry, asked_at: float) -> bool:
@@ -41,7 +42,7 @@ class SentCredentials:
             self._responded[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
 
     def forget(self, attempt: str) -> None:
-        """Forget the attempt: no reply of it is journalled, or it is released. An unknown attempt is ignored."""
+        """Forget the attempt, because its reply was released or not journalled. An unknown attempt is ignored."""
         credential = self._credentials.pop(attempt, None)
         if credential is not None:
             attempts = self._responded[credential]
@@ -55,11 +56,14 @@ def _credential(entry: Entry) -> Credential:
 
 
 class ExchangeLost(EgressError):
-    """The outcome of a call is unknown; its reply may be in the journal and nowhere else."""
+    """The outcome of a call is unknown. If there is a reply, the journal has the only copy."""
 
 
 class TokenExchange(Protocol):
-    """Sends calls of refreshes to token endpoints. `entry` None: there is no journal, and nothing is recorded."""
+    """Sends the calls of refreshes to token endpoints.
+
+    If a method gets None as `entry`, there is no journal, and nothing is recorded.
+    """
 
     @property
     def journal_fault(self) -> str | None:
@@ -68,14 +72,14 @@ class TokenExchange(Protocol):
     async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
-        """Send the call and return its reply, already journalled if possible. `step`: the call's index in its attempt,
-        from 0.
+        """Send the call, journal the reply if possible, and return the reply.
 
-        Raises EgressError, and ExchangeLost if the outcome is unknown and the reply may be in the journal.
+        `step`: the call's index in its attempt, from 0. Raises EgressError. Raises ExchangeLost if the outcome is
+        unknown and the journal might have the reply.
         """
 
     def released(self, attempt: str) -> None:
-        """Release the records of `attempt`: the database has their content, or nobody needs it."""
+        """Let the journal delete the records of `attempt`, which are no longer needed."""
 
 
 class Journals:
@@ -101,7 +105,7 @@ class Journals:
             writer.released(attempt)
 
     async def try_again(self) -> None:
-        """Try again to create a file in each folder that could not be written."""
+        """Try again to create a file in each journal folder that could not be written before."""
         for writer in self._writers.values():
             if writer.fault is not None:
                 await writer.ready()
@@ -113,7 +117,10 @@ class Journals:
 
 
 class LocalExchange:
-    """Sends exchanges in this process: calls in flight die with it. `egress` returns the one in use."""
+    """Sends token exchanges from this process, without a parent. If the process dies, calls in flight are lost.
+
+    `egress`: returns the egress of the current configuration.
+    """
 
     def __init__(self, journals: Journals, egress: Callable[[], Egress]) -> None:
         self._journals = journals
@@ -147,13 +154,13 @@ async def send_journalled(
     wanted_at: float | None = None,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> Reply:
-    """Send the call and return its reply, already journalled if possible. Raises EgressError.
+    """Send the call, journal the reply if possible, and return the reply. Raises EgressError.
 
-    Only a 2xx reply is journalled: after a refusal, the same request gets the same refusal again. `now`: the clock for
-    the reply's `asked_at`, if it differs from this process's clock. `abandoned`: returns whether the worker that wants
-    the reply is gone; then nothing is sent. `wanted_at`: when the worker sent the request (monotonic), if not now; it
-    has not read replies that arrived later. Raises ExchangeLost if another attempt sent the same credential and its
-    reply was not read.
+    Only a 2xx reply is journalled, because after a refusal the same request gets the same refusal again. `now`: returns
+    the time for the reply's `asked_at`; None means the clock of this process. `abandoned`: returns whether the worker
+    that wants the reply is gone; then nothing is sent. `wanted_at`: when the worker sent the request, in monotonic
+    seconds; None means now. The worker has not read replies that arrived after `wanted_at`. Raises ExchangeLost if
+    another attempt sent the same credential and the worker has not read the reply.
     """
     if entry is None:
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
@@ -164,14 +171,14 @@ async def send_journalled(
     try:
         writer = journals.of(entry.folder)
         segment = await writer.begin(entry, step)
-        if abandoned():  # a recovery may have read the journal before this call was recorded in it
+        if abandoned():  # a recovery might have read the journal before this call was recorded
             if segment is not None:
                 writer.release_call(entry, step, segment)
             raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
         try:
             reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
         except asyncio.CancelledError:
-            raise  # the token may be spent: keep the record that this call began
+            raise  # the token might be spent: keep the record that this call began
         except BaseException:
             if segment is not None:
                 writer.release_call(entry, step, segment)

@@ -1,7 +1,7 @@
-"""A client connection: checks request heads strictly, sends errors in our format, and closes in an orderly way.
+"""Handles a client connection: checks request heads strictly, sends the gateway's errors, and closes without data loss.
 
-Ordinary proxied requests go to the fast path (`FastPath.take`), messages to the agent door to `AgentDoor.take`; all
-others go to aiohttp's parser and handler.
+Ordinary proxied requests go to the fast path (`FastPath.take`), and messages to the agent door go to `AgentDoor.take`.
+All other requests go to aiohttp's parser and handler.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-# ── From the client: strict heads, one message after another, and a watch on chunked bodies.
+# ── Bytes from the client: checks heads strictly, handles one message after another, and watches chunked bodies.
 #
 # bytes ▸ _read   cuts the bytes after each head, so that a fault affects only its own message
-#       ▸ _feed   aiohttp's parser; its output for a chunked body is watched
-#       ▸ _admit  `check_head`, limits; from here aiohttp handles the request
+#       ▸ _feed   passes the bytes to aiohttp's parser, and watches chunked bodies
+#       ▸ _admit  checks the head (`check_head`) and the limits; afterwards aiohttp handles the request
 
 HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
@@ -52,15 +52,16 @@ CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body f
 log = structlog.get_logger(__name__)
 
 
-# ── To the client: errors in our format, and an orderly close of the connection.
+# ── Bytes to the client: sends errors in the gateway's format, and closes the connection without data loss.
 #
-# Parser errors never reach a middleware; aiohttp would send them as HTTP/1.0 text that repeats bytes of the request.
+# Parser errors never reach a middleware. Without this code, aiohttp would send HTTP/1.0 error texts that quote the
+# request.
 
-LINGER_S: Final = 2.0  # how long a client may take to read a last response while it still sends (RFC 9112 §9.6)
+LINGER_S: Final = 2.0  # time for a client to read the last response, even if the client still sends (RFC 9112 §9.6)
 
 
 def connections_full_response() -> bytes:
-    """Return the response to a connection beyond server.limits.connections. Its request is not read."""
+    """Return the response to a connection above `server.limits.connections`. The gateway does not read the request."""
     fault = Unavailable("busy", "Too many open connections (server.limits.connections). Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
     lines = (
@@ -78,19 +79,18 @@ def connections_full_response() -> bytes:
 
 
 HELD_BYTES: Final = 64 * 1024
-QUEUED_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
-MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; any more are closed silently
+QUEUED_BYTES: Final = 64 * 1024  # maximum number of bytes that are queued; a longer queue is sent immediately
+MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; others are closed silently
 
 
 class ClientProtocol(RequestHandler):
-    """A client's connection. `head_since`: since when a request head is awaited (the loop's time); 0.0 if none is
-    awaited.
+    """A client's connection.
 
-    The first head is awaited from the connection's start, each later one from its first byte, and in a drain from the
-    end of the response before it.
-
-    `handover`: see `take_handover`. `stopped`: the server has closed the connection because it stops and cannot wait
-    longer.
+    `head_since`: when the connection began to wait for a request head, in the loop's time; 0.0 if it does not wait. The
+    wait for the first head begins with the connection. The wait for a later head begins with the first byte of the
+    head; in a drain it begins at the end of the previous response. `handover`: state of a request that the middleware
+    chain takes over from the fast path, or None. `stopped`: whether the server has closed the connection, because the
+    server stops and cannot wait longer.
     """
 
     __slots__ = (
@@ -127,32 +127,33 @@ class ClientProtocol(RequestHandler):
         super().__init__(server, **options)
         self._server = server
         self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
-        self._chunks: ChunkWatch | None = None  # the watch on that body, if it is chunked
+        self._chunks: ChunkWatch | None = None  # watches that body; None if it is not chunked
         self._at_boundary = False
         self._body_left = 0  # bytes of that body still to come, if its length was declared
-        self._tail = b""  # last three bytes received of a head or of chunks: an empty line may be cut in two
+        self._tail = b""  # last three bytes of a head or of chunks, because a read can end within an empty line
         self._head_bytes = 0
-        self._line: bytes | None = b""  # the request line as far as it has arrived; None once it is complete
+        self._line: bytes | None = b""  # received part of the request line; None after the line is complete
         self._odd_line = False
-        self._held = b""  # bytes received while too many requests waited already, or while one is on the fast path
-        self._parser_unused = True  # aiohttp has received nothing yet, and may not even wait for it yet
-        self._deaf = False  # nothing more is read as HTTP on this connection
+        self._held = b""  # bytes that wait, because too many requests are queued or a request is on the fast path
+        self._parser_unused = True  # aiohttp has received no bytes yet, and its handler has perhaps not started
+        self._deaf = False  # whether the bytes that follow are discarded
         self.head_since = 0.0
-        self._client_closed: asyncio.Future[None] | None = None  # set while the client is given time to read
+        # Not None as long as the client gets time to read the last response. Done when the client has disconnected.
+        self._client_closed: asyncio.Future[None] | None = None
         self._queued = b""  # bytes of a fast path response, sent at the end of this event loop iteration
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
-        self._held_back = False  # reading is paused, because enough bytes are held
+        self._held_back = False  # whether reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
-        self.handover: FastPathHandover | None = None  # state of a request that the chain takes over from the fast path
-        self._upload_paused = False  # reading is paused, because the provider takes no more bytes
+        self.handover: FastPathHandover | None = None  # set if the middleware chain takes over a request
+        self._upload_paused = False  # whether reading is paused, because the provider takes no more bytes
         self._turned_away = False
         self._unread = 0  # bytes of responses that the client had not read at the last check
-        self._unread_since = 0.0  # since when it has read none of them
+        self._unread_since = 0.0  # when that number last changed (the loop's time)
         self.stopped = False
 
     @property
     def idle(self) -> bool:
-        """Whether the connection is between two requests, or before the first."""
+        """Whether the connection is between two requests, or before the first request."""
         waits = self._waiter is not None and not self._messages
         return waits and self._client_closed is None and not self.on_fast_path
 
@@ -191,7 +192,7 @@ class ClientProtocol(RequestHandler):
         if self._parts is not None:
             parts, self._parts = self._parts, None
             self._received(parts.stop())
-        self.send_queued()  # super() closes the transport
+        self.send_queued()  # before `super()` closes the transport
         super().eof_received()
 
     def pause_writing(self) -> None:
@@ -213,9 +214,9 @@ class ClientProtocol(RequestHandler):
             current._message = current._message._replace(should_close=True)
 
     def enforce_time_limits(self, now: float, *, begun_by: float) -> None:
-        """Close the connection if it takes too long. Called about once a second.
+        """Close the connection if it exceeds a time limit. The server calls this about once a second.
 
-        `now`: the loop's time. A head that has been awaited since before `begun_by` is late.
+        `now`: the loop's time. `begun_by`: a request head is late if the wait for it began before this time.
         """
         if self._fast_exchange is not None:
             self._fast_exchange.enforce_time_limits(now)
@@ -225,8 +226,10 @@ class ClientProtocol(RequestHandler):
             self.force_close()
 
     def _cut_if_unread(self, now: float) -> None:
-        """Close the connection of a client that does not read a response. A proxied response has its exchange's time
-        limits."""
+        """Close the connection if the client reads nothing of a response for too long.
+
+        Proxied responses are excluded, because their exchange has its own time limits.
+        """
         assert self.transport is not None
         unread = unread_bytes(self.transport)
         current = self._current_request
@@ -250,7 +253,7 @@ class ClientProtocol(RequestHandler):
         self.transport.write(connections_full_response())
         self._end_orderly()
 
-    # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── bytes from the client ─────────────────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
         if self._parts is not None and data:
@@ -281,7 +284,7 @@ class ClientProtocol(RequestHandler):
                 self._hold(data)
             return
         if self._queued:
-            self.send_queued()  # before anything that this data triggers
+            self.send_queued()  # send these bytes before any bytes that `data` causes
         fast_path = self._server.fast_path
         waits = self._waiter is not None or self._parser_unused
         if fast_path is not None and waits and not self._messages and self._between_messages and data:
@@ -296,7 +299,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def _between_messages(self) -> bool:
-        """Whether the connection is between two messages, with nothing begun, held or announced."""
+        """Whether the connection is between two messages, and no bytes are held and no close is announced."""
         return not (
             self._held
             or self._head_bytes
@@ -333,7 +336,7 @@ class ClientProtocol(RequestHandler):
         super().force_close()
 
     def pause_upload(self) -> None:
-        """Stop reading the body of the fast path request for now."""
+        """Pause reading the body of the fast path request, because the provider takes no more bytes."""
         if self.transport is not None and not self._upload_paused:
             self._upload_paused = True
             self.transport.pause_reading()
@@ -345,45 +348,58 @@ class ClientProtocol(RequestHandler):
                 self._resume_transport_reading()
 
     def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
-        """Continue with the connection: the response to the fast path request has been sent; see `FastClient`."""
+        """Continue with the next request, because the response to the fast path request has been sent.
+
+        `last`: the response announced that the connection closes, so close it. `close_requested`: the request announced
+        the close and has arrived completely.
+        """
         self._fast_exchange = None
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
             if close_requested and not self._held:
-                self.force_close()  # nothing is unread or on its way that would reset the connection (RFC 9112 §9.6)
+                self.force_close()  # no bytes follow that would reset the connection (RFC 9112 §9.6)
             else:
                 self._end_orderly()
             return
         if self._server.draining:
-            self.head_since = self._loop.time()  # its head was sent before the stop: a request may follow
+            # The response's head was sent before the stop and announced no close, so a request can follow.
+            self.head_since = self._loop.time()
         if self._held:
             self._unhold()
 
     def response_broken(self) -> None:
-        """Close the connection after a fast path response broke off, so that the caller does not take it for
-        complete."""
+        """Close the connection after a fast path response broke off.
+
+        The caller must see that the response is incomplete.
+        """
         self._fast_exchange = None
         self.send_queued()
-        abort_connection(self.transport, reset=False)  # the framing shows that the response is incomplete
+        abort_connection(self.transport, reset=False)  # without a reset, the framing shows that bytes are missing
 
     def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
-        """Let the chain continue with the fast path request; see `FastClient`."""
+        """Let the middleware chain continue with the fast path request.
+
+        `data`: the bytes of the request received so far; only its head if `handover.kept` is False.
+        """
         self._fast_exchange = None
         self.handover = handover
         if self._server.fast_path is not None:
             self._server.fast_path.handed_over += 1
         held, self._held = self._held, b""
-        self._resume_held()  # first, because aiohttp may pause reading again while it handles the rest
+        self._resume_held()  # call this first, because aiohttp can pause reading again when it gets the bytes
         self.resume_upload()
         if handover.kept:
             self._read(data + held)
         else:
             self._read(data)
-            self._deaf = True  # the parser cannot assign the rest of the body to a message
+            self._deaf = True  # the parser gets only a part of the body, so it cannot find the next message
 
     def hand_back(self, data: bytes) -> None:
-        """Let the chain handle a message that the fast path had begun to read; see `MessageClient`."""
+        """Let the middleware chain handle a message to the agent door.
+
+        `data`: the bytes of the message received so far.
+        """
         self._fast_exchange = None
         held, self._held = self._held, b""
         self._resume_held()
@@ -392,7 +408,10 @@ class ClientProtocol(RequestHandler):
     async def call_in_process(
         self, request: InProcessRequest, room: Room
     ) -> CollectedResponse | FastPathHandover | None:
-        """Make a call on the fast path on behalf of the current request; see `in_process_exchange.call`."""
+        """Make a call on the fast path for the current request, and return the response.
+
+        Return None if the middleware chain must handle the call, or FastPathHandover if the chain must continue it.
+        """
         fast_path = self._server.fast_path
         if fast_path is None:
             return None
@@ -407,13 +426,12 @@ class ClientProtocol(RequestHandler):
         )
 
     def take_handover(self) -> FastPathHandover | None:
-        """Return the state that the fast path handed over, and forget it: only the first attempt of that request uses
-        it."""
+        """Return the state that the fast path handed over, and forget it, because only the first attempt uses it."""
         handover, self.handover = self.handover, None
         return handover
 
     def _record_unbegun(self) -> None:
-        """Record a request that was handed over, if the caller disconnects before the chain has begun."""
+        """Record a request that was handed over, if the caller disconnects before the middleware chain has begun."""
         current = self._current_request
         if self.handover is not None and (current is None or TIMING not in current):
             self.handover.record_unbegun(stopped=self.stopped)
@@ -424,8 +442,10 @@ class ClientProtocol(RequestHandler):
             handover.discard()
 
     def _hold(self, data: bytes) -> None:
-        """Keep bytes that follow a fast path request until its response has been sent; pause reading beyond
-        `HELD_BYTES`."""
+        """Keep bytes that follow a fast path request until the response has been sent.
+
+        Pause reading if more than `HELD_BYTES` are kept.
+        """
         self._held += data
         if self.held_bytes > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
@@ -445,7 +465,10 @@ class ClientProtocol(RequestHandler):
             self._resume_transport_reading()
 
     def _end_orderly(self) -> None:
-        """Half-close the connection as `_half_close` does, without a task that waits."""
+        """Send EOF, and close the connection after `LINGER_S`, so that the client has time to read the response.
+
+        In contrast to `_half_close`, no task waits.
+        """
         self.send_queued()
         self._deaf = True
         self._held = b""
@@ -473,10 +496,14 @@ class ClientProtocol(RequestHandler):
     async def _finish_last(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Finish a response that may be the last: the server stops, or a part of the request's body is unread."""
+        """Finish a response when the server stops, or when a part of the request's body is unread.
+
+        Such a response is usually the last response of its connection.
+        """
         if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
             if resp.prepared and resp.keep_alive and not self._deaf:
-                self.head_since = self._loop.time()  # its head was sent before the stop: a request may follow
+                # The response's head was sent before the stop and announced no close, so a request can follow.
+                self.head_since = self._loop.time()
             else:
                 resp.force_close()
         elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
@@ -487,7 +514,10 @@ class ClientProtocol(RequestHandler):
         return resp, reset
 
     async def _half_close(self) -> None:
-        """Send EOF, and give the client time to read the response: a close with unread bytes resets the connection."""
+        """Send EOF, and give the client time to read the response.
+
+        An immediate close would reset the connection if bytes of the client are unread.
+        """
         self._deaf = True
         self._lingering_time = 0.0  # so that aiohttp does not wait for the rest of the body
         transport = self.transport
@@ -506,10 +536,10 @@ class ClientProtocol(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
     ) -> web.StreamResponse:
-        """Return the response in our format for a refusal or for an exception that escaped the chain.
+        """Return the response for a refusal, or for an exception that the middleware chain did not handle.
 
-        Raises ConnectionError if the client has disconnected; also if part of a response has been sent, and then closes
-        the connection.
+        Raises ConnectionError if the client has disconnected. Closes the connection and raises ConnectionError if part
+        of a response has been sent.
         """
         if isinstance(exc, ConnectionError) and (self.transport is None or self.transport.is_closing()):
             raise exc
@@ -530,14 +560,14 @@ class ClientProtocol(RequestHandler):
         return response
 
     def _record_refusal(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
-        """Record the refusal in the call log and the metrics, since the chain has not seen the request.
+        """Record the refusal in the call log and the metrics, because the middleware chain did not get the request.
 
         The method and the path of an unreadable request are empty.
         """
         runtime = self._server.app.get(RUNTIME)
-        if runtime is None:  # a host's application, with ours mounted below it
+        if runtime is None:  # the gateway is mounted below another application
             return
-        known = request.method != "UNKNOWN"  # the method of aiohttp's stand-in
+        known = request.method != "UNKNOWN"  # aiohttp's method for an unreadable request
         runtime.call_queue.record(
             ExchangeRecord(
                 at=clock.now(),
@@ -558,13 +588,13 @@ class ClientProtocol(RequestHandler):
 
     def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
         async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            request._version = HttpVersion11  # aiohttp's stand-in for an unreadable request claims HTTP/1.0
+            request._version = HttpVersion11  # for an unreadable request, aiohttp sets HTTP/1.0
             return self.handle_error(request, err_info.status, err_info.exc)
 
         return handler
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log, except errors of a broken body, which its reader has reported."""
+        """Log the exception, except errors of a broken body, because the reader of the body has reported them."""
         if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
             super().log_exception(*args, **kw)
 
@@ -579,7 +609,8 @@ class ClientProtocol(RequestHandler):
                 return
             between = self._body.is_eof()
             if between and len(self._messages) >= self._max_msg_queue_size:
-                self._held = data[at:]  # aiohttp has stopped reading; it calls again with b"" once the queue is shorter
+                # aiohttp has paused reading, and calls again with b"" as soon as the queue is shorter.
+                self._held = data[at:]
                 return
             end = size
             if self._body_left:
@@ -594,7 +625,10 @@ class ClientProtocol(RequestHandler):
                 return
 
     def _empty_line(self, data: bytes, at: int) -> int:
-        """Return where the first empty line ends after `at`, or the data's length. It may begin in earlier data."""
+        """Return where the first empty line after `at` ends; the length of `data` if there is no empty line.
+
+        The empty line can begin in data that was received earlier.
+        """
         if self._tail:
             found = (self._tail + data[at : at + 3]).find(HEAD_END)
             if found >= 0:
@@ -633,7 +667,7 @@ class ClientProtocol(RequestHandler):
             self._admit(new, piece)
 
     def _watch_line(self, received: bytes) -> None:
-        """Watch for double spaces in the request line: the parser accepts them, other servers read an empty target."""
+        """Detect double spaces in the request line. The parser accepts them, but other servers read an empty target."""
         line, end, _ = received.lstrip(b"\r\n").partition(b"\n")
         self._odd_line = self._odd_line or b"  " in line
         self._line = None if end else line
@@ -656,7 +690,7 @@ class ClientProtocol(RequestHandler):
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
             if self._server.draining or message.upgrade:
-                # After an upgrade request the parser reads nothing as HTTP any more, even if the upgrade fails.
+                # After an upgrade request, the parser does not read HTTP any more, even if the upgrade fails.
                 message = message._replace(should_close=True)
             self._messages[at] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
@@ -671,8 +705,10 @@ class ClientProtocol(RequestHandler):
         self._line, self._odd_line = b"", False
 
     def _check_size(self, message: RawRequestMessage) -> None:
-        """Raise HeadersTooLarge if the head is too large. Counts four bytes per line for what the parser has
-        stripped."""
+        """Raise HeadersTooLarge if the head is too large.
+
+        Each line counts four bytes more, for the colon, the space and the line end, which the parser has removed.
+        """
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
             raise too_large()
@@ -688,9 +724,9 @@ class ClientProtocol(RequestHandler):
                 self._waiter.set_result(None)
 
     def _chunked_body_ended(self, followers: int) -> None:
-        """Give the next message a new parser, because the old one passes the last trailer field on to the next message.
+        """Use a new parser for the next message, because the old parser would add the last trailer field to it.
 
-        If a part of the next message has been read already, that cannot work: drop it, and close the connection.
+        If the old parser has already read a part of the next message, drop that message and close the connection.
         `followers`: number of messages that were read after the body.
         """
         for _ in range(followers):
@@ -704,13 +740,16 @@ class ClientProtocol(RequestHandler):
                 self.force_close()
 
     def _break_body(self, why: str) -> None:
-        """Raise a fault in the body's reader, which sends the error; read nothing more on this connection."""
+        """Raise an error in the code that reads the body, so that this code sends the error response.
+
+        Read nothing more from this connection.
+        """
         log.info("body_refused", why=why)
         self._deaf = True
         self._body.set_exception(web.RequestPayloadError(why))
 
     def _refuse(self, at: int, refusal: GatewayError) -> None:
-        """Send `refusal` in place of message `at`, after the responses to earlier messages; read nothing after it."""
+        """Send `refusal` in place of message `at`, after the responses to earlier messages. Read no later messages."""
         while len(self._messages) > at:
             self._messages.pop()
         self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))

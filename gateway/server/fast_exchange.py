@@ -1,6 +1,6 @@
-"""A request on the fast path and its response: passes the provider's bytes on to the caller as they arrive.
+"""Sends a request on the fast path to the provider, and passes the response on to the caller without delay.
 
-It hands everything else over to the chain: a fault, or a response that needs more than passing on.
+If a fault occurs, or if a response must be changed, the middleware chain takes over the request.
 """
 
 from typing import ClassVar, Final, Protocol
@@ -32,12 +32,12 @@ from gateway.server.fast_response_head import response_head
 from gateway.server.response_decoding import ResponseDecoding
 from gateway.server.strict_framing import RequestBodyFraming
 
-LINGER_S: Final = 2.0  # wait for the rest of a request's body, if the response was sent before
+LINGER_S: Final = 2.0  # wait for the rest of a request's body after the response was sent
 LINGER_BYTES: Final = 256 * 1024
 
 
 class FastClient(Protocol):
-    """The caller's end of an exchange: `client_protocol`, or `in_process_exchange`."""
+    """The caller of an exchange, implemented in `client_protocol` and in `in_process_exchange`."""
 
     exchange_type: "ClassVar[type[FastExchange]]"
 
@@ -45,31 +45,37 @@ class FastClient(Protocol):
         """Send a piece of the response."""
 
     def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
-        """Called when the response has been sent. `last`: its head announced that the connection closes.
+        """Called when the response has been sent.
 
-        `close_requested`: the request itself had announced the close, and all of it has arrived, so nothing follows it.
+        `last`: the response's head announced that the connection closes. `close_requested`: the request also announced
+        the close and has arrived completely, so no bytes follow.
         """
 
     def response_broken(self) -> None:
-        """Called when the response broke off: the caller must not take it for complete."""
+        """Called when the response broke off. The caller must be able to see that the response is incomplete."""
 
     def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
-        """Let the chain continue with the request. `data`: its bytes so far; only its head without `handover.kept`."""
+        """Let the middleware chain continue with the request.
+
+        `data`: the bytes of the request received so far; only its head if `handover.kept` is False.
+        """
 
     def pause_upload(self) -> None:
-        """Send nothing more of the body for now."""
+        """Pause the request's body, because the provider takes no more bytes."""
 
     def resume_upload(self) -> None:
-        """Send more of the body: the provider reads again."""
+        """Continue the request's body, because the provider reads again."""
 
 
 class FastExchange:
-    """A request in flight. `moved_at`: when a byte last moved in either direction (monotonic seconds).
+    """A request in flight.
 
-    `last`: the caller's connection closes after it; `close_requested`: the request announced that.
+    `moved_at`: when a byte was last sent or received, in monotonic seconds. `last`: whether the caller's connection
+    closes after the response. `close_requested`: whether the request announced the close.
 
-    For the provider's connection it is the `ResponseReceiver` until the head has arrived, the `ResponseSink` afterwards, and the
-    `UploadListener`. It keeps the request's bytes while they are few, so that the chain can start the request again.
+    The provider's connection calls an exchange as its `ResponseReceiver` until the head has arrived, then as its
+    `ResponseSink`, and as its `UploadListener`. The exchange keeps the bytes of a small request, so that the middleware
+    chain can start the request again.
     """
 
     __slots__ = (
@@ -110,7 +116,7 @@ class FastExchange:
         connection: ProviderConnection,
         write_batch: WriteBatch,
     ) -> None:
-        """`head`, `body`: the bytes of the request received so far."""
+        """`head`, `body`: the bytes of the request received so far. `plan`: the decisions about the request."""
         self._client = client
         self._request: list[bytes] = [head, body] if body else [head]
         self._kept_bytes = len(body)
@@ -120,31 +126,31 @@ class FastExchange:
         self._write_batch = write_batch
         self._upload: PushedUpload | None = None
         self._decoding: ResponseDecoding | None = None
-        self._unsent: list[bytes] | None = []  # bytes to send together with the head; None once the head has been sent
-        self._status = 0  # status of the response, once it is certain that the fast path passes it on
+        self._unsent: list[bytes] | None = []  # bytes to send together with the head; None after the head was sent
+        self._status = 0  # status of the response; 0 until it is certain that the fast path passes the response on
         self._sent_bytes = 0
         self._chunked = False
         self._response_complete = False  # the whole response has arrived
-        self._responded = False  # every byte that arrived with the head has been fed
+        self._responded = False  # all bytes that arrived together with the head have been processed
         self._over = False
         self._limit_released = False  # the concurrency limit has been released
-        self._lingers = False  # the response has been sent, and the rest of the request's body is awaited
+        self._lingers = False  # the response has been sent, and the rest of the request's body has not arrived yet
         self._responded_at = 0  # bytes of the request's body that had been received when the response was sent
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
-        self.held_bytes = 0  # coded bytes that wait to be decoded
+        self.held_bytes = 0  # received bytes of a compressed response that are not decoded yet
         self.last = self.close_requested = False
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
 
     def begin(self, message: bytes) -> None:
-        """Send `message`: the bytes of the request that have arrived, in the form that the provider gets."""
+        """Send `message` to the provider: the outgoing head, and the part of the body that has arrived."""
         plan = self._plan
         method = plan.method
         if plan.body is not None and not plan.body.ended:
             if self._kept_bytes > KEPT_BYTES:
                 del self._request[1:]
             self._upload = self._connection.send_with_upload(message, self, self, method=method)
-            if self._upload.paused:  # paused by the last write, before there was an upload to pause
+            if self._upload.paused:  # the first write paused the upload before `self._upload` was set
                 self._client.pause_upload()
         else:
             self._connection.send_nowait(message, self, self._write_batch, method=method)
@@ -161,7 +167,7 @@ class FastExchange:
         return self._kept_bytes <= KEPT_BYTES
 
     def feed_request(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; return the bytes that follow the body."""
+        """Send the next bytes of the body to the provider; return the bytes that follow the body."""
         body = self._plan.body
         assert body is not None
         try:
@@ -209,7 +215,7 @@ class FastExchange:
         self._client.resume_upload()
 
     def _break_body(self) -> None:
-        """End the request because its body's framing is broken: the provider must not take the part for the whole."""
+        """End the request because its body's framing is broken. The provider must see that the body is incomplete."""
         if self._lingers:
             self._end_lingering()
         else:
@@ -229,7 +235,7 @@ class FastExchange:
     def _linger_on(self, body: RequestBodyFraming, received: int) -> None:
         """Wait for the rest of the request's body, unless more than `LINGER_BYTES` are missing.
 
-        `received`: bytes of the body received since the response left.
+        `received`: bytes of the body received after the response was sent.
         """
         if body.ended:
             self._lingers = False
@@ -245,14 +251,15 @@ class FastExchange:
     # ── the response's head ─────────────────────────────────────────────────────────────────────────────────────────
 
     def sink_for(self, head: ResponseHead) -> "FastExchange | None":
-        """Return this exchange if it can pass the response on; None if the chain must."""
+        """Return this exchange if it can pass the response on; None if the middleware chain must handle the
+        response."""
         status, plan = head.status, self._plan
         if status >= 400:
             if allows_another_attempt(status, retries=plan.options.retries > 0):
                 return None
             if status == 403:
                 if refused_scopes(status, head.with_fields().fields) is not None:
-                    return None  # the chain adds a link for granting the scopes
+                    return None  # the middleware chain adds a link to grant the scopes
                 plan.refused(status)
         now = clock.monotonic()
         try:
@@ -297,7 +304,7 @@ class FastExchange:
         self._release_limit("failed" if down else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
 
-    # ── its body ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the response's body ───────────────────────────────────────────────────────────────────────────────────────────
 
     def feed(self, piece: bytes) -> None:
         if self._decoding is not None:
@@ -306,7 +313,7 @@ class FastExchange:
             self.pass_on(piece)
 
     def pass_on(self, piece: bytes) -> None:
-        """Pass on a piece of the body in the form that the caller receives."""
+        """Pass a piece of the body on to the caller, as a chunk if the response is chunked."""
         if self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
         if self._unsent is not None:  # the piece arrived together with the head
@@ -317,7 +324,7 @@ class FastExchange:
             self._client.queue_piece(piece, self._write_batch)
 
     def caught_up(self) -> None:
-        """Send the head now: all bytes received so far are decoded, so the head need not wait for more."""
+        """Send the head now, because all bytes received so far are decoded."""
         if self._responded and self._unsent is not None and not self._over:
             self._flush()
 
@@ -331,7 +338,7 @@ class FastExchange:
             self.end_response()
 
     def end_response(self) -> None:
-        """End the response, all of which has been passed on."""
+        """End the response after its whole body has been passed on."""
         if self._over:
             return
         end = b"0\r\n\r\n" if self._chunked else b""
@@ -354,7 +361,10 @@ class FastExchange:
         self._linger_on(self._plan.body, 0)
 
     def fail(self, fault: Exception) -> None:
-        """Handle a response that broke off: hand over to the chain if nothing has been sent, else cut the caller off."""
+        """Handle a response that broke off.
+
+        Hand the request over to the middleware chain if nothing has been sent; otherwise close the caller's connection.
+        """
         if self._over:
             return
         if self._unsent is not None:
@@ -369,7 +379,7 @@ class FastExchange:
         self._sent_bytes = len(data)
         self._client.queue_piece(data, self._write_batch)
 
-    # ── what the caller's connection calls ──────────────────────────────────────────────────────────────────────────
+    # ── methods that the caller's connection calls ────────────────────────────────────────────────────────────────────
 
     def pause(self) -> None:
         """Pause the provider, because the caller reads more slowly than the provider writes."""
@@ -388,12 +398,15 @@ class FastExchange:
                 self._connection.resume_reading()
 
     def announce_end(self) -> None:
-        """Close the connection after this response, unless its head is composed already."""
+        """Announce in this response that the connection closes, unless the head is composed already."""
         if not self._status:
             self.last = True
 
     def caller_left(self, *, stopped: bool) -> None:
-        """End the exchange. `stopped`: we cut the caller off ourselves, because the gateway stops."""
+        """End the exchange, because the caller's connection is closed.
+
+        `stopped`: whether the gateway closed the connection, because the gateway stops.
+        """
         if self._lingers:
             self._lingers = False
             self._abort()
@@ -419,7 +432,8 @@ class FastExchange:
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._time_out(ExchangeTimeout(timeouts.total_s, total=True))
         elif plan.access is not None and route.runtime.minted.has_ended(plan.access):
-            self._time_out(ExchangeTimeout(now - began, total=True))  # the chain checks the key, and reports the reason
+            # The middleware chain checks the key again, and reports why the key has ended.
+            self._time_out(ExchangeTimeout(now - began, total=True))
         elif now - self.moved_at >= limit_s:
             self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)
 
@@ -433,7 +447,7 @@ class FastExchange:
             self._hand_over(fault, by_caller=by_caller)
         self._abort()
 
-    # ── its end ─────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the end of the exchange ───────────────────────────────────────────────────────────────────────────────────────
 
     def _cut_response(self) -> None:
         self._finish(self._status, "cut")
@@ -479,6 +493,9 @@ class FastExchange:
                 self._decoding.stop()
 
     def _abort(self) -> None:
-        """Close the provider's connection, unless it may already serve another request."""
+        """Close the provider's connection, unless the exchange is complete.
+
+        After a complete exchange, the connection might already serve another request.
+        """
         if not self._response_complete or self._upload is not None:
             self._connection.abort()

@@ -1,12 +1,12 @@
-"""A message to the agent door on the fast path: handled without aiohttp's request object and the middlewares.
+"""Handles messages to the agent door on the fast path, without aiohttp's request object and the middlewares.
 
-    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and its body so far; a head that
-                     came before is remembered without its length and trace (`known_heads`)
-          ▸ admit    key, scope, content type, size: decided as by the links of `surfaces.AGENT`, in their order
-          ▸ respond  `gateway.mcp.mcp_endpoint` makes the response, as for the chain; its head is as aiohttp writes it
+    bytes ▸ take     reads the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``) and the received part of its
+                     body; remembers repeated heads without their length and trace (`known_heads`)
+          ▸ admit    checks key, scope, content type and size by the rules of the middlewares in `surfaces.AGENT`
+          ▸ respond  gets the response from `gateway.mcp.mcp_endpoint`, and writes the same head as aiohttp
 
-Before a call to a provider, the fast path sends no error of its own: it hands unusual messages, and those to be
-refused, to the chain with the same bytes.
+Until a call to a provider begins, the fast path sends no errors. The fast path passes unusual messages, and messages
+that must be refused, to the middleware chain with their bytes unchanged.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 
 class MessageClient(Protocol):
-    """The caller's connection: `client_protocol`."""
+    """The caller's connection, implemented in `client_protocol`."""
 
     @property
     def peername(self) -> Any: ...
@@ -64,12 +64,15 @@ class MessageClient(Protocol):
         """Called when the response has been sent. `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
-        """Let the chain handle the message. `data`: its bytes received so far."""
+        """Let the middleware chain handle the message. `data`: the bytes of the message received so far."""
 
 
 class KnownMessage(NamedTuple):
-    """The meaning of the head of messages. `mount`: ``/proxy``, or ``/c/<capability>``. `request_id`: the client's, if
-    well-formed. `length`, `traceparent`: those of the message that had this head first."""
+    """The parsed head of a message, which later messages with the same head share.
+
+    `mount`: ``/proxy``, or ``/c/<capability>``. `request_id`: the client's request id; None if it is missing or not
+    well-formed. `length`, `traceparent`: values of the first message that had this head.
+    """
 
     head: MessageHead
     key_digest: str
@@ -80,7 +83,7 @@ class KnownMessage(NamedTuple):
 
 
 class ArrivedMessage(NamedTuple):
-    """The head of one message."""
+    """The head of one message: the parts that it shares with other messages (`known`), and its own values."""
 
     known: KnownMessage
     length: int
@@ -88,9 +91,10 @@ class ArrivedMessage(NamedTuple):
 
 
 class AgentDoor:
-    """The agent door (``/mcp``) of a server, beside its `FastPath`.
+    """The agent door (``/mcp``) of a server on the fast path.
 
-    `taken` counts the messages, `handed_back` those among them that went back to the chain. `heads`: remembered heads.
+    `taken`: number of messages that the fast path began to handle. `handed_back`: number of messages among them that
+    the middleware chain had to handle. `heads`: remembered heads.
     """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
@@ -105,7 +109,7 @@ class AgentDoor:
     def take(self, client: MessageClient, data: bytes) -> "tuple[FastMessage, bytes, bytes] | None":
         """Return the message, the part of its body received so far, and the bytes that follow the message.
 
-        Return None if the chain must handle the message; nothing has happened then.
+        Return None, without any effect, if the middleware chain must handle the message.
         """
         found = _LINE.match(data)
         if found is None:
@@ -126,8 +130,10 @@ class AgentDoor:
         return FastMessage(self, client, head, arrived, caller), body, data[end:]
 
     def _arrived(self, lines: bytes, mount: bytes | None) -> "ArrivedMessage | None":
-        """Return the head with these lines, each of which begins with CRLF; None if the chain must handle it. `mount`:
-        path of a capability URL."""
+        """Return the head in `lines`; None if the middleware chain must handle the message.
+
+        `lines`: header lines; each line begins with CRLF. `mount`: path of a capability URL; None for ``/mcp``.
+        """
         split = split_message(lines, mount)
         known = None if split is None else self.heads.get(split.digest)
         if split is not None and known is not None:
@@ -144,11 +150,11 @@ class AgentDoor:
         key_digest = digest(path.rpartition("/")[2] if by_capability else read.key)
         head_id = None
         if split is not None and self._runtime.current.generation.keys.find_known(key_digest) is not None:
-            # Its key is valid: a client without a key must not fill the memory.
+            # Remember only heads with a valid key, so that a client without a key cannot fill the memory.
             same_trace = split.values == (() if read.traceparent is None else (read.traceparent.encode(),))
             head_id = split.digest if same_trace and self.heads.arrives_again(split.digest) else None
         fields = CIMultiDict(read.fields)
-        fields.pop(hdrs.AUTHORIZATION, None)  # the head may be remembered, and its key must not
+        fields.pop(hdrs.AUTHORIZATION, None)  # the head can be remembered, but not its key
         head = MessageHead(fields, head_id)
         known = KnownMessage(head, key_digest, path, read.request_id, read.length, read.traceparent)
         if head_id is not None:
@@ -159,7 +165,7 @@ class AgentDoor:
         self.heads.forget()
 
     def _caller(self, known: "KnownMessage") -> Caller | None:
-        """Return the caller if its key is in memory and allowed here, else None: the chain decides."""
+        """Return the caller if its key is in memory and may be used here; None if the middleware chain must decide."""
         by_capability = known.mount != PROXY_MOUNT
         caller = self._runtime.current.generation.keys.find_known(known.key_digest)
         access = None if caller is None else caller.access
@@ -170,7 +176,10 @@ class AgentDoor:
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Return whether the provider itself serves ``/mcp`` below this capability URL, or the provider is unknown."""
+        """Return whether ``/mcp`` below this capability URL belongs to the provider, not to the agent door.
+
+        Return True also for an unknown provider.
+        """
         generation, bound_to = self._runtime.current.generation, access.bound_connection
         if bound_to is None:
             return True
@@ -198,7 +207,7 @@ class AgentDoor:
 
 
 class FastMessage:
-    """A message to the agent door. Its client uses it like a `FastExchange`."""
+    """A message to the agent door. The caller's connection calls the same methods as on a `FastExchange`."""
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, arrived: ArrivedMessage, caller: Caller
@@ -225,19 +234,22 @@ class FastMessage:
         self.last = False
 
     def authorization(self) -> str | None:
-        """Return the field with the key, which is read again: a remembered head does not hold it."""
+        """Return the value of ``Authorization``.
+
+        The field is read from the message again, because remembered heads do not contain the key.
+        """
         read = self._door.reader.message(self._head.partition(b"\r\n")[2][:-4])
         return None if read is None else read.fields.get(hdrs.AUTHORIZATION)
 
     def begin(self, body: bytes) -> None:
-        """Add `body` to the message's body; once it is complete, start the task that responds."""
+        """Add `body` to the message's body. When the body is complete, start the task that responds."""
         if body:
             self._received.append(body)
             self._awaited -= len(body)
         if not self._awaited:
             self._task = asyncio.get_running_loop().create_task(self._respond(b"".join(self._received)))
 
-    # ── what the caller's connection calls; see `FastExchange`.
+    # ── methods that the caller's connection calls, as on a `FastExchange`
 
     @property
     def waits_for_caller(self) -> bool:
@@ -259,20 +271,24 @@ class FastMessage:
         self.last = True
 
     def enforce_time_limits(self, _now: float) -> None:
-        """Hand a message whose body is still incomplete to the chain, which has time limits for it. A call to the
-        provider enforces its own."""
+        """Give a message with an incomplete body to the middleware chain, which has time limits for bodies.
+
+        If the body is complete, wake the call to the provider, which enforces its own time limits.
+        """
         if self._task is None:
             self._hand_back()
         elif self._wake_call is not None:
             self._wake_call()
 
     def watch(self, wake: Callable[[], None] | None) -> None:
-        """Call `wake` about once a second, until this is called with None."""
+        """Call `wake` about once a second. None ends the calls."""
         self._wake_call = wake
 
     def caller_left(self, *, stopped: bool) -> None:
-        """Record that the caller has disconnected. `stopped`: we closed the connection ourselves, because the gateway
-        stops."""
+        """Record that the caller's connection is closed.
+
+        `stopped`: whether the gateway closed the connection, because the gateway stops.
+        """
         self._stopped = stopped
         if self._task is not None:
             self._task.cancel()  # the cancelled task records the end
@@ -285,7 +301,7 @@ class FastMessage:
         self._door.handed_back += 1
         self.client.hand_back(b"".join((self._head, *self._received)))
 
-    # ── the response.
+    # ── the response
 
     async def _respond(self, body: bytes) -> None:
         trace = self._begin()
@@ -316,8 +332,10 @@ class FastMessage:
         self.client.response_sent(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """Set the context for logs and audit, as the chain's first middlewares do. Return the trace; None if not
-        sampled."""
+        """Set the context for logs and audit, as the first middlewares of the chain do.
+
+        Return the trace; None if the message is not sampled.
+        """
         tracing, traceparent = self._runtime.tracing, self.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
@@ -330,7 +348,10 @@ class FastMessage:
         return trace
 
     async def _response(self, message: AgentMessage) -> DoorResponse | web.Response | None:
-        """Return the response, or None if the chain must report the error, because no call to a provider has begun."""
+        """Return the response.
+
+        Return None if an error occurs before a call to a provider begins. The middleware chain then reports the error.
+        """
         try:
             return await _response_to()(message)
         except Exception as fault:
@@ -348,7 +369,7 @@ class FastMessage:
         path = DOOR if self.mount == PROXY_MOUNT else mask_secrets_in_path(self.mount + DOOR)[:PATH_LIMIT]
         given = self.traceparent
         self._runtime.call_queue.record(
-            # Positional: keyword arguments take three times as long.
+            # The arguments are positional, because keyword arguments take three times as long.
             ExchangeRecord(
                 clock.now(),
                 self.request_id,
@@ -377,13 +398,16 @@ class FastMessage:
 
 @cache
 def _response_to() -> Callable[[AgentMessage], Awaitable[DoorResponse]]:
-    from gateway.mcp.mcp_endpoint import response_to  # imported with the first message
+    from gateway.mcp.mcp_endpoint import response_to  # imported at the first message, to start faster
 
     return response_to
 
 
 def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: bool) -> bytes:
-    """Return what `response_bytes` returns for a 200 with a JSON text. `own`: fields of the message."""
+    """Return the bytes of a 200 response with the JSON text `content`, equal to the result of `response_bytes`.
+
+    `own`: header fields of this response. `last`: whether the connection closes after this response.
+    """
     fields = "".join(f"{name}: {value}\r\n" for name, value in own)
     close = "Connection: close\r\n" if last else ""
     server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
@@ -395,7 +419,7 @@ def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: boo
 
 
 def response_bytes(response: web.Response, *, last: bool) -> bytes:
-    """Return head and body as aiohttp sends them. `last`: the connection closes after this response."""
+    """Return head and body as aiohttp sends them. `last`: whether the connection closes after this response."""
     body = response.body
     content = body if isinstance(body, bytes) else b""
     headers: CIMultiDict[str] = response.headers

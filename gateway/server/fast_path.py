@@ -1,13 +1,13 @@
-"""The fast path: ordinary proxied requests without a task, a request object or a middleware call.
+"""Handles ordinary proxied requests on the fast path, without a task, a request object or a middleware call.
 
-    bytes ▸ take     the head of one request below /proxy or a capability URL, and its body so far
-          ▸ head     remembers header lines (`known_heads`); reads new ones one by one, by name (`request_lines`)
-          ▸ plan     key, connection, rules, target: decided by the functions that the middlewares call
-          ▸ exchange sends it over a kept connection to the provider, and the response back (`fast_exchange`)
+    bytes ▸ take      reads the head of one request below /proxy or a capability URL, and the received part of its body
+          ▸ head      finds remembered header lines (`known_heads`), or reads new lines by name (`request_lines`)
+          ▸ plan      decides about key, connection, rules and target with the functions that the middlewares call
+          ▸ exchange  sends the request over an idle connection to the provider, and returns its response
 
-Every other request goes through the chain: immediately or, once it has been sent, with the bytes received so far. So
-the fast path refuses nothing, sends no response of its own, and makes no decision that the chain does not make (ADR
-44). The tests in tests/wire run through both.
+The middleware chain handles every other request. The chain can also take over a request that the fast path has already
+sent, with the bytes received so far. So the fast path refuses no request, sends no response of its own, and decides as
+the chain does (ADR 44). The tests in tests/wire send each request through the fast path and through the chain.
 """
 
 import re
@@ -43,8 +43,8 @@ from gateway.server.strict_framing import RequestBodyFraming
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
-KNOWN_S: Final = 60.0  # forget heads after this time, because their lines may hold secrets of the caller
-LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: they declare even an empty body
+KNOWN_S: Final = 60.0  # forget heads after this time, because their lines can contain secrets of the caller
+LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # must declare even an empty body (RFC 9110 §8.6)
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
 _METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
@@ -57,9 +57,10 @@ _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", 
 
 
 def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, target: str) -> str | None:
-    """Return the rule that allows the key to send this request, empty if the key has no rules for requests.
+    """Return the rule that allows the key to send this request; an empty string if the key has no such rules.
 
-    Return None if the key may not send it; the chain reports the reason. `Meter.count` counts the call.
+    Return None if the key may not send the request; the middleware chain then reports the reason. This function does
+    not count the call against the key's rate limit; `Meter.count` does.
     """
     access = caller.access
     if access is None:
@@ -79,14 +80,14 @@ def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, tar
 
 
 Admitted = tuple[float, Generation, Caller, Opened]
-"""A request of a known caller over an open connection: when it began (monotonic seconds), and what decides about it."""
+"""An admitted request: when it began (monotonic seconds), the current generation, its caller and its connection."""
 
 
 class FastPath:
     """The fast path of a server.
 
-    `taken` counts the requests that the fast path sent, `handed_over` those of them that the chain had to finish.
-    `call_heads`: remembered heads of calls that begin in this process.
+    `taken`: number of requests that the fast path has sent. `handed_over`: number of requests among them that the
+    middleware chain had to finish. `call_heads`: remembered heads of calls that begin in this process.
     """
 
     def __init__(self, app: web.Application) -> None:
@@ -104,7 +105,8 @@ class FastPath:
     def take(self, client: FastClient, data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
         """Return the exchange, the bytes to send first (`FastExchange.begin`), and the bytes that follow the request.
 
-        Return None if the chain must handle the request; nothing has happened then. `data`: from the request's start.
+        Return None, without any effect, if the middleware chain must handle the request. `data`: the received bytes,
+        from the start of the request.
         """
         head_in_data = _find_head(data)
         if head_in_data is None:
@@ -117,13 +119,16 @@ class FastPath:
         admitted = self._admit(head)
         if admitted is None:
             return None
-        if not head.known.remembered:  # its key is valid: a client without a key must not fill the memory
+        if not head.known.remembered:  # only after `_admit`, so that a client without a key cannot fill the memory
             self._known.remember(lines, mount, head)
         return self._begin(client, found, head, admitted, data[:body_at], data[body_at:])
 
     def take_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
-        """Do the same for a call that begins in this process. The head that a client would send for it is composed and
-        read once, and remembered with the head of the message that makes the call."""
+        """Return what `take` returns, for a call that begins in this process.
+
+        The call gets the head that a client would send. This head is remembered together with the head of the message
+        that makes the call. So the gateway need not compose and read the head for each call.
+        """
         found = _match_line(f"{request.method} {request.mount}{request.target} HTTP/1.1\r\n".encode())
         if found is None:
             return None
@@ -149,7 +154,7 @@ class FastPath:
             return None
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
         head = self._read_head(lines, mount)
-        # A trace in this form cannot hold the key: minted keys and capability URLs have other characters.
+        # A well-formed trace cannot contain the key, because keys and capability URLs have other characters.
         if (
             head is not None
             and plain
@@ -160,7 +165,7 @@ class FastPath:
         return head
 
     def _admit(self, head: ArrivedHead) -> Admitted | None:
-        """Return who sends the request, over which connection; None if one of them is not in memory."""
+        """Return the caller and the connection of the request; None if one of the two is not in memory."""
         began, generation = clock.monotonic(), self._current.generation
         caller = generation.keys.find_known(head.known.key_digest)
         opened = self._opened_connection(head, caller, began) if caller is not None else None
@@ -175,8 +180,10 @@ class FastPath:
         raw: bytes,
         rest: bytes,
     ) -> tuple[FastExchange, bytes, bytes] | None:
-        """Return what `take` returns. `found`: the match of the request line. `raw`: the bytes of the head. `rest`:
-        those that follow it."""
+        """Prepare the exchange of an admitted request, and return what `take` returns.
+
+        `found`: the match of the request line. `raw`: the bytes of the head. `rest`: the bytes after the head.
+        """
         began, generation, caller, opened = admitted
         known = head.known
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
@@ -219,9 +226,9 @@ class FastPath:
         return exchange, outgoing + framed, behind
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:
-        """Return an idle connection to the provider; acquire the concurrency limit for it, and count the call.
+        """Return an idle connection to the provider; acquire the concurrency limit for the call, and count the call.
 
-        Return None, with nothing acquired, if the chain must handle the request.
+        Return None, without any effect, if the middleware chain must handle the request.
         """
         route, access = plan.route, plan.access
         origin_limits = route.origin_limits
@@ -230,7 +237,7 @@ class FastPath:
         connection = route.pool.acquire_idle()
         if connection is None:
             if route.generation.egress.pool(origin_limits.origin) is not route.pool:
-                plan.opened.fast_route.clear()  # the pool was forgotten and replaced
+                plan.opened.fast_route.clear()  # the pool was replaced, so this route is outdated
             origin_limits.release("unknown", probe=False)
             return None
         if access is not None and access.meter is not None:
@@ -244,19 +251,25 @@ class FastPath:
         return connection
 
     def _opened_connection(self, head: ArrivedHead, caller: Caller, now: float) -> Opened | None:
-        """Return the connection; None if it is not in memory, or cannot be used without waiting. `now`: monotonic s."""
+        """Return the connection of a request; None if the connection is not in memory, or not usable without waiting.
+
+        `now`: monotonic seconds.
+        """
         integration_id = head.known.lines.options.integration_id
         ref = ConnectionRef(caller.environment.name, integration_id, head.connection_id)
         live = self._runtime.live
         return live.peek(ref, now) or live.reopen(ref)
 
     def _route(self, opened: Opened, generation: Generation) -> FastRoute | None:
-        """Return the route of this connection; None if the chain must handle it, or its provider has no pool yet."""
+        """Return the route of a connection; None if the middleware chain must handle its requests.
+
+        The chain also handles the first requests to a provider, because the provider has no connection pool yet.
+        """
         base, placement = opened.base, opened.placement
         if placement.signs_request or opened.identity is not None:
             return None
         if opened.connection.ref in self._runtime.live.rejections.suspected:
-            return None  # the chain must examine the response
+            return None  # the middleware chain must check whether the response rejects the credential
         origin = (base.scheme, base.host, base.port)
         pool = generation.egress.pool(origin)
         replaced = replaced_names(placement)
@@ -281,15 +294,17 @@ class FastPath:
         return route
 
     def _read_head(self, lines: bytes, mount: bytes | None) -> ArrivedHead | None:
-        """Read the header lines, each of which begins with CRLF; None: the chain must read them. `mount`: path of a
-        capability URL."""
+        """Return the head in `lines`; None if the middleware chain must read the lines.
+
+        `lines`: header lines; each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy``.
+        """
         if lines.count(b"\n") > HEAD_LINES:
             return None
         if mount is None:
             read = self._reader.read(lines[2:])
             if read is None:
                 return None
-            key, read.key = read.key, ""  # the lines may be remembered, and their key must not
+            key, read.key = read.key, ""  # the lines can be remembered, but not their key
             known = KnownHead(MOUNT, key, read)
         else:
             token = mount.rpartition(b"/")[2].decode("ascii")
@@ -309,7 +324,10 @@ class FastPath:
         return len(self._known)
 
     def sweep(self, now: float) -> None:
-        """Forget everything learned, once a minute; called about once a second. `now`: monotonic seconds."""
+        """Forget all remembered heads if `KNOWN_S` has passed. The server calls this about once a second.
+
+        `now`: monotonic seconds.
+        """
         if now - self._swept_at >= KNOWN_S:
             self._swept_at = now
             self._known.forget()
@@ -320,9 +338,9 @@ class FastPath:
 
 
 def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
-    """Return the request line's match, the header lines, and where the body begins; None: the chain must read it.
+    """Return the match of the request line, the header lines, and the position at which the body begins.
 
-    Each header line begins with CRLF.
+    Each header line begins with CRLF. Return None if the middleware chain must read the head.
     """
     found = _match_line(data)
     if found is None:
@@ -346,7 +364,7 @@ def _target_and_rule(
 ) -> tuple[str, str] | None:
     """Return the provider's path and query, and the rule that allows them.
 
-    Return None if the path cannot be joined, or if the key may not send the request.
+    Return None if the path cannot be joined to the provider's base URL, or if the key may not send the request.
     """
     placement = opened.placement
     try:
@@ -362,7 +380,11 @@ def _target_and_rule(
 
 
 class TracedCall(NamedTuple):
-    """A sampled call. `sent`: the outgoing ``traceparent``, None: the caller's. `noted`: the one for the call log."""
+    """A sampled call.
+
+    `sent`: the outgoing ``traceparent``; None if the caller's is sent. `noted`: the ``traceparent`` for the call log,
+    or None.
+    """
 
     trace: CallTrace
     sent: str | None
@@ -372,7 +394,7 @@ class TracedCall(NamedTuple):
 def _begin_trace(
     tracing: Tracing, route: FastRoute, head: ArrivedHead, opened: Opened, began: float
 ) -> TracedCall | None:
-    """Return the trace of a sampled request, with its first attempt begun, or None if the request is not sampled."""
+    """Begin the trace of a request and the span of its first attempt; return None if the request is not sampled."""
     given = head.traceparent
     trace = tracing.begin(given, began)
     if trace is None:
@@ -385,9 +407,9 @@ def _begin_trace(
 def _split_body(
     head: ArrivedHead, opened: Opened, rest: bytes
 ) -> tuple[RequestBodyFraming | None, bytes, bytes] | None:
-    """Return the body, its received part framed for sending, and the bytes that follow it; None: the chain handles it.
+    """Return the body, the received part of it framed for the provider, and the bytes that follow the body.
 
-    `rest`: the bytes after the head.
+    Return None if the middleware chain must handle the request. `rest`: the bytes after the head.
     """
     if not head.has_body:
         return None, b"", rest
@@ -404,10 +426,10 @@ def _split_body(
 def _request_head(
     method: bytes, target: str, route: FastRoute, head: ArrivedHead, opened: Opened, traceparent: str | None = None
 ) -> bytes | None:
-    """Return the outgoing head with the credential, as `place_credential` and `request_head` compose it for the chain.
+    """Return the outgoing head with the credential: the same head that the middleware chain composes.
 
-    Return None if a value in it could end its line or is not ASCII. `traceparent`: replaces the caller's, as `Attempts`
-    does.
+    Return None if a value could end its line or is not ASCII. `traceparent`: replaces the caller's ``traceparent``;
+    None keeps it.
     """
     known, replaced, placement, added = head.known, route.replaced, opened.placement, b""
     if traceparent is not None:
@@ -430,15 +452,16 @@ def _request_head(
 
 
 def _decodes(lines: RequestLines, opened: Opened) -> bool:
-    """Return whether the response is to be decoded: the caller's option wins over the provider's catalog entry."""
+    """Return whether the response is to be decoded. The caller's option has priority over the catalog entry."""
     asked = lines.options.decompress
     return bool(opened.provider.proxy.decompress) if asked is None else asked
 
 
 def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
-    """Return the fast path; None for the application of a host, whose own middlewares must see every request.
+    """Return the fast path of `app`; None if another application mounts the gateway or adds middlewares.
 
-    `own`: the middlewares that `create_app` adds around the whole application.
+    The middlewares of another application must get every request. `own`: the middlewares that `create_app` adds around
+    the whole application.
     """
     if RUNTIME not in app or tuple(app.middlewares) != own or len(app.on_response_prepare):
         return None

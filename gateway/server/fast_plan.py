@@ -1,4 +1,4 @@
-"""The decisions about a fast path request before it is sent, and its record in the call log once it is over."""
+"""Holds the decisions about a fast path request, and records the finished request in the call log."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,11 +31,12 @@ _CODING: Final = b"content-encoding:"
 
 @dataclass(slots=True)
 class FastRoute:
-    """The route that all fast path requests over one opened connection share; the connection keeps it.
+    """The values that all fast path requests over one opened connection share. The opened connection keeps the route.
 
-    `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line. `replaced`: names of the
-    caller's fields that are not passed on, spelled as by `headers.normalized_name`. `slots`: the header lines with the
-    credential, each with its CRLF, like `host`. `names_parent`: a sampled request names our span as its parent.
+    `origin_limits`: the limits of the provider's origin. `host`: the outgoing ``Host`` line with its CRLF. `replaced`:
+    names of the caller's fields that are not passed on, normalized by `headers.normalized_name`. `slots`: the header
+    lines with the credential, each with its CRLF. `names_parent`: whether the outgoing ``traceparent`` of a sampled
+    request names the gateway's span as parent.
     """
 
     runtime: Runtime
@@ -52,12 +53,13 @@ class FastRoute:
 class FastPlan:
     """One request on the fast path.
 
-    `began`: monotonic seconds. `request_id`: the caller's request id, if well-formed. `target`: path and query for the
-    provider. `options`: the caller's ``Gateway-…`` options. `mount`: ``/proxy``, or ``/c/<capability>``. `access`:
-    access of a minted key. `pace`: state of the key's rate limit. `body`: None if the request has no body. `decodes`:
-    the response is to be decoded. `declares_body`: the head declares a body, perhaps an empty one. `traceparent`: for
-    the call log. `rule`: the key's rule that allows the request. `trace`: trace of a sampled call. `tool`: name of the
-    MCP tool that made the call.
+    `began`: start of the request, in monotonic seconds. `request_id`: the caller's request id; None if it is missing or
+    not well-formed. `target`: path and query for the provider. `options`: the caller's ``Gateway-…`` options. `mount`:
+    ``/proxy``, or ``/c/<capability>``. `access`: what a minted key may do; None for other keys. `pace`: state of the
+    key's rate limit; None without a limit. `body`: None if the request has no body. `decodes`: whether the response is
+    to be decoded. `declares_body`: whether the head declares a body, even an empty body. `traceparent`: value for the
+    call log, or None. `rule`: the key's rule that allows the request, or None. `trace`: trace of a sampled call, or
+    None. `tool`: name of the MCP tool that made the call, or None.
     """
 
     began: float
@@ -79,7 +81,7 @@ class FastPlan:
     tool: str | None = None
 
     def refused(self, status: int) -> None:
-        """Count a 403 of the provider, which may mean that it no longer accepts the credential."""
+        """Count a 403 response, because it can mean that the provider no longer accepts the credential."""
         path = self.target.partition("?")[0]
         self.route.runtime.live.rejections.record_refusal(self.opened, status, path)
 
@@ -89,11 +91,11 @@ class FastPlan:
         return self.body is not None and not self.body.ended
 
     def first_byte_s(self) -> float:
-        """Return how many seconds the provider may stay silent before its response begins."""
+        """Return how many seconds the provider may take until its response begins."""
         return first_byte_s(self.options, self.route.generation.egress.timeouts)
 
     def decoder_for(self, head: ResponseHead) -> Decoder | None:
-        """Return a decoder if the response is to be decoded and has a supported coding, else None."""
+        """Return a decoder if the response is to be decoded and has a supported content coding, else None."""
         if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
             return None
         if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
@@ -104,13 +106,13 @@ class FastPlan:
     def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
         """Record the finished call, and count it for the retry budget.
 
-        `sent_at`: when the request was sent; `head_at`: when the response's head arrived, 0.0 if none did (monotonic
-        seconds).
+        `sent_at`: when the request was sent, in monotonic seconds. `head_at`: when the response's head arrived, in
+        monotonic seconds; 0.0 if no head arrived.
         """
         now, began = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.origin_limits.budget.requests += 1
-        # Positional: keyword arguments take three times as long.
+        # The arguments are positional, because keyword arguments take three times as long.
         self.route.runtime.call_queue.record(
             ExchangeRecord(
                 clock.now(),

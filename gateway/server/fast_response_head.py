@@ -39,7 +39,7 @@ def response_head(
     """Return the head's bytes, and whether the body is to be sent chunked. Raises MalformedResponse.
 
     Sets `plan.request_id` if it is None. `gateway_s`, `upstream_s`: seconds spent in the gateway and at the provider.
-    `last`: the connection closes after this response. `decoded`: the body is passed on decoded.
+    `last`: whether the connection closes after this response. `decoded`: whether the body is passed on decoded.
     """
     name = plan.request_id = plan.request_id or new_id()
     timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
@@ -98,7 +98,10 @@ def _date() -> tuple[str, str]:
 
 @lru_cache(maxsize=256)
 def _lines_to_add(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
-    """Return the lines to add to a response with these ``Content-Type`` and ``Vary`` lines (empty: no such line)."""
+    """Return the lines to add to a response with these ``Content-Type`` and ``Vary`` lines.
+
+    An empty argument means that the response has no such line.
+    """
     fields = with_protection_fields([_field(vary)] if vary else [], by_headers=by_headers)
     if media_type and is_live([_field(media_type)]):
         fields = [*fields, UNBUFFERED]

@@ -1,6 +1,6 @@
-"""A fast path request that begins in this process: its response is collected instead of sent.
+"""Makes a fast path request from within this process, for the agent door, and collects the response.
 
-Its head is the one that a caller would send to ``/proxy``, so `FastPath` treats it like any other request.
+The request has the head that a caller would send to ``/proxy``, so `FastPath` treats it like any other request.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_path import FastPath
 from gateway.server.fast_response_head import provider_fields
 
-LOOK_S: Final = 1.0  # how often it checks whether its caller is still connected, and whether bytes still move
+LOOK_S: Final = 1.0  # interval at which an exchange checks its time limits and whether its caller is still connected
 
 
 class InProcessExchange(FastExchange):
-    """An exchange that gives its client head and body separately, the body without framing."""
+    """An exchange that gives its client the response's head and body separately, without chunk framing."""
 
     __slots__ = ()
     _client: "InProcessClient"
@@ -36,7 +36,7 @@ class InProcessExchange(FastExchange):
         self._plan.tool = client.tool
 
     def _head_for_client(self, head: ResponseHead, now: float, *, decoded: bool) -> bytes:  # noqa: ARG002  # its own
-        """Give the client the head unformatted: the client needs few of its fields."""
+        """Give the client the parsed head instead of its bytes, because the client needs only a few fields."""
         if not isinstance(head, PlainHead) or decoded:
             self._client.fields = provider_fields(head.with_fields(), self._plan, decoded=decoded)
         self._client.head = head
@@ -49,18 +49,19 @@ class InProcessExchange(FastExchange):
             super().end_response()
 
     def cut(self) -> None:
-        """End the exchange, because no more of the response can be held."""
+        """End the exchange, because the response is too large."""
         if not self._over:
             self._cut_response()
 
 
 class InProcessClient:
-    """The caller's end of an in-process exchange.
+    """The caller of an in-process exchange, which collects the response.
 
     `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `complete`: the
-    response is complete. `over`: the exchange has ended. `handover`: state from which the chain continues the request.
-    `head`: the provider's head; `fields`: those of its fields that are passed on, None for all lines of a `PlainHead`.
-    `needs_room`: the exchange is paused until there is memory for more of the body.
+    response is complete. `over`: the exchange has ended. `handover`: state from which the middleware chain continues
+    the request, or None. `head`: head of the provider's response; None until it arrives. `fields`: the fields of the
+    head that are passed on; None if all lines of a `PlainHead` are passed on. `needs_room`: the exchange is paused
+    until there is memory for more of the body.
     """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
@@ -82,9 +83,11 @@ class InProcessClient:
         self._changed = asyncio.get_running_loop().create_future()
 
     async def wait_for_end(self, room: Room, limit_s: float, has_left: Callable[[], bool], *, watched: bool) -> None:
-        """Return when the exchange is over, or its caller has left; see `call`. Raises TimeoutError.
+        """Return when the exchange is over or the caller has disconnected. Raises TimeoutError after `limit_s` seconds.
 
-        It looks after `LOOK_S` at the latest. `watched`: something else calls `wake` then.
+        The time and the caller are checked at least every `LOOK_S` seconds. `room`: awaited before more than
+        `INLINE_BYTES` are held in memory. `has_left`: returns whether the caller has disconnected. `watched`: whether
+        another object calls `wake` regularly, so that no timer is needed.
         """
         exchange, began = self.exchange, clock.monotonic()
         assert exchange is not None
@@ -104,7 +107,7 @@ class InProcessClient:
             if self.needs_room:
                 await room(len(self.body))
                 self.needs_room = False
-                exchange.resume()  # if it ended meanwhile, `_changed` is set
+                exchange.resume()  # if the exchange ended meanwhile, `_changed` is already set
             else:
                 now = clock.monotonic()
                 exchange.enforce_time_limits(now)
@@ -119,10 +122,10 @@ class InProcessClient:
         self.over = True
         self.wake()
 
-    # ── what the exchange calls ──────────────────────────────────────────────────────────────────────────
+    # ── methods that the exchange calls ─────────────────────────────────────────────────────────────────────────────
 
     def queue_piece(self, piece: bytes, _write_batch: WriteBatch) -> None:
-        """Take a piece of the body; beyond `INLINE_BYTES` pause the exchange until there is memory for more."""
+        """Add a piece of the body. Above `INLINE_BYTES`, pause the exchange until there is memory for more."""
         if self.too_large:
             return
         self.body += piece
@@ -185,10 +188,11 @@ async def call(
 ) -> CollectedResponse | FastPathHandover | None:
     """Send `request` and return its response.
 
-    Return None if the chain must handle the request (nothing has happened then), or FastPathHandover if the chain must
-    continue it. Raises TimeoutError after about `request.limit_s`. `room` is awaited before more than `INLINE_BYTES`
-    are held; its errors propagate. `has_left`: whether the caller has disconnected; `stopped`: whether we cut it off
-    ourselves. `watch` gets the function to call about once a second, and None at the end; without it, a timer calls it.
+    Return None, without any effect, if the middleware chain must handle the request. Return FastPathHandover if the
+    chain must continue the request. Raises TimeoutError after about `request.limit_s` seconds. `room`: awaited before
+    more than `INLINE_BYTES` are held in memory, can raise. `has_left`: returns whether the caller has disconnected.
+    `stopped`: returns whether the gateway closed the caller's connection. `watch`: gets the function to call about once
+    a second, and None at the end; if `watch` is None, a timer calls that function.
     """
     client = InProcessClient(request.request_id, request.tool, request.limit_bytes)
     started = fast_path.take_call(client, request)
@@ -202,8 +206,8 @@ async def call(
         watch(client.wake)
     try:
         await client.wait_for_end(room, request.limit_s, has_left, watched=watch is not None)
-    except BaseException:  # the agent has disconnected
-        if client.handover is not None:  # the agent disconnected between the handover and the chain's start
+    except BaseException:  # for example, the agent has disconnected
+        if client.handover is not None:  # the agent disconnected before the middleware chain could begin
             client.handover.record_unbegun(stopped=stopped())
             client.handover.discard()
         raise

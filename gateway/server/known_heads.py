@@ -1,9 +1,9 @@
 """Remembers request heads of the fast path without the values that differ from call to call.
 
-Most callers send the same header lines each time, except for a few values: the id of the connection, the length of the
-body, the trace, an idempotency key, a request id. A head is known by its lines without these values, so one known head
-serves all calls of an application. The values are checked for each request; those that are passed on are put into
-their place among the outgoing lines. `gateway.server.request_lines` reads a head that is not known yet.
+Most callers send the same header lines each time, except for a few values. Such values are the connection's id, the
+body's length, the trace, an idempotency key and a request id. The memory ignores these values, so one remembered head
+serves all calls of an application. For each request, the gateway checks the values and puts them into the outgoing
+lines. `gateway.server.request_lines` reads a head that is not remembered yet.
 """
 
 import re
@@ -30,9 +30,9 @@ from gateway.server.request_lines import (
     line_name,
 )
 
-KNOWN_HEADS: Final = 1024  # heads that are remembered because they arrived twice
-KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
-FORMS: Final = 8  # outgoing forms that a known head remembers, one for each set of replaced names
+KNOWN_HEADS: Final = 1024  # maximum number of remembered heads; a head is remembered when it arrives a second time
+KNOWN_BYTES: Final = 2 * 1024 * 1024  # maximum total size of the lines of the remembered heads
+FORMS: Final = 8  # maximum number of outgoing forms of a remembered head, one for each set of replaced names
 
 _CONNECTION, _LENGTH = range(2)
 _OWN: Final = {
@@ -41,9 +41,10 @@ _OWN: Final = {
     b"Content-Length": _LENGTH,
     b"content-length": _LENGTH,
 }
-# Besides these, lines that are passed on and usually have another value in each call: traces as OpenTelemetry, Sentry,
-# Datadog, Zipkin and the clouds send them, ids of the request, conditions about what the caller has already. The
-# patterns take some more names, since one class for the first letter is faster; `KnownHead.vary` decides by the name.
+# The patterns find the lines above, and lines that are passed on and usually have another value in each call. Such
+# lines have traces of OpenTelemetry, Sentry, Datadog, Zipkin and the clouds, request ids, idempotency keys, and
+# conditions such as ``If-None-Match``. The patterns also match some other names, because one character class for the
+# first letter is faster. `KnownHead.vary` then checks the exact name.
 _FIRST: Final = rb"\r\n([BCIRSTUXbcirstux](?:"
 _REST: Final = (
     rb"ontent-[Ll]ength|race(?:parent|state)|dempotency-[Kk]ey|f-(?:[Nn]one-[Mm]atch|[Mm]odified-[Ss]ince)|aggage|3|"
@@ -57,15 +58,16 @@ _LINE_BELOW_CAPABILITY: Final = re.compile(_FIRST + _REST)
 _LINE_OF_MESSAGE: Final = re.compile(rb"\r\n([CTct](?:ontent-[Ll]ength|raceparent)): ([^\r]*)")
 _PLAIN: Final = re.compile(rb"[!-~](?:[ -~]*[!-~])?")
 TRACE_VALUE: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_BETWEEN: Final = b"\r\n\r\n"  # cannot occur in the header lines
+_BETWEEN: Final = b"\r\n\r\n"  # joins the parts of a head; cannot occur in the header lines
 
 
 class SplitHead(NamedTuple):
-    """Header lines, apart from the values that differ from call to call.
+    """Header lines, split into the values that differ from call to call and the remaining text.
 
-    `digest` stands for the lines, because they hold a secret key and are not kept. `parts`: the text before each value,
-    as far as its name, and this name, alternately; last, the text behind. `values`: of the other lines, in their order;
-    each is printable ASCII without blanks around it. None: no such line.
+    `digest`: hash of the remaining text. The digest identifies the lines. The lines themselves are not kept, because
+    they contain a secret key. `parts`: the remaining text, split at the names of the lines with values: text, name,
+    text, name, …, text. `connection_id`, `length`: values of these two lines; None without such a line. `values`: all
+    other values, in the order of their lines; each value is printable ASCII without spaces around it.
     """
 
     digest: bytes
@@ -76,16 +78,20 @@ class SplitHead(NamedTuple):
 
 
 def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
-    """Take the values out of a request's header lines; None if they must be read one by one.
+    """Split the header lines of a proxied request; return None if the lines must be read one by one.
 
-    `lines`: each begins with CRLF. `mount`: the path of a capability URL, which names the connection; its lines may only
-    repeat the name.
+    `lines`: each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy``. A capability URL
+    identifies the connection itself, so ``Connection-Id`` is an ordinary line there.
     """
     return _split(_LINE if mount is None else _LINE_BELOW_CAPABILITY, lines, mount)
 
 
 def split_message(lines: bytes, mount: bytes | None) -> SplitHead | None:
-    """Do the same for a message to the gateway itself: it may have another length and ``traceparent`` each time."""
+    """Split the header lines of a message to the agent door; return None if the lines must be read one by one.
+
+    Only the length and ``traceparent`` of such a message differ from call to call. `lines`: each line begins with CRLF.
+    `mount`: path of a capability URL; None for ``/mcp``.
+    """
     return _split(_LINE_OF_MESSAGE, lines, mount)
 
 
@@ -99,7 +105,7 @@ def _split(pattern: re.Pattern[bytes], lines: bytes, mount: bytes | None) -> Spl
         if own is None and _PLAIN.fullmatch(value):
             values.append(value)
         elif own == _CONNECTION and connection_id is None:
-            # Its characters are not checked: an id that no stored connection has opens nothing.
+            # The characters need no check, because a malformed id matches no stored connection.
             connection_id = value.strip(b" \t").decode("latin-1")
         elif own == _LENGTH and length is None and len(value) <= LENGTH_DIGITS and value.isdigit():
             length = int(value)
@@ -113,11 +119,12 @@ def _split(pattern: re.Pattern[bytes], lines: bytes, mount: bytes | None) -> Spl
 
 
 class KnownHead:
-    """The meaning of the header lines of a request below `mount`, ``/proxy`` or ``/c/<capability>``.
+    """The meaning of the header lines of requests below `mount`, which is ``/proxy`` or ``/c/<capability>``.
 
-    `key`: the secret key, until the head is remembered; then only `key_digest` is kept. `lines`: those of the request
-    that had this head first; `ArrivedHead` has the values of each request. `remembered`: the head is in the memory of
-    known heads. `traceparent_at`, `request_id_at`: which of a request's values these are; None if they do not differ.
+    `key`: the secret key; empty after the head is remembered, because then only `key_digest` is kept. `lines`: the
+    lines of the first request with this head; an `ArrivedHead` has the values of its own request. `remembered`: whether
+    the memory has the head. `traceparent_at`, `request_id_at`: index of this value among the values that differ; None
+    if the value is the same in all requests.
     """
 
     __slots__ = (
@@ -142,7 +149,7 @@ class KnownHead:
         self.lines = lines
         self.remembered = False
         self._key_in: tuple[int, slice] | None = None
-        self._places: dict[int, int] = {}  # which of the values belongs to the line with this index
+        self._places: dict[int, int] = {}  # maps a line's index in `lines.passing` to its value's index
         self.traceparent_at: int | None = None
         self.request_id_at: int | None = None
         self._names: frozenset[str] | None = None
@@ -151,14 +158,16 @@ class KnownHead:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the lines to pass on; see `RequestLines.names`."""
+        """Names of the lines to pass on, normalized by `headers.normalized_name`."""
         if self._names is None:
             self._names = self.lines.names
         return self._names
 
     def vary(self, varying: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Let the values of these lines differ from request to request; return False if each request with other values
-        must be read. `varying`: names and values, in the order of the lines.
+        """Prepare the head for requests with other values in the lines `varying`.
+
+        `varying`: names and values, in the order of the lines. Return False if that is impossible: each request with
+        other values must then be read line by line.
         """
         if varying and self.lines.decided_together:
             return False
@@ -172,7 +181,7 @@ class KnownHead:
             if name.kind != STAYS:
                 found = passing.index((name, b"%b: %b" % (spelled, value)), at)
                 places[found], at = place, found + 1
-        first: dict[LineKind, int | None] = {}  # of several traces or ids, the first counts
+        first: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
         for index, (name, _) in enumerate(passing):
             first.setdefault(name.kind, places.get(index))
         self._places = places
@@ -180,7 +189,10 @@ class KnownHead:
         return True
 
     def forget_key(self, parts: Sequence[bytes]) -> bool:
-        """Keep only the key's place in the `parts` of the head; return False if it is not in one of them."""
+        """Delete the key and keep only its position in the `parts` of the head.
+
+        Return False if no part contains the key.
+        """
         key, self.key = self.key.encode(), ""
         if self.mount != MOUNT:
             return True
@@ -192,7 +204,10 @@ class KnownHead:
         return False
 
     def key_in_values(self, split: SplitHead) -> bool:
-        """Return whether one of the values holds the key: that line is not passed on, so the head must be read."""
+        """Return whether one of the values contains the key.
+
+        The gateway never passes on a line with the key, so such a head must be read line by line.
+        """
         if self._key_in is None:
             key = self.mount.rpartition("/")[2].encode()
         else:
@@ -201,9 +216,9 @@ class KnownHead:
         return any(key in value for value in split.values)
 
     def passing(self, replaced: frozenset[str], values: Sequence[bytes]) -> bytes:
-        """Return the lines to pass on, except those with `replaced` names; each ends with CRLF.
+        """Return the lines to pass on, except lines with `replaced` names. Each line ends with CRLF.
 
-        `values`: those of the request itself, for the lines that `vary`.
+        `values`: the request's own values for the lines that differ from request to request.
         """
         form = self._passing.get(replaced)
         if form is None:
@@ -215,9 +230,9 @@ class KnownHead:
         return template if places is None else template % tuple([values[place] for place in places])
 
     def defaults(self, replaced: frozenset[str], placement: Placement, *, has_body: bool) -> bytes:
-        """Return the entry's default fields that the request lacks, as lines that end with CRLF.
+        """Return the default fields of the catalog entry that the request lacks, as lines that end with CRLF.
 
-        Raises ValueError like `field_lines`.
+        Raises ValueError if a value could end its line.
         """
         of_slots = tuple(name.lower() for name, _ in placement.slots)
         known_by = (replaced, of_slots, placement.defaults, has_body)
@@ -232,15 +247,21 @@ class KnownHead:
 
 
 class OutgoingForm(NamedTuple):
-    """The lines to pass on. `places`: which of a request's values to put into `template`; None: it is the text itself,
-    for all requests."""
+    """The lines to pass on.
+
+    `template`: the lines, with a placeholder for each value that differs from request to request. `places`: indexes of
+    the values for the placeholders; None if `template` is the final text for all requests.
+    """
 
     template: bytes
     places: tuple[int, ...] | None
 
 
 def _outgoing_form(passing: Passing, replaced: frozenset[str], places: Mapping[int, int]) -> OutgoingForm:
-    """Return the form of the lines that are not replaced. `places`: see `KnownHead`."""
+    """Return the outgoing form of the lines in `passing` that do not have `replaced` names.
+
+    `places`: maps the index of a line in `passing` to the index of its value among the values that differ.
+    """
     kept = [at for at, (name, _) in enumerate(passing) if name.spelled not in replaced]
     used = tuple(places[at] for at in kept if at in places)
     if not used:
@@ -265,9 +286,10 @@ def field_lines(fields: "tuple[tuple[str, str], ...] | Fields") -> bytes:
 class ArrivedHead:
     """The head of one request.
 
-    `length`: the declared length of the body, None if none is declared. `values`: those of the lines that differ; empty
-    for a head that has just been read. `traceparent`, `request_id`: None if not sent, or if the id is not well-formed.
-    `framing`: the framing line of the outgoing request, empty if the head declares no body.
+    `length`: the declared length of the body; None if no length is declared. `values`: the values that differ from
+    request to request; empty if the head is not remembered. `traceparent`: value of this field; None if not sent.
+    `request_id`: the caller's request id; None if it is missing or not well-formed. `framing`: the framing line of the
+    outgoing request; empty if the head declares no body.
     """
 
     __slots__ = ("connection_id", "framing", "has_body", "known", "length", "request_id", "traceparent", "values")
@@ -293,9 +315,10 @@ T = TypeVar("T")
 
 
 class HeadMemory(Generic[T]):
-    """Remembers heads, by an id that stands for their lines. They may be secret, so call `forget` regularly.
+    """Remembers heads by an id that is made from their lines.
 
-    `known`: the remembered heads. `get`: as of this dict.
+    Heads can contain secrets, so the owner calls `forget` regularly. `known`: the remembered heads by id. `get`:
+    returns the head with an id, or None.
     """
 
     def __init__(self) -> None:
@@ -308,7 +331,8 @@ class HeadMemory(Generic[T]):
         return len(self.known)
 
     def arrives_again(self, head_id: Hashable) -> bool:
-        """Return whether a head arrives for the second time: one that never repeats would only replace others."""
+        """Return whether a head has arrived before. Other heads are not worth remembering, because most never
+        repeat."""
         if head_id in self._seen:
             return True
         if len(self._seen) >= KNOWN_HEADS:
@@ -317,7 +341,7 @@ class HeadMemory(Generic[T]):
         return False
 
     def keep(self, head_id: Hashable, known: T, size: int) -> None:
-        """Remember a head whose lines have `size` bytes."""
+        """Remember a head, and forget all others first if the memory is full. `size`: size of its lines in bytes."""
         self._bytes += size
         if len(self.known) >= KNOWN_HEADS or self._bytes > KNOWN_BYTES:
             self.known.clear()
@@ -341,7 +365,10 @@ class KnownHeads:
         return len(self._memory)
 
     def find(self, lines: bytes, mount: bytes | None) -> ArrivedHead | None:
-        """Return the head if it is known, else None: it must be read. `lines`, `mount`: as for `split_head`."""
+        """Return the head if it is remembered; None if its lines must be read one by one.
+
+        `lines`: each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy``.
+        """
         split = split_head(lines, mount)
         known = None if split is None else self._memory.get(split.digest)
         if split is None or known is None or (split.values and known.key_in_values(split)):

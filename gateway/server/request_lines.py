@@ -1,9 +1,9 @@
 """Reads the header lines of a fast path request, each by its name, without parsing the whole head.
 
-A field's name decides what happens to its line: pass it on, drop it, use it for the body's framing, or read it as an
-option for the gateway. `gateway.http.headers` and `gateway.http.proxy_options` decide that once for each name, and the
-result is remembered. If a line needs more than that (an unknown `Gateway-…` field, a second `Host`, an unusual
-`Connection`), `read` returns None and the chain handles the request.
+The name of a field decides what happens to its line. The gateway passes the line on, drops the line, uses it for the
+body's framing, or reads an option from it. `gateway.http.headers` and `gateway.http.proxy_options` decide this for each
+name, and the reader remembers the decision. Some names are not enough for a decision, such as an unknown `Gateway-…`
+field or a second `Host`. For such names `read` returns None, and the middleware chain handles the request.
 """
 
 from dataclasses import dataclass, field
@@ -28,24 +28,24 @@ from gateway.http.request_head import CHECKED, check_fields
 from gateway.middleware.response_shape import CALLER_REQUEST_ID, loggable_id
 from gateway.middleware.who_calls import key_in
 
-MAX_NAMES: Final = 2048  # names remembered
-MAX_OPTION_SETS: Final = 4096  # how many combinations of values are remembered, each for a minute at most
-OPTION_BYTES: Final = 512  # maximum size of one combination's lines; longer ones are read each time
+MAX_NAMES: Final = 2048  # maximum number of remembered names
+MAX_OPTION_SETS: Final = 4096  # maximum number of remembered sets of options; they are forgotten once a minute
+OPTION_BYTES: Final = 512  # maximum size of the lines of a remembered set; larger sets are parsed each time
 _NAME_BYTES: Final = 128
 LENGTH_DIGITS: Final = 15
 
 
-# What happens to a line, by its name.
+# The kind of a line, decided by its name. The kind says what happens to the line.
 LineKind = int
-PASSES: Final = 0
-STAYS: Final = 1
-OPTION: Final = 2
-VALUE: Final = 3  # key, host, and the fields that frame the body
+PASSES: Final = 0  # passed on to the provider
+STAYS: Final = 1  # not passed on
+OPTION: Final = 2  # an option for the gateway
+VALUE: Final = 3  # the gateway uses the value: key, host, framing of the body
 CONNECTION: Final = 4
-REQUEST_ID: Final = 5  # passed on, and may name the exchange
+REQUEST_ID: Final = 5  # passed on; also the id of the request in the gateway if it is well-formed
 TRACE: Final = 6  # ``traceparent``, which is passed on and logged
-MINTED: Final = 7  # ``Nango-Proxy-X``
-ONCE: Final = 8  # passed on; the parser refuses a second one
+MINTED: Final = 7  # ``Nango-Proxy-X``, which is passed on as ``X``
+ONCE: Final = 8  # passed on; the parser refuses a second line with this name
 _KINDS: Final = {
     "authorization": VALUE,
     "host": VALUE,
@@ -59,7 +59,11 @@ _ONCE: Final = SINGLETON_HEADERS - CHECKED.keys()
 
 
 class LineName(NamedTuple):
-    """A field name. `spelled`: as in the tables of `gateway.http.headers`; `lower`: in lower case, underscores kept."""
+    """The name of a header field.
+
+    `kind`: what happens to a line with this name. `spelled`: the name as normalized by `headers.normalized_name`.
+    `lower`: the name in lower case, with its underscores.
+    """
 
     kind: LineKind
     spelled: str
@@ -74,10 +78,11 @@ Passing = list[tuple[LineName, bytes]]
 class RequestLines:
     """The content of a request's header lines.
 
-    `key`: the bearer key; empty for a capability URL. `request_id`: the caller's, if well-formed. `length` None and not
-    `chunked`: the head declares no body. `last`: the caller closes the connection after this request. `passing`,
-    `names`: the lines to pass on, and their names, spelled as by `headers.normalized_name`. `decided_together`: what is
-    passed on of a line depends on other lines.
+    `key`: the bearer key; empty for a capability URL. `request_id`: the caller's request id; None if it is missing or
+    not well-formed. `length`: the declared length of the body. If `length` is None and `chunked` is False, the head
+    declares no body. `last`: whether the caller closes the connection after this request. `passing`: the lines to pass
+    on. `names`: their names, normalized by `headers.normalized_name`. `decided_together`: whether the decision about a
+    line depends on other lines.
     """
 
     key: str = field(repr=False)
@@ -98,8 +103,9 @@ class RequestLines:
 class MessageLines(NamedTuple):
     """The header lines of a request to the gateway itself.
 
-    `fields`: all lines except those that frame the message. `key`: empty if none was sent. `content_type`: None if not
-    sent. `length`: size of the body. Length and `traceparent` are those of the request that had these lines first.
+    `fields`: all lines, except the lines that frame the message. `key`: the bearer key; empty if no key was sent.
+    `content_type`, `traceparent`: values of these fields; None if not sent. `request_id`: the caller's request id; None
+    if it is missing or not well-formed. `length`: size of the body in bytes.
     """
 
     fields: "CIMultiDictProxy[str]"
@@ -111,9 +117,10 @@ class MessageLines(NamedTuple):
 
 
 class _HeadFacts:
-    """The facts from lines that are not simply passed on. `values`: values of the fields that `check_fields` checks.
+    """The facts from lines that need more than to be passed on.
 
-    `once`: names of the fields seen that may occur once. `minted`: a ``Nango-Proxy-…`` field was seen.
+    `options`: lines with options for the gateway. `values`: values of the fields that `check_fields` checks, by name.
+    `once`: names of the fields so far that must not occur again. `minted`: whether a ``Nango-Proxy-…`` field occurred.
     """
 
     __slots__ = ("last", "minted", "once", "options", "request_id", "traceparent", "values")
@@ -127,7 +134,10 @@ class _HeadFacts:
         self.last = self.minted = False
 
     def take(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
-        """Record a line; return False if the chain must handle it. `field`: its name in lower case."""
+        """Record a line; return False if the middleware chain must handle the request.
+
+        `field`: the name of the line in lower case.
+        """
         if kind == OPTION:  # `proxy_options` refuses an option that is sent twice
             self.options.append(line)
         elif kind == VALUE:
@@ -154,7 +164,10 @@ class _HeadFacts:
 
 
 class LineReader:
-    """Reads heads; one instance per server. Call `forget` regularly: it remembers values that may be secret."""
+    """Reads request heads; each server has one reader.
+
+    The reader remembers values that can be secret, so the owner calls `forget` regularly.
+    """
 
     def __init__(self) -> None:
         self._names: dict[bytes, LineName | None] = {}
@@ -162,14 +175,14 @@ class LineReader:
 
     def forget(self) -> None:
         self._options.clear()
-        if len(self._names) >= MAX_NAMES:  # a client without a key may have sent them; names in use are learned again
+        if len(self._names) >= MAX_NAMES:  # a client without a key can fill this memory
             self._names.clear()
 
     def read(self, block: bytes, token: str = "", bound_to: tuple[str, str] | None = None) -> RequestLines | None:
-        """Return the content of the lines, or None if the chain must read them.
+        """Return the content of the lines; None if the middleware chain must read the lines.
 
-        `block`: the lines after the request line, without the last line end. For a capability URL, `token` is its
-        secret, and `bound_to` its integration and connection, which are then not in headers.
+        `block`: the lines after the request line, without the last line end. `token`: the secret in a capability URL;
+        empty without such a URL. `bound_to`: the integration and the connection of the capability URL, or None.
         """
         read = self._read_lines(block)
         if read is None or "host" not in read[1].values:
@@ -195,7 +208,10 @@ class LineReader:
         return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent, together)
 
     def message(self, block: bytes) -> MessageLines | None:
-        """Return the content of the lines of a request to the gateway itself; None if the chain must read them."""
+        """Return the content of the lines of a request to the gateway itself.
+
+        Return None if the middleware chain must read the lines.
+        """
         read = self._read_lines(block)
         if read is None:
             return None
@@ -222,7 +238,7 @@ class LineReader:
         return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, facts.traceparent)
 
     def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
-        """Read each line by itself; return None if one of them must go to the chain."""
+        """Read each line on its own; return None if the middleware chain must handle the request."""
         lines = block.split(b"\r\n")
         if block.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
             return None
@@ -246,7 +262,7 @@ class LineReader:
         return passing, facts
 
     def _learn(self, name: bytes) -> LineName | None:
-        """Return `line_name` of `name`, from memory if possible; remember it."""
+        """Return the meaning of a field name, as `line_name` does, and remember it."""
         if name in self._names:
             return self._names[name]
         found = line_name(name)
@@ -255,7 +271,7 @@ class LineReader:
         return found
 
     def _parse_options(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
-        """Return the options that these lines give, from memory if possible. Raises InvalidRequest."""
+        """Return the options in these lines, from memory if possible. Raises InvalidRequest."""
         lines = (bound_to, *options)
         found = self._options.get(lines)
         if found is None:
@@ -264,7 +280,7 @@ class LineReader:
                 name, _, value = option.decode().partition(":")
                 fields.add(name, value.strip(" \t"))
             found = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
-            if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: limit the memory used
+            if sum(map(len, options)) <= OPTION_BYTES:  # limits the memory, because no key is checked yet
                 if len(self._options) >= MAX_OPTION_SETS:
                     self._options.clear()
                 self._options[lines] = found
@@ -272,7 +288,7 @@ class LineReader:
 
 
 def line_name(name: bytes) -> LineName | None:
-    """Return the meaning of a field name; None if the chain must handle the line."""
+    """Return the meaning of a field name; None if the middleware chain must handle a request with this field."""
     try:
         text = name.decode("ascii")
     except UnicodeDecodeError:
@@ -301,7 +317,7 @@ def line_name(name: bytes) -> LineName | None:
 
 
 def _length(text: str) -> int:
-    """Return the length. Raises ValueError for a value that is left to aiohttp's parser."""
+    """Return the length. Raises ValueError for an unusual value, which aiohttp's parser then handles."""
     if not (text.isascii() and text.isdigit()) or len(text) > LENGTH_DIGITS:
         raise ValueError("an odd length")
     return int(text)
@@ -316,14 +332,15 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _repeats(block: bytes, secret: str, times: int) -> bool:
-    """Return whether `secret` occurs more than `times` times in the head: another field then holds it too."""
+    """Return whether `secret` occurs more than `times` times in the head, so that another field also contains it."""
     return bool(secret) and block.count(secret.encode()) > times
 
 
 def _decide_by_fields(passing: Passing, key: str | None, token: str) -> Passing:
-    """Return the lines to pass on, decided by all fields together, as the chain does. Raises InvalidRequest.
+    """Return the lines to pass on, with the function that the middleware chain calls for all fields together.
 
-    `key`: value of Authorization, None if not sent. `token`: secret of a capability URL, else empty.
+    `key`: value of ``Authorization``; None if not sent. `token`: secret in a capability URL; empty without such a URL.
+    Raises InvalidRequest.
     """
     fields: Fields = [] if key is None else [("Authorization", key)]
     for _, line in passing:

@@ -1,4 +1,4 @@
-"""Decodes a response's body on the fast path: a little in each event loop iteration, as fast as the caller reads."""
+"""Decodes a response's body on the fast path: a part in each event loop iteration, no faster than the caller reads."""
 
 import asyncio
 from collections import deque
@@ -7,12 +7,12 @@ from typing import Final, Protocol
 
 from gateway.http.content_coding import CodingError, Decoder
 
-STEP_BYTES: Final = 256 * 1024  # decoded bytes in one iteration, about a millisecond
-PART_BYTES: Final = 256  # a smaller part counts as so many bytes, since it takes as long
+STEP_BYTES: Final = 256 * 1024  # decoded bytes in one event loop iteration; they take about a millisecond
+PART_BYTES: Final = 256  # a smaller part counts as this many bytes, because it takes as long
 
 
 class DecodedSink(Protocol):
-    """Receives the decoded body: `FastExchange`. `held_bytes`: coded bytes that wait to be decoded."""
+    """Receives the decoded body; implemented by `FastExchange`. `held_bytes`: bytes that are not decoded yet."""
 
     held_bytes: int
 
@@ -28,7 +28,7 @@ class DecodedSink(Protocol):
 
 
 class PausableSource(Protocol):
-    """The source of the coded body: `ProviderConnection`."""
+    """The source of the encoded body; implemented by `ProviderConnection`."""
 
     def pause_reading(self) -> None: ...
 
@@ -40,8 +40,8 @@ class PausableSource(Protocol):
 class ResponseDecoding:
     """Decodes one response's body.
 
-    `may_begin`: the response's head may be sent, because a first piece could be decoded. `paused`: the caller takes no
-    more bytes. `live`: the response is a stream, so its head does not wait for a first piece.
+    `may_begin`: whether the response's head can be sent, because a first piece was decoded. `paused`: whether the
+    caller takes no more bytes. `live`: whether the response is a stream; its head is sent before the first piece.
     """
 
     __slots__ = (
@@ -75,8 +75,8 @@ class ResponseDecoding:
         self._continue()
 
     def end(self) -> None:
-        """Mark the coded body as complete."""
-        self._ended, self._source = True, None  # the source may serve another request from now on
+        """Mark the encoded body as complete."""
+        self._ended, self._source = True, None  # the source can serve another request from now on
         self._continue()
 
     def stop(self) -> None:
@@ -85,7 +85,7 @@ class ResponseDecoding:
         self._coded.clear()
 
     def resume(self) -> None:
-        """Continue in the next iteration: the caller's transport calls this in the middle of a write."""
+        """Continue in the next event loop iteration, because the transport calls this in the middle of a write."""
         self.paused = False
         if not (self._scheduled or self._over):
             self._schedule()
@@ -126,7 +126,7 @@ class ResponseDecoding:
     def _decode(self, most: int) -> bool:
         """Decode and pass on about `most` bytes; return whether every byte received so far has been decoded.
 
-        Stops early when `paused`. Raises CodingError.
+        Stop early if `paused` becomes True. Raises CodingError.
         """
         passed = 0
         while passed < most and not self.paused:

@@ -27,26 +27,26 @@ from gateway.startup.hardening import hide_versions
 
 DEFAULT: Final = ClientLimitsConfig()
 HEAD_BYTES: Final = 32_768
-KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than most load balancers' keep-alive, so that they close first
+KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than in most load balancers, so that the load balancer closes first
 FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
 LOG_REFUSED_EVERY_S: Final = 60.0
-SHUTDOWN_S: Final = 1.0  # for aiohttp's shutdown of handlers, after the drain
-LOOK_AGAIN_S: Final = 0.05  # while draining
+SHUTDOWN_S: Final = 1.0  # time for aiohttp to shut down handlers after the drain
+LOOK_AGAIN_S: Final = 0.05  # interval of the checks during a drain
 # A connection accepted just before the stop gets a response if its request arrives within this time.
 FIRST_REQUEST_S: Final = 1.0
-ACCEPTING_TURNS: Final = 5  # event loop iterations from a connection's acceptance until its first bytes are read
+ACCEPTING_TURNS: Final = 5  # number of event loop iterations from the accept of a connection to its first bytes
 
 
 log = structlog.get_logger(__name__)
 
 
 class GatewayServer(Server):
-    """Makes a `ClientProtocol` for each connection. `draining`: every response closes its connection.
+    """Makes a `ClientProtocol` for each connection.
 
-    `turned_away`: number of connections above the limit `most` that are being refused now. `fast_path` None: there is
-    none for this application.
+    `draining`: whether every response closes its connection. `turned_away`: number of connections above the limit
+    `most` that are being refused now. `fast_path`: None if the application has no fast path.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class GatewayServer(Server):
         return ClientProtocol(self, loop=self._loop, **self._options)
 
     def new_parser(self, protocol: BaseProtocol) -> HttpRequestParser:
-        """Return a parser for one of our connections, built as aiohttp builds it."""
+        """Return a new parser for a client connection, with the options that aiohttp uses for its parser."""
         options = self._options
         return HttpRequestParser(
             protocol,
@@ -99,7 +99,7 @@ class GatewayServer(Server):
 
     @property
     def full(self) -> bool:
-        """Whether the newest connection exceeds the limit."""
+        """Whether the number of connections exceeds the limit, so that the newest connection is refused."""
         return len(self._connections) - self.turned_away > self.most
 
     def count_turned_away(self) -> None:
@@ -123,7 +123,10 @@ class GatewayServer(Server):
         self._overdue_timer = self._loop.call_later(min(1.0, self._head_s / 4), self._close_overdue)
 
     def _close_overdue(self) -> None:
-        """Close connections that exceed a time limit. One timer serves all: a timer per request would cost more."""
+        """Close connections that exceed a time limit.
+
+        One timer serves all connections, because a timer for each request would cost more.
+        """
         self._overdue_timer = None
         now = self._loop.time()
         if self.fast_path is not None:
@@ -136,13 +139,14 @@ class GatewayServer(Server):
 
 
 class GatewayRunner(web.AppRunner):
-    """Replaces `web.AppRunner`. `drain_s`: how long requests in flight may take once the stop is announced.
+    """Replaces `web.AppRunner`. All times are in seconds.
 
-    `head_s`: how long a new connection may stay silent, and how long any header block may take to arrive.
-    `keep_alive_s`: how long an idle connection stays open. `answer_idle_s`: how long a response of the gateway's own
-    may stay unread. `connections`: maximum number of open connections. These four default to `server.limits` of the
-    application's configuration. `fast_path`: whether ordinary proxied requests may take the fast path; responses are
-    the same without it. Raises StartRefused if aiohttp was installed without its C parser.
+    `drain_s`: how long requests in flight may take after the stop is announced. `head_s`: how long a new connection may
+    stay silent, and how long a header block may take to arrive. `keep_alive_s`: how long an idle connection stays open.
+    `answer_idle_s`: how long a response of the gateway itself may stay unread. `connections`: maximum number of open
+    connections. The default of `head_s`, `keep_alive_s`, `answer_idle_s` and `connections` is `server.limits` of the
+    application's configuration. `fast_path`: whether ordinary proxied requests can take the fast path; the responses
+    are the same without the fast path. Raises StartRefused if aiohttp was installed without its C parser.
     """
 
     def __init__(
@@ -172,7 +176,7 @@ class GatewayRunner(web.AppRunner):
 
     @property
     def servers(self) -> list[Server]:
-        """The server for all requests and, if the console has its own port, the server for that."""
+        """The server for all requests, and the server for the console's own port."""
         return [server for server in (self._server, self._of_console) if server is not None]
 
     @property
@@ -189,11 +193,11 @@ class GatewayRunner(web.AppRunner):
             yield ("gateway_fast_path_handed_over_total",), fast_path.handed_over
 
     def start_draining(self, *, idle_s: float = 0.0) -> None:
-        """Announce in responses that their connection closes, while new connections are still accepted.
+        """Announce in each response that its connection closes. New connections are still accepted.
 
-        `cleanup` does the rest. `idle_s`: how long an idle connection stays open after the listening socket has closed.
-        A load balancer may be sending a request on it, and does not repeat a POST. A request that arrives meanwhile
-        gets a response, which closes the connection.
+        Call `cleanup` afterwards to stop. `idle_s`: how long an idle connection stays open after the listening socket
+        has closed, in seconds. A load balancer might just be sending a request on that connection, and does not repeat
+        a POST. Such a request gets a response, and then the connection closes.
         """
         if self._drained_by is None:
             self._idle_s = idle_s
@@ -203,7 +207,7 @@ class GatewayRunner(web.AppRunner):
                 server.start_draining()
 
     async def cleanup(self) -> None:
-        """Stop listening, let requests finish within `drain_s`, cut off the rest, and clean up the application."""
+        """Stop listening, let requests finish within `drain_s`, close all connections, and clean up the application."""
         for site in list(self.sites):
             await site.stop()
         for server in self.servers:
@@ -233,7 +237,7 @@ class GatewayRunner(web.AppRunner):
 
     @staticmethod
     def _close_idle(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
-        """Close the connections that are idle, and return the others, which are busy or may soon receive a request."""
+        """Close idle connections. Return the connections that are busy or can soon receive a request."""
         busy = []
         now = asyncio.get_running_loop().time()
         for connection in server.connections:
@@ -297,7 +301,10 @@ def runner(
 
 
 def refuse_without_c_parser() -> None:
-    """Raise StartRefused without the C parser: the pure-Python one allowed request smuggling (CVE-2023-47627)."""
+    """Raise StartRefused if aiohttp has no C parser.
+
+    aiohttp's parser in pure Python allowed request smuggling (CVE-2023-47627).
+    """
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         raise StartRefused(
             "aiohttp was installed without its C extensions. Install a wheel of it, or a compiler and aiohttp again; "
@@ -306,7 +313,7 @@ def refuse_without_c_parser() -> None:
 
 
 def refuse_inflated(server: Server) -> None:
-    """Raise StartRefused if the parser decompresses a compressed upload: that would break signatures and lengths."""
+    """Raise StartRefused if the parser decompresses uploads, because this would break signatures and lengths."""
     coded = zlib.compress(b"probe", wbits=31)
     head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
     parser = server()._parser

@@ -1,4 +1,4 @@
-"""A worker process of `gateway serve`: from the sockets that its parent passes in to its last response."""
+"""Runs a worker process of `gateway serve`: receives the sockets from the parent, serves, reloads, and drains."""
 
 import asyncio
 import errno
@@ -47,19 +47,19 @@ log = structlog.get_logger(__name__)
 
 # ── Accepts connections in batches.
 #
-# uvloop accepts one connection in each event loop iteration. With a thousand busy clients an iteration takes a tenth of
-# a second, so the last of a hundred new connections, perhaps a health check, would wait ten seconds.
+# uvloop accepts one connection in each event loop iteration. With a thousand busy clients, an iteration takes a tenth
+# of a second. So the last of a hundred new connections, perhaps a health check, would wait ten seconds.
 
-AT_ONCE: Final = 16  # connections accepted in one iteration; not more, so that the workers on a socket share a burst
+AT_ONCE: Final = 16  # connections accepted in one iteration; few, so that all workers share many new connections
 PAUSE_S: Final = 1.0  # pause after running out of descriptors or memory for connections
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class BatchSite(web.BaseSite):
-    """Replaces `web.SockSite`, for a listening socket that does not block. `stop` closes the socket."""
+    """Replaces `web.SockSite`: accepts connections in batches from a non-blocking socket, which `stop` closes."""
 
     def __init__(self, runner: web.BaseRunner, listener: socket.socket, server: web.Server | None = None) -> None:
-        """`server` None: use the runner's own."""
+        """`server`: handles the connections; None means the runner's own server."""
         super().__init__(runner)
         made = server or runner.server
         assert made is not None, "the runner is set up"
@@ -79,11 +79,11 @@ class BatchSite(web.BaseSite):
         self._resume()
 
     async def stop(self) -> None:
-        """Accept the waiting connections and close the listening socket. On return each of them has its protocol.
+        """Accept the waiting connections and close the listening socket.
 
-        When the last copy of a listening socket is closed, the kernel resets the connections that still wait, even if
-        a request has arrived on them. `close_ends_listening`: nobody else keeps the socket open, so no connection may
-        be made between the last `accept` and the close.
+        When this returns, each accepted connection has its protocol. When the last copy of a listening socket is
+        closed, the kernel resets connections that still wait, even if a request has arrived on them. If no other
+        process has a copy (`close_ends_listening`), this method first lets the kernel ignore new connections.
         """
         if self._resumption is not None:
             self._resumption.cancel()
@@ -132,12 +132,12 @@ async def _open_client(loop: asyncio.AbstractEventLoop, make_protocol: web.Serve
         client.close()
 
 
-# ── The configuration that the workers run, with its catalog, in shared memory. A worker that replaces another starts
-# from it, and so runs the same configuration as the others, even if the files are broken or newer by now.
+# ── The configuration of the workers and its catalog are in shared memory. A worker that replaces another worker loads
+# them from there. So all workers run the same configuration, even if the files have changed or have faults.
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles secrets too. The data goes only between processes of ours, never to disk."""
+    """Pickles secrets too, because the data is sent only to processes of this gateway and never written to a disk."""
 
     def reducer_override(self, value: Any) -> Any:
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
@@ -161,18 +161,18 @@ def read(descriptor: int) -> tuple[Config, Catalog]:
     return config, catalog
 
 
-GARBAGE: Final = 10_000  # new objects before a collection; a request makes some hundred short-lived ones
+GARBAGE: Final = 10_000  # new objects before a garbage collection; a request makes some hundred short-lived objects
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 REPORT_EVERY_S: Final = 1.0
-HEALTH_S: Final = 2.0  # limit for the response of the gateway that has our port
+HEALTH_S: Final = 2.0  # timeout for the health check of a gateway that already listens on our port
 
 
 def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
-    """Run until SIGTERM, or until the parent is gone; return the exit code.
+    """Run until SIGTERM, or until the parent has ended; return the exit code.
 
-    `sock`: our end of the channel to the parent. `start`: the parent's first message. `config` None: start from the
-    configuration that the other workers run. Raises config.Faults, and StartRefused for anything else that prevents a
-    start.
+    `config`: the configuration; None means the configuration of the other workers, from shared memory. `sock`: the
+    worker's end of the channel to the parent. `start`: the parent's first message. Raises config.Faults for faults in
+    the configuration, and StartRefused for any other reason that prevents a start.
     """
     logs.setup()
     harden()
@@ -207,7 +207,10 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
 
 
 def _refusal_if_running(config: Config) -> str | None:
-    """Return the refusal if this gateway already listens on server.port: it has one of our encryption keys."""
+    """Return an error message if this gateway already runs on `server.port`; otherwise None.
+
+    If the gateway there has one of our encryption keys, it is this gateway.
+    """
     import http.client  # imported here: a gateway that serves does not need it
 
     host, port = config.server.host, config.server.port
@@ -223,8 +226,8 @@ def _refusal_if_running(config: Config) -> str | None:
 class Worker:
     """A worker process.
 
-    `listeners`: the public socket and, if the console has its own port, the console's. `given`: the parent's message
-    that came with the sockets.
+    `start`: the parent's first message. `listeners`: the public socket and, if the console has its own port, the
+    console's socket. `given`: the parent's message that came with the sockets.
     """
 
     def __init__(self, app: web.Application, start: Message, listeners: list[socket.socket], given: Message) -> None:
@@ -254,7 +257,7 @@ class Worker:
             self._app[PARENT] = self._parent
             if self._given["metrics"] is not None:
                 board = SharedPages(self._given["pages"], self._start["board"])
-                # The counters continue from where the previous worker in this place left off.
+                # The counters continue with the last values of the worker that this worker replaces.
                 self._app[METRICS_PAGE] = board.pages[self._start["place"]]
             around.push_async_callback(run.cleanup)
             await run.setup()
@@ -274,7 +277,7 @@ class Worker:
             log.info("stopping", drain_s=drain_s)
             self._app[RUNTIME].serving = False
             run.start_draining(idle_s=notice_s)
-            await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
+            await asyncio.sleep(min(notice_s, drain_s))  # meanwhile /ready returns 503 to load balancers
             for site, close_ends_listening in zip(sites, self._close_ends_listening, strict=False):
                 site.close_ends_listening = close_ends_listening
                 await site.stop()
@@ -282,11 +285,12 @@ class Worker:
         return 0
 
     def _begin_drain(self) -> None:
-        """Start the drain at the first signal. Ignore further signals; without a parent, a further one ends the
-        process.
+        """Start the drain at the first signal. Ignore further signals; without a parent, the next signal ends the
+        worker.
 
-        A service manager may signal all processes, and then the parent signals its workers again; SIGKILL forces an
-        end. Do not remove the loop's handlers: that sets SIG_DFL first, and a signal in that moment kills the worker.
+        A worker can get two signals for one stop: from a service manager that signals all processes, and from the
+        parent. SIGKILL forces an end. Do not remove the loop's handlers, because this sets SIG_DFL first, and a signal
+        at that moment would kill the worker.
         """
         self._stop.set()
         again = signal.SIG_IGN if self._channel.is_open else signal.SIG_DFL
@@ -332,7 +336,7 @@ class Worker:
             self._channel.send({"type": "reloaded", "ok": ok})
 
     async def _report(self) -> None:
-        """Every second, send this worker's health to the parent, for the admin port, and publish its metrics."""
+        """Send this worker's health to the parent every second, for the admin port, and publish its metrics."""
         while True:
             runtime = self._app[RUNTIME]
             responses = {}

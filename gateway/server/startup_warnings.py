@@ -1,4 +1,4 @@
-"""Warnings that are logged once at start-up. None of them stops the gateway; each says how to fix it."""
+"""Logs warnings once at start-up. No warning stops the gateway, and each warning says how to fix its cause."""
 
 import resource
 from typing import Final
@@ -10,14 +10,14 @@ from gateway.config.exposed import open_files, open_to_network
 from gateway.vault import Keyring
 from gateway.vault.seal import REPLACE_KEY_ADVICE
 
-OWN_FILES: Final = 128  # descriptors: libraries, logs, the store
+OWN_FILES: Final = 128  # file descriptors for libraries, logs and the store
 MOST_FILES: Final = 1 << 20  # more descriptors than this are of no use
 
 log = structlog.get_logger(__name__)
 
 
 def warn(config: Config, admin: str | None) -> None:
-    """Log each warning as one event. `admin`: host that the admin port listens on, None if there is none."""
+    """Log each warning as one event. `admin`: host that the admin port listens on; None if there is no admin port."""
     for file in open_files(config):
         log.warning(
             "file_open_to_others", path=str(file.path), mode=f"{file.mode:04o}", detail=file.message, fix=file.fix
@@ -41,14 +41,14 @@ def warn(config: Config, admin: str | None) -> None:
 
 
 def descriptor_limit() -> int | None:
-    """Raise the limit of open files as far as possible, and return it; None if it is unlimited or unknown."""
+    """Raise the limit of open files as far as possible, and return the limit; None if it is unlimited or unknown."""
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
         if soft != resource.RLIM_INFINITY and soft < most:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             soft = most
-    except (OSError, ValueError):  # a service manager may forbid both calls
+    except (OSError, ValueError):  # a service manager can forbid both calls
         try:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         except OSError:
@@ -57,6 +57,9 @@ def descriptor_limit() -> int | None:
 
 
 def descriptors_needed(config: Config) -> int:
-    """Return how many descriptors a worker needs while a provider is slow: two for a call sent, one for a waiting one."""
+    """Return how many file descriptors a worker needs if a provider is slow.
+
+    A call in flight needs two descriptors, and a call that waits for the concurrency limit needs one.
+    """
     limits, pool = config.egress.limits, config.store.pool
     return 2 * limits.outstanding + limits.waiting + pool.readers + pool.writers + OWN_FILES

@@ -1,4 +1,4 @@
-"""Strict framing: watches chunked bodies, turns parser errors into ours, and finds the end of a fast path body."""
+"""Enforces strict framing: watches chunked bodies, translates parser errors, and finds the end of a fast path body."""
 
 import re
 from typing import Final
@@ -18,11 +18,11 @@ from gateway.http.request_head import (
 )
 from gateway.http.response_head import MalformedMessage
 
-# ── Watches a chunked body, whose framing may be far larger than its content.
+# ── Watches chunked bodies, because the framing of such a body can be far larger than its content.
 
 # Limit for a chunk's size line with its extensions, or for all trailers. Only an attacker sends more.
 SPARE_BYTES: Final = 16_384
-# A body in chunks of one byte has five bytes of framing for each of its own.
+# Maximum number of bytes of framing for each byte of the body. A body in chunks of one byte needs five.
 FRAMING_PER_BYTE: Final = 8
 
 
@@ -40,7 +40,7 @@ class ChunkWatch:
     def is_excessive(self, piece: bytes, *, paused: bool) -> bool:
         """Count `piece`; return whether the framing is too large for the body so far.
 
-        `paused`: the parser holds bytes back, so nothing can be compared now.
+        `paused`: whether the parser holds bytes back, so that the numbers cannot be compared now.
         """
         self._received += len(piece)
         if paused:
@@ -55,7 +55,8 @@ class ChunkWatch:
         )
 
 
-# ── The parser's errors, in our words. The parser's own text quotes the request, so it is never passed on.
+# ── Translates the parser's errors into messages of the gateway. The parser's own text is never sent, because it quotes
+# the request.
 
 TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this error
 VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
@@ -63,7 +64,7 @@ SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
 UNKNOWN_METHOD: Final = "Unknown method. Use one of the IANA registry, in capitals, such as GET, POST or PATCH."
 TWO_FRAMINGS: Final = two_framings_error().message
 
-# Prefix of the parser's error ▸ our message: the fault, and how to fix it.
+# Maps the prefix of a parser's error to the gateway's message, which names the fault and its fix.
 BAD_FRAMING: Final = {
     "Transfer-Encoding can't be present with Content-Length": TWO_FRAMINGS,
     "Content-Length can't be present with Transfer-Encoding": TWO_FRAMINGS,
@@ -127,23 +128,23 @@ def too_large() -> GatewayError:
 
 
 def _request_line(piece: bytes) -> tuple[str, str, str]:
-    """Return method, target and version of the request line in `piece`. The target may have spaces."""
+    """Return method, target and version of the request line in `piece`. The target can contain spaces."""
     line = piece.lstrip(b"\r\n").partition(b"\n")[0].removesuffix(b"\r").decode("latin-1")
     method, _, rest = line.partition(" ")
     target, _, version = rest.rpartition(" ")
     return method, target, version
 
 
-# ── A request's body on the fast path: finds its end, and returns the bytes to send to the provider.
+# ── Finds the end of a request's body on the fast path, and returns the bytes to send to the provider.
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 class RequestBodyFraming:
-    """Finds the end of a request's body, and frames it for the provider.
+    """Finds the end of a request's body, and frames the body for the provider.
 
-    `length` None: it arrives chunked, and is sent chunked. `received`: bytes of the body so far, without framing.
-    `ended`: all of it has arrived.
+    `length`: the declared length in bytes; None if the body arrives chunked and is sent chunked. `received`: number of
+    bytes of the body so far, without framing. `ended`: whether the whole body has arrived.
     """
 
     __slots__ = ("_chunks", "_left", "_raw_bytes", "ended", "received")
@@ -157,12 +158,14 @@ class RequestBodyFraming:
 
     @property
     def left(self) -> int | None:
-        """Bytes still to come; None if unknown."""
+        """Number of bytes of the body that have not arrived yet; None if unknown."""
         return None if self._chunks is not None else self._left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes to send for `data`, framed, and the bytes of `data` after the body. Raises
-        MalformedMessage."""
+        """Return the framed bytes to send for `data`, and the bytes of `data` that follow the body.
+
+        Raises MalformedMessage.
+        """
         if self._chunks is not None:
             return self._feed_chunks(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]
