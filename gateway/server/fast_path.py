@@ -155,11 +155,7 @@ class FastPath:
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
         head = self._read_head(lines, mount)
         # A well-formed trace cannot contain the key, because keys and capability URLs have other characters.
-        if (
-            head is not None
-            and plain
-            and head.known.vary([] if trace is None else [(TRACEPARENT.encode(), trace.encode())])
-        ):
+        if head is not None and plain and head.vary([] if trace is None else [(TRACEPARENT.encode(), trace.encode())]):
             head.known.key = ""
             self.call_heads.keep(head_id, head.known, len(lines))
         return head

@@ -310,6 +310,13 @@ class ArrivedHead:
         else:
             self.has_body, self.framing = length > 0, b"Content-Length: %d\r\n" % length
 
+    def vary(self, varying: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Do what `KnownHead.vary` does, and keep the values of this request for its own outgoing lines."""
+        if not self.known.vary(varying):
+            return False
+        self.values = tuple(value for _, value in varying)
+        return True
+
 
 T = TypeVar("T")
 
@@ -388,6 +395,6 @@ class KnownHeads:
             return
         names = [name for name in split.parts[1::2] if name not in _OWN]
         at_hand = known.forget_key(split.parts) or not split.values
-        if at_hand and known.vary(list(zip(names, split.values, strict=True))):
-            known.remembered, head.values = True, split.values
+        if at_hand and head.vary(list(zip(names, split.values, strict=True))):
+            known.remembered = True
             self._memory.keep(split.digest, known, len(lines))
