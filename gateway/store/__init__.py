@@ -3,23 +3,23 @@
     store, opening, backend                         the store as one object; opening it; the interface of a database
     preflight, preflight_checks                     checks before a start, without SQLAlchemy
     tables, migrations                              the schema; its revisions
-    transactions, database_faults                   engines, reads and writes; drivers' errors as messages
-    sqlite, postgres                                the parts specific to each database
+    transactions, database_faults                   reads and writes; messages for the errors of database drivers
+    sqlite, postgres                                the code for one database only: SQLite or PostgreSQL
     changes, cluster, failover                      the change log; leases; recovery after a failover that lost commits
     connection_store, connection_rows, edits        connections; rows and lists; changes without a new credential
     refreshes                                       the writes of the refresh protocol
     history, due_connections                        state history; connections that are due for a refresh or end soon
-    journal_recovery                                stores replies that a dead process left in the refresh journal
-    data_keys, rotation                             data keys; sealing again under a new master key
+    journal_recovery                                finds replies that a dead process left in the refresh journal
+    data_keys, rotation                             data keys; seals all values again under a new master key
     pending_authorizations, pending_connections     sessions, flows and connections while an end user connects
-    outbox, deliveries, received_webhooks           events out; webhooks in
+    outbox, deliveries, received_webhooks           events to the application; webhooks of providers
     event_signing_keys, minted_keys                 keys that sign events; keys of callers
     console_sessions                                sign-ins to the console
     stored_integrations                             integrations created through the API
     audit                                           the audit trail, in a chain of hashes
-    call_log                                        the call log, apart from the rest
+    call_log                                        the call log, in files or tables of its own
 
-Always true: a write is one transaction with its change log entry and its events; secrets are written sealed.
+Always true: a write commits its data, its change log entry and its events in one transaction. Secrets are sealed.
 """
 
 from importlib import import_module

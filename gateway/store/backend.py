@@ -1,4 +1,4 @@
-"""The interface that each database implements for the store; the name of this machine in leases."""
+"""The interface that each database implements for the store, and the name of this machine in lease owners."""
 
 import contextlib
 import os
@@ -15,43 +15,46 @@ from gateway.journal.segment import sync_folder
 from gateway.store.call_log.call_log_store import CallLogStore
 from gateway.store.transactions import Transactions
 
-# ── How a process notices the changes of other processes: the part that differs by database.
+# ── How a process notices the changes of other processes. SQLite and PostgreSQL need different code for this.
 
 
 class ChangeWatch(Protocol):
     timeline: str | None
-    """The database's timeline, which a failover to a standby changes; None if unknown."""
+    """The database's timeline. The timeline changes when a standby takes over. None if unknown."""
     timeline_sql: str | None
-    """The SQL expression that returns the timeline."""
+    """The SQL expression that returns the timeline; None if the database has none."""
 
     async def wait_for_change(self, at_most_s: float) -> None:
-        """Return as soon as something may have changed, or after `at_most_s`. Never raises."""
+        """Return when the database has possibly changed, at the latest after `at_most_s` seconds. Never raises."""
 
     async def version(self) -> Hashable:
-        """Return a value that differs from the last one if anything was committed since.
+        """Return a value that changes with each commit to the database.
 
-        Raises Unavailable, ChangesMissed.
+        Compare it with the previous value to notice new changes. Raises Unavailable, ChangesMissed.
         """
 
     async def close(self) -> None: ...
 
 
-# ── The name of this machine in lease owners: a random id in the folder of the refresh journal, for all its processes.
+# ── The name of this machine in lease owners: a random id in the folder of the refresh journal. All processes of the
+# machine use the same id.
 
 FILE: Final = "node-id"
 ONLY: Final = "local"
-"""The name with SQLite: the database belongs to one machine, so there is no other node."""
+"""The name with SQLite: only one machine uses the database, so there is no other node."""
 NONE: Final = ""
-"""The name without a journal folder: tokens that this machine has received are lost when its processes die."""
+"""The name without a journal folder. If a process of this machine dies, its tokens that are not stored are lost."""
 
 
 def node_id(folder: Path) -> str:
-    """Return this machine's name from `folder`; the first process creates it. Returns `NONE` if it can be neither read
-    nor written."""
+    """Return this machine's name from `folder`; the first process creates the file.
+
+    Returns `NONE` if the file can be neither read nor written.
+    """
     path = folder / FILE
     try:
         if path.exists() and not _read(path):
-            path.unlink()  # damaged, such as cut off by a power failure
+            path.unlink()  # the file is damaged, for example cut off by a power failure
         if not path.exists():
             fresh = folder / f"{FILE}.{secrets.token_hex(6)}"
             with fresh.open("x") as file:
@@ -59,7 +62,7 @@ def node_id(folder: Path) -> str:
                 file.flush()
                 os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
-                os.link(fresh, path)  # atomic: other processes only see the complete file
+                os.link(fresh, path)  # atomic: other processes see either no file or the complete file
             fresh.unlink()
             sync_folder(folder)
         return _read(path)
@@ -79,11 +82,12 @@ Upgrade: TypeAlias = Callable[[AsyncConnection], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A database, checked and connected, but not migrated. `place` names it in messages, without a password.
+    """A database, checked and connected, but not migrated.
 
-    `alone` runs an upgrade in one transaction while no other process runs one. `journal`: the folder of the refresh
-    journal, if any. `node`: the name of this machine (`node_id`). `backed_up_at` returns when `gateway backup` last
-    copied the database; None if unknown.
+    `place`: the name of the database in messages, without a password. `alone`: runs an upgrade in one transaction,
+    while no other process upgrades. `journal`: the folder of the refresh journal; None without a journal. `node`: the
+    name of this machine (`node_id`). `backed_up_at`: returns when `gateway backup` last copied the database; None if
+    unknown.
     """
 
     place: str

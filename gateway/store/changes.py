@@ -1,9 +1,9 @@
-"""The change log: an append-only log of changed connections, by which processes see each other's changes.
+"""The change log: an append-only log of changed connections, from which processes learn each other's changes.
 
-A writer appends as the last statement of its transaction, without a lock: transactions of different connections commit
-independently. PostgreSQL assigns ids before the commit, so a later id may become visible first. The reader therefore
-remembers the missing ids below the last one (`LogPosition.missing`) and reads them again until they appear, or until no
-transaction that could still commit them can be alive.
+The last statement of a writer's transaction appends the entry, without a lock. So transactions of different connections
+commit independently. PostgreSQL assigns ids before the commit, so a higher id can become visible before a lower one.
+The reader therefore remembers the missing ids (`LogPosition.missing`) and looks for them again in each read. The reader
+stops looking for an id when the id appears, or when no open transaction can still commit it.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from gateway.store.connection_rows import AT, place
 from gateway.store.tables import changes, connections
 from gateway.store.transactions import NOTIFIES, Transactions
 
-# ── The last statement of a transaction. On SQLite, marking it as the last saves a trip.
+# ── The last statement of a transaction. On SQLite, the commit shares this statement's trip to the driver's thread.
 
 
 async def execute_last(db: AsyncConnection, statement: Executable, parameters: Mapping[str, Any]) -> CursorResult[Any]:
-    """Run the last statement of the caller's transaction; afterwards the caller must run no statement and raise
-    nothing.
+    """Run the last statement of the caller's transaction.
 
-    On SQLite this commits the transaction, unless other writes share it. On PostgreSQL the transaction commits at its
-    end.
+    Afterwards, the caller must run no statement and raise nothing. On SQLite, the statement also commits the
+    transaction, unless other writes share the transaction. On PostgreSQL, the transaction commits later, when the
+    caller's function returns.
     """
     if db.dialect.name == "sqlite":
         _driver(db).commit_with_next()
@@ -55,14 +55,16 @@ def _driver(db: AsyncConnection) -> Any:
     return connection.connection.driver_connection
 
 
-# ── Refreshes that this process has written itself: following the change log, it need not read their rows back.
+# ── Refreshes that this process has written itself. The process need not read these rows again from the change log.
 
-MOST: Final = 10_000  # the limit if nothing follows the log, as in a command
+MOST: Final = 10_000  # the limit for a process that does not read the log, such as a command
 
 
 class OwnChanges:
-    """This process's own changes, by their ids in the change log. Changes not recorded here are read like other
-    processes'."""
+    """This process's own changes, by their ids in the change log.
+
+    A change that is not recorded here is read like a change of another process.
+    """
 
     def __init__(self) -> None:
         self._marks: dict[int, Mark] = {}
@@ -76,11 +78,11 @@ class OwnChanges:
             self._marks[change_id] = mark
 
     def of(self, change_id: int) -> Mark | None:
-        """Return the row's mark after the change; None if the change is not this process's."""
+        """Return the row's mark after the change; None if this process has not recorded the change."""
         return self._marks.get(change_id)
 
     def forget(self, last_id: int, missing: Container[int] = ()) -> None:
-        """Forget the changes up to `last_id`, which were read and are not read again, except the `missing` ones."""
+        """Forget the changes up to `last_id`, which are already read, except the `missing` ones, which are not."""
         for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
             del self._marks[change_id]
 
@@ -89,16 +91,16 @@ class OwnChanges:
         self._marks.clear()
 
 
-# ── Pruning old rows of append-only tables, with little delay for other writes.
+# ── Pruning old rows of append-only tables. Small transactions and pauses keep the delay for other writes short.
 
-AT_ONCE: Final = 1000  # rows per transaction: a few milliseconds, during which SQLite blocks other writers
+AT_ONCE: Final = 1000  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
 
 
 async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:
-    """Remove the rows of `table` that are `old`, the lowest ids first. Returns how many.
+    """Remove the rows of `table` for which `old` is true, the lowest ids first. Return how many.
 
-    In an append-only table the lowest ids are the oldest rows, so the primary key finds them. After each transaction,
-    this pauses for as long as the transaction took, so that others can write.
+    In an append-only table the lowest ids are the oldest rows, so the primary key finds these rows. After each
+    transaction, this function pauses for as long as the transaction took, so that others can write.
     """
     oldest = select(table.c.id).order_by(table.c.id).limit(AT_ONCE).scalar_subquery()
     gone = delete(table).where(table.c.id.in_(oldest), old)
@@ -106,7 +108,7 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
     while True:
         started = clock.monotonic()
         removed = (await transactions.write(lambda db: db.execute(gone))).rowcount
-        if not removed:  # no row is left, or another node has just removed the rows
+        if not removed:  # no old row is left, or another node has just removed these rows
             return total
         total += removed
         await asyncio.sleep(clock.monotonic() - started)
@@ -114,10 +116,9 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
 
 KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
-"""The least time to look for a missing id, in seconds. An id that never appears belongs to a rolled back
-transaction."""
+"""The minimum time to look for a missing id, in seconds. The id of a rolled back transaction never appears."""
 MOST_MISSING: Final = 10_000
-LOOK_BACK: Final = 10_000  # when a reader starts, it checks this many ids before the end of the log for missing ones
+LOOK_BACK: Final = 10_000  # a reader starts this many ids before the end of the log, to find missing ids
 IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
 NOTED: Final = insert(changes)
@@ -126,7 +127,7 @@ NOTED_ROW: Final = insert(changes).from_select(
     ["at", *_NOTED_COLUMNS],
     select(connections.c.updated_at, *(connections.c[name] for name in _NOTED_COLUMNS)).where(AT),
 )
-"""Adds the row at `place` to the log, with the time of its last change."""
+"""Adds an entry for the row at `place` to the log. The entry's time is the row's `updated_at`."""
 LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
 AMONG: Final = select(changes).where(changes.c.id.in_(bindparam("missing", expanding=True))).order_by(changes.c.id)
 RECENT: Final = select(changes.c.id).order_by(changes.c.id.desc()).limit(LOOK_BACK)
@@ -135,22 +136,30 @@ ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(fun
 
 
 def missing_s(statement_s: float) -> float:
-    """Return how long to look for a missing id. `statement_s` (`store.pool.statement_s`) limits the statement that
-    appends, the idle time after it, and the commit; the result is longer than the three together."""
+    """Return how long to look for a missing id, in seconds.
+
+    `statement_s` (`store.pool.statement_s`) limits the statement that appends, the idle time after it, and the commit.
+    The result is longer than these three limits together.
+    """
     return max(MISSING_S, 4 * statement_s)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far a reader has read: all ids up to `last_id` except the `missing` ones, each with the time when it was
-    first missed (monotonic seconds)."""
+    """How far a reader has read the log.
+
+    `last_id`: the highest id read. `missing`: the ids below `last_id` that have not appeared yet, each with the time
+    when a reader first missed it (monotonic seconds).
+    """
 
     last_id: int = 0
     missing: Mapping[int, float] = field(default_factory=dict)
 
     def read(self, ids: Iterable[int], missing_s: float = MISSING_S) -> "LogPosition":
-        """Return the position after reading `ids`, in ascending order. Ids that are missing for `missing_s` are given
-        up."""
+        """Return the position after reading `ids`, which are in ascending order.
+
+        An id that has been missing for `missing_s` seconds is no longer among the missing ids.
+        """
         now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
         for one in ids:
             if one <= last_id:
@@ -162,15 +171,17 @@ class LogPosition:
 
 
 class ChangesMissed(Exception):
-    """The log no longer reaches back to the reader's position: its cached rows may be stale. Continue from
-    `ChangeLog.end`."""
+    """The log no longer contains all entries after the reader's position.
+
+    So the reader's cached rows are possibly stale. The reader must continue from `ChangeLog.end`.
+    """
 
 
 async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
-    """Add `ref` to the log, as the last write of the transaction that makes the change. Returns the entry's id.
+    """Add `ref` to the log, as the last write of the transaction that makes the change. Return the entry's id.
 
-    `ends`: the transaction also reads nothing and raises nothing afterwards. Readers are notified after the commit
-    (`Transactions.begin`).
+    `ends`: whether the transaction runs no other statement and raises nothing after this call. Readers are notified
+    after the commit (`Transactions.begin`).
     """
     entry = {"at": now, **ref._asdict()}
     db.info[NOTIFIES] = True
@@ -188,10 +199,11 @@ async def update_and_record(
     *,
     ends: bool,
 ) -> tuple[RowMapping | None, int]:
-    """Run `update`, and add `ref` to the log if that changed its row. Returns the row and the entry's id.
+    """Run `update`. If the update changes a row, add `ref` to the log.
 
-    `update` returns at most that one row, and sets its `updated_at` to `now`. `ends`: as in `record_change`, if a row
-    was changed; then SQLite needs one trip for the whole transaction.
+    Returns the changed row (None if no row was changed) and the entry's id. `update` must change at most one row, set
+    its `updated_at` to `now`, and return it. `ends`: whether, after a change, the transaction runs no other statement
+    and raises nothing. SQLite then needs only one trip to the driver's thread for the whole transaction.
     """
     follow_up = None
     if db.dialect.name == "sqlite":
@@ -208,14 +220,18 @@ async def update_and_record(
 @cache
 def _noted_row() -> str:
     """Return `NOTED_ROW` as text for SQLite's own driver, with named parameters."""
-    from sqlalchemy.dialects import sqlite  # not imported with PostgreSQL, since it costs 2 MB
+    # imported here, because the import costs 2 MB and PostgreSQL does not need it
+    from sqlalchemy.dialects import sqlite
 
     return str(NOTED_ROW.compile(dialect=sqlite.dialect(paramstyle="named")))
 
 
 class ChangeLog:
-    """The change log. Every process reads it, including its own writes; for some of these it knows the row's new
-    mark."""
+    """The change log, as one process reads it.
+
+    A process also reads the entries of its own writes. For some of these entries, `OwnChanges` knows the row's new
+    mark.
+    """
 
     def __init__(
         self, transactions: Transactions, watch: ChangeWatch, own: OwnChanges, *, statement_s: float = 0.0
@@ -226,7 +242,7 @@ class ChangeLog:
         self._missing_s = missing_s(statement_s)
 
     async def end(self) -> LogPosition:
-        """Return the present end of the log. A process with an empty cache begins to read there."""
+        """Return the present end of the log: the position from which a process with an empty cache begins to read."""
         async with self._transactions.read() as db:
             ids = sorted((await db.execute(RECENT)).scalars())
         return LogPosition(max(ids[0] - IN_FLIGHT, 0)).read(ids) if ids else LogPosition()
@@ -234,18 +250,19 @@ class ChangeLog:
     async def since(self, position: LogPosition) -> tuple[LogPosition, dict[ConnectionRef, Mark | None]]:
         """Return the next position, and the connections that changed after `position`. Raises ChangesMissed.
 
-        The value of a connection is its row's mark if all its changes were refreshes of this process, else None.
-        Changes of one connection have the order of their commits, because each transaction holds the lock of its row.
+        A connection has its row's mark as value if this process has made and recorded all changes of the connection.
+        Otherwise the value is None. The changes of one connection have the order of their commits, because each
+        transaction locks the connection's row.
         """
         last_id = position.last_id
         async with self._transactions.read() as db:
             late = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
-            if not rows or rows[0].id != last_id + 1:  # without the next id, rows may have been pruned
-                first, last = (await db.execute(ENDS)).one()  # after the other reads, to notice rows pruned in between
-                reaches = last_id + 1 if last_id else IN_FLIGHT  # the log's very first ids may still be missing
+            if not rows or rows[0].id != last_id + 1:  # without the next id, the rows in between are possibly pruned
+                first, last = (await db.execute(ENDS)).one()  # read last, to notice rows pruned after the other reads
+                reaches = last_id + 1 if last_id else IN_FLIGHT  # 0: the lowest ids of a new log can still be missing
                 if first > reaches or last < last_id:  # last < last_id: an older backup was restored
-                    self._own.clear()  # after a restore, the ids may belong to other changes
+                    self._own.clear()  # after a restore, the ids can belong to other changes
                     raise ChangesMissed
         position = position.read((row.id for row in (*late, *rows)), self._missing_s)
         if len(position.missing) > MOST_MISSING:
@@ -258,18 +275,20 @@ class ChangeLog:
         return position, changed
 
     async def version(self) -> Hashable:
-        """Return a value that differs from the last one if anything was committed since. Raises Unavailable,
-        ChangesMissed."""
+        """Return a value that changes with each commit to the database. Raises Unavailable, ChangesMissed."""
         return await self._watch.version()
 
     async def wait_for_change(self, at_most_s: float) -> None:
-        """Return as soon as something may have changed, or after `at_most_s`. Never raises."""
+        """Return when the database has possibly changed, at the latest after `at_most_s` seconds. Never raises."""
         await self._watch.wait_for_change(at_most_s)
 
     async def close(self) -> None:
         await self._watch.close()
 
     async def prune(self, now: datetime) -> None:
-        """Remove entries older than a day. The last entry stays: a reader needs it to see whether it missed changes."""
+        """Remove entries older than a day, but never the last entry.
+
+        The last entry shows a reader whether the reader has missed changes.
+        """
         old = (changes.c.at < now - KEPT) & (changes.c.id < LAST.scalar_subquery())
         await prune_oldest(self._transactions, changes, old)

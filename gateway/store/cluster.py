@@ -18,17 +18,18 @@ from gateway.store.journal_recovery import RefreshJournal
 from gateway.store.tables import task_leases
 from gateway.store.transactions import Transactions, insert_if_absent
 
-# ── Tasks that one node does for all: a lease by name. Another node takes it over when its holder stops renewing it.
+# ── Tasks that one node does for all nodes. Each task has a lease, by name. If the holder stops renewing a lease,
+# another node takes the lease over.
 
 
 class TaskLeases:
-    """Leases on tasks. `owner` names a process. An owner that takes its own lease again renews it."""
+    """Leases on tasks. `owner`: the name of a process. An owner renews a lease by taking it again."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def hold(self, name: str, *, owner: str, now: datetime, ttl: timedelta) -> bool:
-        """Take or renew the lease `name` for `owner` until `now` + `ttl`; return whether `owner` holds it."""
+        """Take or renew the lease `name` for `owner` until `now` + `ttl`. Return whether `owner` has the lease."""
         values = {"owner": owner, "until": now + ttl}
         free = or_(task_leases.c.owner == owner, task_leases.c.until <= now)
 
@@ -41,22 +42,24 @@ class TaskLeases:
         return await self._transactions.write(write)
 
     async def release(self, name: str, *, owner: str) -> None:
-        """Release the lease, so that another owner can take it immediately. Does nothing if another owner holds it."""
+        """Release the lease, so that another owner can take it at once. Do nothing if another owner has the lease."""
         mine = delete(task_leases).where(task_leases.c.name == name, task_leases.c.owner == owner)
         await self._transactions.write(lambda db: db.execute(mine))
 
 
-# ── Who holds a lease, by the owner's name: `{node}.{process}.{attempt}`.
+# ── The holder of a lease. The lease names its owner: `{node}.{process}.{attempt}`.
 #
-# `node` names a machine (`node_id`), `process` the marker file that a process keeps locked while it lives.
+# `node` names a machine (`node_id`). `process` names a marker file, which the process keeps locked as long as it runs.
 # Former versions wrote owners as `{process}.{attempt}`.
 
 PARTS: Final = 3
 
 
 class Holders:
-    """Reports what is known about the holder of a lease. `folder`: the journal's folder with the marker files, if
-    any."""
+    """Reports what this process knows about the holder of a lease.
+
+    `folder`: the journal's folder with the marker files; None if this machine keeps no journal.
+    """
 
     def __init__(self, folder: Path | None, node: str, journal: RefreshJournal) -> None:
         self._folder = folder
@@ -66,13 +69,13 @@ class Holders:
         self._ours = {self._without_file}
 
     async def new_owner(self) -> str:
-        """Return a lease owner for one attempt of this process."""
+        """Return the name of a lease owner, for one attempt of this process."""
         process = await self._journal.process_name() or self._without_file
         self._ours.add(process)
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
     async def of(self, lease: Lease | None) -> Holder:
-        """Return what this process knows about the process that holds or held `lease`."""
+        """Return what this process knows about the process that holds `lease` or has held `lease`."""
         if lease is None:
             return Holder.NOBODY
         node, process = lease.owner.rpartition(".")[0].rpartition(".")[0], process_of(lease)
@@ -93,5 +96,8 @@ class Holders:
 
 
 def process_of(lease: Lease) -> str:
-    """Return the name of the holder's process, which is also that of its marker file; empty if the owner names none."""
+    """Return the name of the holder's process, which is also the name of its marker file.
+
+    Empty if the owner names no process.
+    """
     return lease.owner.rpartition(".")[0].rpartition(".")[2]

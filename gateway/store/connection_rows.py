@@ -1,4 +1,4 @@
-"""Converts rows of `connections` to records and back, with sealed secrets; builds the queries of lists."""
+"""Converts rows of `connections`, with sealed secrets, to records and back. Builds the queries of lists."""
 
 import base64
 import binascii
@@ -67,11 +67,12 @@ SEPARATOR = "\x1f"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFilter:
-    """A filter for lists: all conditions given must hold. `integration_ids` empty: any; keys of `tags` are lower-cased.
+    """A filter for lists of connections. A connection must meet all given conditions.
 
-    `dies_after` and `dies_before`: the credential expires between them. `in_trouble`: in another state than active.
-    `within`: the limits of the caller's key. `cursor` (from `cursor_after`) and `offset` both skip rows; a cursor stays
-    correct while connections are added or removed.
+    `integration_ids`: empty for any integration. `tags`: tags that the connection must have; keys are compared in lower
+    case. `dies_after`, `dies_before`: the connection ends between these times. `in_trouble`: only connections whose
+    state is not active. `within`: the limits of the caller's key. `cursor` (from `cursor_after`) and `offset` both skip
+    rows. A cursor stays correct if connections are added or removed between two pages.
     """
 
     connection_id: str | None = None
@@ -90,13 +91,13 @@ class ListFilter:
 
 
 def cursor_after(connection: Connection) -> str:
-    """Return an opaque cursor for the place just after `connection`."""
+    """Return an opaque cursor for the next page of a list. The next page begins after `connection`."""
     place = json.dumps([connection.created_at.isoformat(), connection.id]).encode()
     return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
 def search_text(connection_id: str, end_user: EndUser | None) -> str:
-    """Return the case-folded text that `search` matches: connection id, the end user's display name and e-mail."""
+    """Return the case-folded text that `search` matches: connection id, end user's display name, end user's e-mail."""
     parts = [connection_id]
     if end_user is not None:
         parts += [end_user.display_name or "", end_user.email or ""]
@@ -122,8 +123,8 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.organization_id is not None:
         conditions.append(table.organization_id == wanted.organization_id)
     if wanted.integration_ids:
-        # The concatenation prevents the use of an index: few connections are in trouble, but SQLite would
-        # read a whole integration.
+        # The concatenation keeps SQLite from using the index by integration. With that index, SQLite would read the
+        # whole integration. Few connections are in trouble, and another index finds these connections.
         whose = table.integration_id.concat("") if wanted.in_trouble else table.integration_id
         conditions.append(whose.in_(wanted.integration_ids))
     if wanted.dies_after is not None:
@@ -131,7 +132,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.dies_before is not None:
         conditions.append(table.dies_at < wanted.dies_before)
     if wanted.in_trouble:
-        # Written as in the index: with a type, SQLAlchemy would write `… = 1` for SQLite.
+        # The condition must have exactly the text of the index. To a typed expression, SQLAlchemy would append `= 1`.
         conditions.append(literal_column(IN_TROUBLE.text))
     if wanted.search:
         conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
@@ -142,7 +143,10 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
 
 
 def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
-    """Yield the SQL conditions of `limits`. They must equal the decision of `access.key_policy` for one connection."""
+    """Yield the SQL conditions of `limits`.
+
+    For every connection, these conditions and `access.key_policy` must come to the same decision.
+    """
     table = connections.c
     if limits.integrations:
         yield table.integration_id.in_(limits.integrations)
@@ -168,12 +172,13 @@ def _after(cursor: str) -> ColumnElement[bool]:
         created_text, row_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         created_at = datetime.fromisoformat(created_text)
         is_aware, created_at = created_at.tzinfo is not None, created_at.astimezone(UTC)
-    except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):  # OverflowError: year 0 in UTC
+    # OverflowError: the time is before year 1 in UTC
+    except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):
         _refuse_cursor()
     if not is_aware or type(row_id) is not int or not 0 <= row_id < 2**63:
         _refuse_cursor()
     table = connections.c
-    # The first condition lets the database skip to the place in the index.
+    # The first condition lets the database begin at the right place in the index.
     earlier = or_(table.created_at < created_at, table.id < row_id)
     return and_(table.created_at <= created_at, earlier)
 
@@ -191,7 +196,7 @@ PREVIOUS: Final = "previous_refresh"
 NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
 
 
-# Frequent statements are built once: building one costs more than running it.
+# Frequent statements are built only once, because building a statement costs more than running it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
 """Matches the row of one connection. `place` returns the parameters."""
 WHOLE_ROW: Final = select(connections).where(AT)
@@ -208,12 +213,12 @@ def at(ref: ConnectionRef) -> ColumnElement[bool]:
 
 
 async def stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:
-    """Return the row just written. It exists, because this transaction holds its lock."""
+    """Return the row that this transaction has written. The row exists, because this transaction has locked it."""
     return connection_of((await db.execute(WHOLE_ROW, place(ref))).mappings().one())
 
 
 async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:
-    """Make the row findable by `tags` and by no other tags."""
+    """Replace the row's tags in the index of tags. Afterwards, a search finds the row by `tags` only."""
     await db.execute(delete(connection_tags).where(connection_tags.c.connection == row_id))
     rows = [{"connection": row_id, "key": key.lower(), "value": value} for key, value in tags.items()]
     if rows:
@@ -233,7 +238,7 @@ def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
 
 
 def asked_columns(new: NewConnection) -> dict[str, Any]:
-    """Return the plain columns that `new` sets. Fields that are None keep their stored value."""
+    """Return the unsealed columns that `new` sets. A field of `new` that is None keeps its stored value."""
     columns: dict[str, Any] = {"provider": new.provider, "expires_at": new.expires_at, **life_columns(new.life)}
     columns |= {"account_id": new.account.id, "account_label": new.account.label}
     for name in ("config", "metadata", "webhook_url_override"):
@@ -249,7 +254,10 @@ def asked_columns(new: NewConnection) -> dict[str, Any]:
 
 
 def site_origin(config: Mapping[str, Any]) -> str | None:
-    """Return scheme, host and port of the connection's site. A provider's webhook finds the connection by them."""
+    """Return scheme, host and port of the connection's site.
+
+    The gateway uses this origin to find the connections that a webhook belongs to.
+    """
     url = config.get("baseUrl")
     try:
         return parse_url(url).origin if isinstance(url, str) else None
@@ -267,20 +275,21 @@ def end_user_columns(ref: ConnectionRef, user: EndUser) -> dict[str, Any]:
 
 
 T = TypeVar("T")
-EMPTY: Final[dict[str, Any]] = {}  # shared and never changed: records type it as a Mapping
+EMPTY: Final[dict[str, Any]] = {}  # shared by all records and never changed
 ENDLESS: Final = Lifespan()
 NOBODY: Final = Account()
 _TIMES: Final = ("state_since", "granted_at", "created_at", "updated_at", "last_fetched_at", "last_refreshed_at")
 
 
 def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
-    """Return the record of a whole row; each ciphertext carries the place that it is bound to.
+    """Return the record of a whole row. Each ciphertext in the record carries the place that it is bound to.
 
-    Equal values share one object, since up to a million records are kept in memory.
+    Equal values share one object, because a process can have a million records in memory.
     """
     ref = ConnectionRef(intern(row["environment"]), intern(row["integration_id"]), row["connection_id"])
     times: dict[Any, Any] = {}
-    moment = {name: times.setdefault(row[name], row[name]) for name in _TIMES}  # most of a row's times are equal
+    # most times of a row are equal, so equal times share one object
+    moment = {name: times.setdefault(row[name], row[name]) for name in _TIMES}
     return Connection(
         ref=ref,
         id=row["id"],
@@ -346,12 +355,14 @@ def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:
     return RefreshFailure(**{name: row[f"failure_{name}"] for name in FAILURE})
 
 
-# ── Shared by `ConnectionStore` and `RefreshStore`: rows of connections with sealed secrets.
+# ── Rows of connections with sealed secrets, for `ConnectionStore` and `RefreshStore`.
 
 
 class SealedRows:
-    """Reads and seals rows of connections. The data key of every returned row is loaded, so that `Store.open` needs no
-    query."""
+    """Reads and seals rows of connections.
+
+    The data keys of every returned row are loaded, so that `Store.open` needs no query.
+    """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self.transactions = transactions
@@ -376,7 +387,7 @@ class SealedRows:
         return sealed.ciphertext
 
     async def update(self, statement: Update) -> bool:
-        """Execute the update; return whether it changed one row."""
+        """Execute the update. Return whether it changed one row."""
 
         async def write(db: AsyncConnection) -> bool:
             return (await db.execute(statement)).rowcount == 1

@@ -1,4 +1,4 @@
-"""Connections: stored with a sealed credential and a version; a write based on an older version has no effect."""
+"""Connections, each with a sealed credential and a version. A write based on an older version has no effect."""
 
 import asyncio
 import uuid
@@ -45,14 +45,16 @@ from gateway.store.tables import connect_sessions, connection_history, connectio
 from gateway.store.transactions import insert_if_absent
 from gateway.vault import DamagedValue, UnknownKey
 
-# ── The past of a connection that was moved here from another gateway.
+# ── The past of a moved connection: its dates, state and failure, as the former gateway recorded them.
 
 DATES = ("created_at", "granted_at", "last_refreshed_at", "last_fetched_at")
 
 
 async def write_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *, now: datetime) -> None:
-    """Write the past of a moved connection, in the caller's transaction and after its row. Its history begins with the
-    move."""
+    """Write the past of a moved connection after its row, in the caller's transaction.
+
+    The connection's history begins with the move.
+    """
     state = past.state or State.ACTIVE
     changed: dict[str, Any] = {
         "state": state.value,
@@ -71,7 +73,7 @@ async def write_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *,
 
 
 MARKS_AT_ONCE: Final = 200
-# One integration at a time: SQLite reads the whole table if references are listed as rows of three values.
+# Each query is for one integration. With rows of three values in the condition, SQLite would read the whole table.
 MARKS: Final = select(connections.c.connection_id, connections.c.version, connections.c.updated_at).where(
     connections.c.environment == bindparam("environment_"),
     connections.c.integration_id == bindparam("integration_id_"),
@@ -82,8 +84,10 @@ ROWS_AT_ONCE: Final = 20  # rows converted to records before the event loop runs
 
 
 class ConnectionStore:
-    """The connections. A change that other processes must see adds an entry to the change log in the same
-    transaction."""
+    """The connections.
+
+    If other processes must see a change, the transaction of the change also adds an entry to the change log.
+    """
 
     def __init__(self, rows: SealedRows, outbox: Outbox, trail: AuditTrail) -> None:
         self._rows = rows
@@ -92,14 +96,14 @@ class ConnectionStore:
         self._outbox = outbox
 
     async def get(self, ref: ConnectionRef) -> Connection | None:
-        """Return the stored connection; None if there is none."""
+        """Return the stored connection; None if it does not exist."""
         async with self._transactions.read() as db:
             rows = (await db.execute(WHOLE_ROW, place(ref))).mappings().all()
         found = await self._rows.records(rows)
         return found[0] if found else None
 
     async def list(self, environment: str, wanted: ListFilter) -> list[Connection]:
-        """Return the connections of `environment` that match `wanted`, newest first. Raises InvalidRequest (cursor)."""
+        """Return the connections of `environment` that match `wanted`, the newest first. Raises InvalidRequest."""
         found: list[Connection] = []
         async with self._transactions.read() as db:
             rows = (await db.execute(listed(environment, wanted))).mappings()
@@ -110,7 +114,10 @@ class ConnectionStore:
         return found
 
     async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
-        """Return the mark of each connection that exists. A reader compares marks to find rows that have changed."""
+        """Return the marks of the connections that exist.
+
+        A mark changes with its row, so a reader can compare marks to find the rows that have changed.
+        """
         found: dict[ConnectionRef, Mark] = {}
         by_integration: dict[tuple[str, str], list[str]] = {}
         for ref in refs:
@@ -126,11 +133,12 @@ class ConnectionStore:
     async def put(
         self, new: NewConnection, *, now: datetime, terms: SessionTerms | None = None
     ) -> tuple[Connection, bool]:
-        """Store `new`, and replace the connection with the same reference. Returns it, and whether it was created.
+        """Store `new` in place of the connection with the same reference, if one exists.
 
-        The version is incremented, and a failure and a lease are removed, so that a running refresh of the old
-        credential has no effect. `terms`: those of the connect session, whose count is incremented; without a session
-        this is an import. Raises Forbidden, and stores nothing, if the session has created its maximum of connections.
+        Returns the stored connection, and whether it was created. The version is incremented, and a failure and a lease
+        are removed. So a running refresh of the replaced credential has no effect. `terms`: the terms of the connect
+        session, for which the connection is counted; None for an import. Raises Forbidden, and stores nothing, if the
+        session has already created its maximum of connections.
         """
         entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
         digest = None if terms is None else terms.session_digest
@@ -152,8 +160,11 @@ class ConnectionStore:
         entry: AuditEntry,
         session_digest: str | None = None,
     ) -> tuple[Connection, bool]:
-        """Do the work of `put` in the caller's transaction. The caller has run `DataKeys.allow` before it. `entry`: for
-        the audit trail, built with `connection_audit_entry` outside the transaction, where the actor is known."""
+        """Do the work of `put` in the caller's transaction.
+
+        The caller must run `DataKeys.allow` before the transaction. `entry`: the entry for the audit trail. Build it
+        with `connection_audit_entry` outside the transaction, because only there the actor is known.
+        """
         created = await self._claim_row(db, new, now)
         while not await self._fill_row(db, new, now):  # another node has just deleted the row
             created = await self._claim_row(db, new, now)
@@ -172,7 +183,7 @@ class ConnectionStore:
         await self._trail.record(db, entry, end_user_id=row.end_user.id if row.end_user else None)
 
     async def has_other_for_account(self, ref: ConnectionRef, account_id: str) -> bool:
-        """Return whether another connection of `ref`'s integration belongs to this account."""
+        """Return whether another connection of the same integration belongs to the account `account_id`."""
         mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
         other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
         async with self._transactions.read() as db:
@@ -181,10 +192,11 @@ class ConnectionStore:
     async def put_moved(
         self, new: NewConnection, past: ImportedHistory, *, over: bool, now: datetime
     ) -> tuple[Connection, bool] | None:
-        """Store `new`, moved here from another gateway, with its `past`. Returns it, and whether it was created.
+        """Store `new`, which was exported from another gateway, with its `past`.
 
-        Returns None and writes nothing if a connection exists there and `over` is false. The application gets no event,
-        since it knows the connection.
+        Returns the connection, and whether it was created. `over`: whether to replace an existing connection with the
+        same reference; if false, the existing connection stays and the result is None. The application gets no event,
+        because it already knows the connection.
         """
         entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 
@@ -205,9 +217,9 @@ class ConnectionStore:
     async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
         """Store the credential of `newer`, which the database lost in a failover.
 
-        Replaces only an older version of the same row, in any state. The credential is sealed again, since its data key
-        may be lost as well. Returns None and writes nothing if the database has that version or a newer one, or the row
-        is gone. Raises VaultError if `newer` cannot be opened.
+        Replaces an older version of the same row, regardless of the row's state. The credential is sealed again,
+        because the database has possibly lost the credential's data key too. Returns None, and writes nothing, if the
+        row no longer exists or has the same version or a newer one. Raises VaultError if `newer` cannot be opened.
         """
         identity = select(*BEFORE, connections.c.version).where(
             at(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
@@ -238,8 +250,10 @@ class ConnectionStore:
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(newer.ref.environment))
 
     async def delete(self, ref: ConnectionRef, *, now: datetime) -> bool:
-        """Delete the connection, and its connect sessions, which could create it again. Returns False if it does not
-        exist."""
+        """Delete the connection and its connect sessions. Return False if the connection does not exist.
+
+        With a remaining session, an end user could create the connection again.
+        """
         bound = and_(
             connect_sessions.c.environment == ref.environment,
             connect_sessions.c.integration_id == ref.integration_id,
@@ -271,15 +285,20 @@ class ConnectionStore:
     async def record_read(
         self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any
     ) -> None:
-        """Record that these connections' credentials are about to be returned. If this raises Unavailable, do not
-        return them."""
+        """Record in the audit trail that the caller will return the credentials of `rows`.
+
+        `detail`: further members of each entry. If this method raises Unavailable, the caller must not return the
+        credentials.
+        """
         entries = [replace(connection_audit_entry(action, row.ref, now), detail=detail) for row in rows]
         ids = tuple(row.end_user.id if row.end_user else None for row in rows)
         await self._trail.write(*entries, end_user_ids=ids)
 
     async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
-        """Insert the row as version 0 if it is absent; `_fill_row` then writes the credential. Returns whether it was
-        absent. Raises NotFound if its integration was deleted or renamed."""
+        """Insert the connection's row as version 0 if no row exists. `_fill_row` then writes the credential.
+
+        Returns whether the row was inserted. Raises NotFound if the integration was deleted or renamed.
+        """
         await hold_integration(db, new)
         blank = {
             "uid": uuid.uuid4().hex,
@@ -296,8 +315,10 @@ class ConnectionStore:
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
     async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, reported: bool = True) -> bool:
-        """Write `new` into its row. Returns False if the row does not exist. `reported`: send an event to the
-        application."""
+        """Write `new` into its row. Return False if the row does not exist.
+
+        `reported`: whether to send an event to the application.
+        """
         table = connections.c
         secret = table.secret_config, table.secret_config_version
         identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(at(new.ref))
@@ -335,7 +356,7 @@ class ConnectionStore:
         return True
 
     def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
-        """Return whether the row's secret settings are damaged; a new authorization then drops them."""
+        """Return whether the row's secret settings are damaged. A new authorization removes damaged settings."""
         if row.secret_config is None:
             return False
         version = row.secret_config_version
@@ -351,7 +372,7 @@ class ConnectionStore:
 
 
 def connection_audit_entry(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
-    """Return a record for the audit trail about a connection, with the present actor."""
+    """Return an audit trail entry about a connection, with the present actor."""
     return AuditEntry.of(
         action, ref.environment, now, integration_id=ref.integration_id, connection_id=ref.connection_id
     )

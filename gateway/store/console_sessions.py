@@ -1,4 +1,4 @@
-"""Sign-ins to the console, stored by digests: single-use links, and the sessions that they start."""
+"""Sign-ins to the console: single-use links, and the sessions that start with a link. All are stored by digests."""
 
 import secrets
 from dataclasses import replace
@@ -17,12 +17,14 @@ from gateway.store.tables import console_sessions
 from gateway.store.transactions import Transactions, insert_if_absent
 
 CONSOLE: Final = "console"
-"""The command that the audit trail names for an operator at the console."""
+"""The command that audit records name for an operator who uses the console."""
 LINK: Final = "link"
 SESSION: Final = "session"
 SEEN: Final = "seen"
-"""Kind of row for a person that a trusted proxy has named: not a session, but until when they need no further
-record."""
+"""The kind of a row for a person whom a trusted proxy has named. The row is not a session.
+
+The row shows that the sign-in of the person is already recorded. No further record is needed until the row expires.
+"""
 COLUMNS: Final = (console_sessions.c.name, console_sessions.c.role, console_sessions.c.expires_at)
 
 
@@ -35,14 +37,16 @@ class ConsoleSessionStore:
         self._trail = trail
 
     async def add_link(self, digest: str, wish: ConsoleSession) -> None:
-        """Store a link that is valid until `wish.expires_at`. `digest`: hex SHA-256 of its token."""
+        """Store a link that is valid until `wish.expires_at`. `digest`: hex SHA-256 digest of the link's token."""
         await self._transactions.write(lambda db: _add(db, digest, LINK, wish))
 
     async def sign_in(
         self, link_digest: str, session_digest: str, *, ends_at: datetime, now: datetime
     ) -> ConsoleSession | None:
-        """Use the link and start a session until `ends_at`. Returns None if the link was used, has expired or does not
-        exist."""
+        """Use up the link, and start a session that ends at `ends_at`.
+
+        Returns None if the link was already used, has expired or does not exist.
+        """
         table = console_sessions.c
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
         used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
@@ -60,7 +64,7 @@ class ConsoleSessionStore:
         return await self._transactions.write(write)
 
     async def begin(self, session_digest: str, session: ConsoleSession, *, by: str, now: datetime) -> None:
-        """Start a session for a person identified by `by`, such as ``oidc``."""
+        """Start a session for a person. `by`: how the person was identified, such as ``oidc``."""
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
 
         async def write(db: AsyncConnection) -> None:
@@ -70,8 +74,11 @@ class ConsoleSessionStore:
         await self._transactions.write(write)
 
     async def record_identity_sign_in(self, session: ConsoleSession, *, by: str, now: datetime) -> bool:
-        """Record a sign-in of a person named by ``identity_headers``, who has no stored session: once for each name and
-        role until `session.expires_at`. Returns whether it was recorded."""
+        """Record the sign-in of a person whom ``identity_headers`` names and who has no stored session.
+
+        Until `session.expires_at`, only the first sign-in with this name and role is recorded. Returns whether this
+        sign-in was recorded.
+        """
         table = console_sessions.c
         key = digest(f"{by} {session.role} {session.name}")
         wanted = select(table.digest).where(table.digest == key, table.kind == SEEN, table.expires_at > now)
@@ -97,7 +104,7 @@ class ConsoleSessionStore:
         await self._trail.record(db, replace(entry, actor=actor, detail={"role": session.role, "by": by}))
 
     async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
-        """Return the session whose token has this digest; None if it does not exist or has expired."""
+        """Return the session whose token has this digest; None if the session does not exist or has expired."""
         table = console_sessions.c
         wanted = select(*COLUMNS).where(table.digest == session_digest, table.kind == SESSION, table.expires_at > now)
         async with self._transactions.read() as db:
@@ -109,7 +116,7 @@ class ConsoleSessionStore:
         await self._transactions.write(lambda db: db.execute(mine))
 
     async def end_all(self) -> int:
-        """End every session and delete every unused link. Returns how many."""
+        """End every session and delete every unused link. Return the number of deleted rows."""
         gone = delete(console_sessions).where(console_sessions.c.kind != SEEN).returning(console_sessions.c.digest)
 
         async def write(db: AsyncConnection) -> int:
@@ -125,7 +132,7 @@ class ConsoleSessionStore:
 async def new_link(
     store: ConsoleSessionStore, name: str, role: ConsoleRole, *, life: timedelta = LINK_LIFE
 ) -> tuple[Secret, ConsoleSession]:
-    """Store a single-use link that signs `name` in. Returns its token, and the session that it will start."""
+    """Store a single-use link with which `name` can sign in. Return the link's token, and the future session."""
     token = Secret(secrets.token_urlsafe(32))
     wish = ConsoleSession(name, role, clock.now() + life)
     await store.add_link(digest(token.reveal()), wish)

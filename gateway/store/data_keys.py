@@ -1,4 +1,4 @@
-"""Data keys: each environment has one that seals. Loads, counts and replaces them; handles missing master keys."""
+"""Data keys, by which an environment's values are sealed. Also handles missing master keys and unreadable secrets."""
 
 import asyncio
 import math
@@ -24,13 +24,14 @@ from gateway.store.transactions import Fence, FenceFailed, MissingMasterKey, Tra
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
 from gateway.vault.seal import KEY_ID, DataKey
 
-# ── A missing master key: the operator may have added it to the configuration without reloading this process.
+# ── Missing master keys. Possibly the operator has added the key to the configuration, but this process has not loaded
+# the change.
 #
-# So the configuration is read again, once for all requests that need the key, and with growing pauses while the key
-# stays missing.
+# So the configuration is read again: one reload for all requests that need the key. As long as the key is missing, the
+# pause before the next reload grows.
 
 RESPONSE_S: Final = 3.0  # requests wait this long for the reload, which usually takes less than a second
-LOGGED_EVERY_S: Final = 60.0  # at most one line for each data key or place, for any number of requests
+LOGGED_EVERY_S: Final = 60.0  # the minimum time, in seconds, between two log lines about the same data key or place
 
 log = structlog.get_logger(__name__)
 
@@ -38,18 +39,19 @@ log = structlog.get_logger(__name__)
 class MissingKeys:
     """Requests a reload of the configuration when master keys are missing.
 
-    `ask` starts the reload, and `reload_finished` is called when it is done. `ask` None: this process cannot reload.
+    `ask`: starts the reload; None if this process cannot reload. `reload_finished` is called at the end of the reload.
     """
 
     def __init__(self) -> None:
         self.ask: Callable[[Collection[str]], None] | None = None
         self._response: asyncio.Future[None] | None = None
-        self._overdue_at = 0.0  # when the reload is overdue (monotonic)
+        self._overdue_at = 0.0  # when the running reload counts as lost (monotonic seconds)
         self._pauses = Pauses()
-        self._logged_at: dict[str, float] = {}  # data key id ▸ when (monotonic)
+        # the key: a data key's id; the value: when it was last logged (monotonic seconds)
+        self._logged_at: dict[str, float] = {}
 
     def report(self, locked: Iterable[WrappedKey]) -> None:
-        """Log which data keys cannot be opened because their master key is missing."""
+        """Log the data keys that cannot be opened because their master key is missing."""
         now = clock.monotonic()
         for one in locked:
             if now < self._logged_at.get(one.id, -math.inf) + LOGGED_EVERY_S:
@@ -59,9 +61,10 @@ class MissingKeys:
             log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def request_reload(self, ids: Collection[str]) -> bool:
-        """Request a reload of the configuration for these missing master keys, by id; return whether it was reloaded.
+        """Request a reload of the configuration for missing master keys. Return whether the reload took place.
 
-        Waits at most `RESPONSE_S`. Returns False immediately if a recent reload did not bring the keys.
+        `ids`: the ids of the master keys. Waits at most `RESPONSE_S` seconds. Returns False immediately if a recent
+        reload did not add the keys.
         """
         if self._response is not None and clock.monotonic() < self._overdue_at:
             response: asyncio.Future[None] | None = self._response
@@ -73,7 +76,7 @@ class MissingKeys:
         return bool(done)
 
     def reload_finished(self) -> None:
-        """Wake the waiting calls: the configuration was read again, with or without the key."""
+        """Wake the waiting calls, because the configuration was read again. The master key can still be missing."""
         if self._response is not None and not self._response.done():
             self._response.set_result(None)
         self._response = None
@@ -83,29 +86,31 @@ class MissingKeys:
         if self.ask is None or not due:
             return None
         log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
-        # The notice of an overdue reload may be lost, so it is requested again. The first notice wakes all waiting
-        # calls.
+        # The message that ends a reload can be lost, so a reload that takes too long is requested again. The first
+        # message that arrives wakes all waiting calls.
         response = self._response = self._response or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + RESPONSE_S
         self.ask(due)
         return response
 
 
-# ── Stored secrets that cannot be opened although their key is known: counted, and logged with their place.
+# ── Stored secrets that cannot be opened although their key is present. Such secrets are counted, and logged with their
+# place.
 
-MOST_PLACES: Final = 1000  # places remembered, to log each at most once a minute
+MOST_PLACES: Final = 1000  # the number of places that are remembered, so that each is logged at most once a minute
 FIX: Final = "restore a backup (gateway restore), or let the end user authorize again"
 
 
 class UnreadableSecrets:
-    """Counts and logs unreadable secrets. `counts`: how many, by environment and table."""
+    """Counts and logs unreadable secrets. `counts`: the number of secrets, by environment and table."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
-        self._logged: dict[tuple[str, str, str], float] = {}  # table, row, column ▸ when (monotonic)
+        # The key: table, row and column. The value: when this place was last logged (monotonic seconds).
+        self._logged: dict[tuple[str, str, str], float] = {}
 
     def record(self, sealed: Sealed) -> None:
-        """Count and log `sealed`, which was changed, moved, or names a data key that does not exist."""
+        """Count and log `sealed`, which was changed or moved, or which has no data key."""
         self.counts[sealed.environment, sealed.table] += 1
         place, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
         if place in self._logged and now - self._logged[place] < LOGGED_EVERY_S:
@@ -127,7 +132,7 @@ class UnreadableSecrets:
 
 
 def unreadable(sealed: Sealed) -> CredentialUnreadable:
-    """Return the error for a caller."""
+    """Return the error that a caller gets for `sealed`."""
     place = f"{sealed.table}.{sealed.column}"
     whose = f" of connection '{sealed.of.connection_id}'" if sealed.of else ""
     payload = {"environment": sealed.environment, "table": sealed.table, "column": sealed.column}
@@ -141,27 +146,30 @@ def unreadable(sealed: Sealed) -> CredentialUnreadable:
     )
 
 
-SEALS_PER_KEY: Final = 2**32 - 1  # NIST SP 800-38D §8.3: with random nonces, fewer than 2^32 under one key
-SEALS_RESERVED: Final = 2**16  # reserved together, so that counting rarely needs a write
-SEALS_A_TURN: Final = 16  # an upper bound on the values that one transaction seals
+# With random nonces, one key must encrypt fewer than 2^32 values (NIST SP 800-38D §8.3).
+SEALS_PER_KEY: Final = 2**32 - 1
+SEALS_RESERVED: Final = 2**16  # a process reserves this many seals at a time, so that counting rarely needs a write
+SEALS_A_TURN: Final = 16  # a transaction seals at most this many values
 
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
 HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
 STILL_NEWEST: Final = HELD.scalar_subquery() == bindparam("sealing_key", type_=Text)
-"""The check of `_hold` as a condition, for a statement that is its own transaction. `newest_key` returns its
-parameters."""
+"""The check of `DataKeys.allow` as an SQL condition, for a statement that is a transaction of its own.
+
+`newest_key` returns the parameters of this condition.
+"""
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
 
 
 def stored_keys(db: SyncConnection) -> list[WrappedKey]:
-    """Return all data keys, oldest first."""
+    """Return all data keys, the oldest first."""
     return [WrappedKey(*row) for row in db.execute(STORED)]
 
 
 class DataKeys:
-    """Supplies `vault` with data keys, including those that other processes create, and with allowances to seal."""
+    """Gives `vault` the data keys, also those that other processes create. Limits how many values each key seals."""
 
     def __init__(
         self,
@@ -173,7 +181,8 @@ class DataKeys:
         reserved: int = SEALS_RESERVED,
     ) -> None:
         self.missing = MissingKeys()
-        self.locked: frozenset[str] = frozenset()  # data keys that cannot be opened: their master key is missing
+        # ids of data keys that cannot be opened, because their master key is missing
+        self.locked: frozenset[str] = frozenset()
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
@@ -183,10 +192,10 @@ class DataKeys:
         self.reserved = reserved
 
     async def load(self) -> dict[str, DataKey | None]:
-        """Load every stored data key into the vault. Returns the newest of each environment.
+        """Load every stored data key into the vault. Return the newest data key of each environment.
 
-        None for a key that cannot be opened: another node has wrapped it under a master key that is missing here, even
-        in the present configuration. Values under older keys can still be opened.
+        If the newest data key cannot be opened, its value is None: another node has wrapped it under a master key that
+        this node's configuration lacks, even after a reload. Values under older keys can still be opened.
         """
         newest, missing = await self._load()
         if missing and await self._reload_for_missing(missing):
@@ -195,15 +204,14 @@ class DataKeys:
         return newest
 
     async def _reload_for_missing(self, missing: Sequence[WrappedKey]) -> bool:
-        """Request the master keys of `missing`. Returns whether the configuration was read again, so that a retry makes
-        sense."""
+        """Request the master keys of `missing`. Return whether the configuration was read again."""
         reloaded = await self.missing.request_reload({key.master_key_id for key in missing})
         if not reloaded:
             self.missing.report(missing)
         return reloaded
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
-        """Do the work of `load`, without a reload. Also returns the keys whose master key is missing."""
+        """Load the keys like `load`, but without a reload. Also return the data keys whose master key is missing."""
         newest: dict[str, DataKey | None] = {}
         missing = []
         async with self._transactions.read() as db:
@@ -220,19 +228,23 @@ class DataKeys:
         return newest, missing
 
     def is_locked(self, sealed: Sealed) -> bool:
-        """Return whether the value's data key exists but its master key is missing."""
+        """Return whether the data key of `sealed` exists but its master key is missing."""
         return sealed.ciphertext[KEY_ID].hex() in self.locked
 
     async def use_keyring(self, keyring: Keyring) -> None:
-        """Use other master keys from now on. Raises StoreRefused, and changes nothing, if they do not open every data
-        key."""
+        """Use other master keys from now on.
+
+        Raises StoreRefused, and changes nothing, if `keyring` cannot open every data key.
+        """
         async with self._transactions.read() as db:
             check_keys("The database", await db.run_sync(stored_keys), keyring)
         self.keyring = keyring
 
     async def ensure(self, names: Sequence[str]) -> None:
-        """Create the environments `names`, each with a data key. If two processes start together, each is created
-        once."""
+        """Create the environments `names`, each with a data key.
+
+        If two processes create the same environment at the same time, it is still created only once.
+        """
 
         async def make(db: AsyncConnection) -> None:
             for name in names:
@@ -244,20 +256,20 @@ class DataKeys:
 
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
-            _, missing = await self._load()  # not `load`: a reload of the configuration itself calls `ensure`
+            _, missing = await self._load()  # not `load`, which can request a reload: a reload itself calls `ensure`
             self.missing.report(missing)
 
     @property
     def enough(self) -> int:
-        """The maximum number of values that all concurrent transactions seal."""
+        """The maximum number of values that all transactions seal at the same time."""
         return SEALS_A_TURN * self._transactions.writes_at_once
 
     async def allow(self, environment: str, *, seals: int = 0) -> Fence:
-        """Ensure that one more transaction may seal its values in `environment`, beside the running ones.
+        """Ensure that another transaction can seal its values in `environment`.
 
-        `seals`: how many more values than usual it seals. Returns the fence that the transaction must run first. Raises
-        MissingMasterKey if another node has created a key that this one cannot open; the caller then waits without its
-        turn or a lock.
+        `seals`: how many values the transaction seals in addition to the usual number. Returns the fence that the
+        transaction must run first. Raises MissingMasterKey if another node has created a key that this node cannot
+        open. The caller then gives up its turn in the queue and its locks, and waits for the master key.
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
@@ -266,9 +278,9 @@ class DataKeys:
     async def _lock_newest_key(self, environment: str, seals: int, db: AsyncConnection) -> None:
         """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises FenceFailed.
 
-        This prevents sealing a value under a key that is being replaced, after its values were counted (ADR 22). If
-        several writes share one commit, the first one takes the lock for all, and each checks that the key's allowance
-        suffices.
+        Without the lock, a transaction could seal a value under an old key after the rotation has counted the values of
+        this key (ADR 22). If several writes share one commit, the first write takes the lock for all of these writes.
+        Each write checks that the key's allowance is large enough.
         """
         key = self._vault.sealing_key(environment)
         if key is not None and key.allowance < seals:
@@ -283,7 +295,10 @@ class DataKeys:
         holding.add(environment)
 
     def newest_key(self, environment: str) -> dict[str, str] | None:
-        """Return the parameters of STILL_NEWEST, to seal before the transaction begins. None: call `allow` first."""
+        """Return the parameters of `STILL_NEWEST`, to seal values before the transaction begins.
+
+        None if `allow` must be called first, because no key is available or the key's allowance is used up.
+        """
         key = self._vault.sealing_key(environment)
         if key is None or key.replaced or key.allowance < SEALS_A_TURN:
             return None
@@ -293,14 +308,14 @@ class DataKeys:
         key = self._vault.sealing_key(environment)
         while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
-                key.replaced = False  # the newer key that was seen was rolled back
+                key.replaced = False  # the newer key no longer exists, because its transaction was rolled back
                 key.allowance += self.reserved
                 self._vault.use_sealing_key(key)
             else:
                 key = await self._after(key)
 
     async def _after(self, worn: DataKey) -> DataKey:
-        """Return the key that replaces `worn`, which is used up; create it unless another process has done so."""
+        """Return the key that replaces `worn`, which is used up. Create the new key if no other process has done so."""
         newest = await self._newest(worn.environment)
         if newest.id == worn.id:
             await self._transactions.begin(partial(self.make, environment=worn.environment))
@@ -316,12 +331,15 @@ class DataKeys:
         return newest
 
     async def learn(self, *sealed: Sealed) -> None:
-        """Load the data keys of these values if unknown: another process may have sealed them under a new key."""
+        """Load the data keys of these values, unless the vault already has them.
+
+        Another process has possibly sealed the values under a new key.
+        """
         if not all(map(self._vault.has_key_of, sealed)):
             await self.load()
 
     async def _reserve(self, db: AsyncConnection, key_id: str) -> bool:
-        """Reserve more seals for a key. Returns False if the key is used up, or no longer its environment's newest."""
+        """Reserve more seals for a key. Return False if the key is used up or is not its environment's newest key."""
         more = data_keys.c.seals_reserved + self.reserved
         newer = data_keys.alias("newer")
         replaced = exists().where(newer.c.environment == data_keys.c.environment, newer.c.number > data_keys.c.number)
@@ -329,7 +347,7 @@ class DataKeys:
         return (await db.execute(taken.values(seals_reserved=more))).rowcount == 1
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
-        """Create a data key for `environment`, wrapped under the first master key. It seals the next values."""
+        """Create a data key for `environment`, wrapped under the first master key. The new key seals later values."""
         self._holding.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(

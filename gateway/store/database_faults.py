@@ -22,20 +22,21 @@ DAMAGED: Final = (
     "The gateway's database is damaged. The operator must restore a backup, "
     "with `gateway restore` or PostgreSQL's tools."
 )
-CORRUPT: Final = frozenset({"XX001", "XX002"})  # data_corrupted, index_corrupted
+CORRUPT: Final = frozenset({"XX001", "XX002"})  # the codes data_corrupted and index_corrupted
 LOG_AGAIN_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
 
 
 class FileGone(OSError):
-    """The database's file was removed or replaced while it was open: further writes would be lost."""
+    """The database's file was removed or replaced during use. All further writes to the open file would be lost."""
 
 
 class DatabaseDamage:
-    """Damage of the database that this process has seen, for ``/ready`` and, at most once a minute, for the log.
+    """Remembers damage that the database has reported to this process. ``/ready`` shows the damage.
 
-    `seen`: the database has reported damage. `full`: the last write failed because the disk is full.
+    Also logs the damage, at most once a minute. `seen`: whether the database has reported damage. `full`: whether the
+    last write failed because the disk is full.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class DatabaseDamage:
         )
 
     def record_commit(self) -> None:
-        """Record that a transaction was committed: the disk is no longer full."""
+        """Record that a transaction was committed. After a commit, the disk is no longer full."""
         if self.full:
             self.full = False
             log.info("database_full_over")
@@ -80,7 +81,7 @@ def unavailable(cause: str) -> Unavailable:
 
 
 def cause_of(error: BaseException) -> str | None:
-    """Describe why the database could not be used; None if the gateway's own statement is at fault."""
+    """Describe why the database could not be used; None if the cause is an error in the gateway's own statement."""
     if isinstance(error, DBAPIError) and (known := postgres_cause(_sqlstate(error))):
         return known
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):
@@ -107,11 +108,10 @@ def _sqlstate(error: DBAPIError) -> str | None:
 
 @contextmanager
 def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
-    """Raise errors of a database in trouble as Unavailable; errors of the gateway's own statements pass unchanged.
+    """Raise Unavailable in place of a database error. Errors of the gateway's own statements pass unchanged.
 
-    Damage is permanent, so its Unavailable has no `retry_after_s`. `damage` records damage and a full disk.
-
-    Raises InvalidRequest for a text that PostgreSQL, unlike SQLite, cannot store.
+    Damage is permanent, so the Unavailable for damage has no `retry_after_s`. `damage`: records damage and a full disk;
+    None to record nothing. Raises InvalidRequest for a text that SQLite can store but PostgreSQL cannot.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Deliveries: which are due, in which order; and the list of events for operators.
+"""Deliveries: which of them are due, and in which order they are sent. Also the list of events for operators.
 
-A queue holds the deliveries from one environment to one target. Deliveries of one sequence (a connection's events) are
-sent in order: only the head, the first unfinished delivery, can be claimed. When the head is postponed, all deliveries
-after it are postponed too, so that looking for work does not read the backlog.
+A queue consists of the deliveries from one environment to one target. The deliveries of one sequence (a connection's
+events) are sent in order: a process can only claim the first unfinished delivery. If this delivery is postponed, all
+deliveries after it are postponed too. So a search for due deliveries does not read the whole backlog.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,11 @@ _HEAD: Final = ~exists().where(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work to do. `queues`: those with a delivery to send now. `next_at`: when the next delivery is due or
-    the next lease expires; None: neither."""
+    """The deliveries to send.
+
+    `queues`: the queues with a delivery that is due now. `next_at`: when the next delivery is due or the next lease
+    expires, whichever is earlier; None if no delivery waits.
+    """
 
     queues: Sequence[TargetQueue]
     next_at: datetime | None
@@ -58,7 +61,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The backlog of one environment: the number of waiting deliveries, and the time of the oldest."""
+    """The backlog of one environment.
+
+    `pending`: the number of waiting deliveries. `oldest_at`: the time of the oldest waiting delivery.
+    """
 
     environment: str
     pending: int
@@ -66,8 +72,10 @@ class Backlog:
 
 
 class DeliveryStore:
-    """Deliveries for the sender. `owner` names a process; a claimed delivery belongs to its owner until the lease
-    expires."""
+    """Deliveries for the process that sends them.
+
+    `owner`: the name of a process. A claimed delivery belongs to its owner until the lease expires.
+    """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -75,10 +83,10 @@ class DeliveryStore:
         self._keys = keys
 
     async def work(self, now: datetime) -> Work:
-        """Return the work to do. Takes no lock."""
+        """Return the deliveries to send. Takes no lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
-            if (await db.execute(_FIRST)).scalar() is None:  # the usual case
+            if (await db.execute(_FIRST)).scalar() is None:  # usually, no delivery is waiting
                 return Work((), None)
             queues = select(table.environment, table.target).where(_free(now)).distinct()
             later = select(func.min(table.due_at)).where(table.due_at > now)
@@ -90,7 +98,10 @@ class DeliveryStore:
     async def claim(
         self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int
     ) -> list[Delivery]:
-        """Claim at most `limit` deliveries of `queue`, the longest due first, leased to `owner` until `now` + `ttl`."""
+        """Claim at most `limit` due deliveries of `queue`, the longest overdue first.
+
+        `owner` gets the lease until `now` + `ttl`.
+        """
         table = deliveries.c
         mine = (table.environment == queue[0], table.target == queue[1])
         free = select(table.id).where(*mine, _free(now)).order_by(table.due_at, table.id).limit(limit)
@@ -119,8 +130,10 @@ class DeliveryStore:
         return EventContent(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
 
     async def settle(self, delivery: Delivery, outcome: DeliveryOutcome, *, owner: str, now: datetime) -> bool:
-        """Write the outcome of an attempt and release the lease. Returns False if the lease was lost to another
-        process."""
+        """Write the outcome of an attempt, and release the lease.
+
+        Returns False if another process has taken the lease.
+        """
         table = deliveries.c
         over = outcome.due_at is None
         values = NO_LEASE | {
@@ -153,18 +166,18 @@ class DeliveryStore:
         return await self._transactions.write(write)
 
     async def make_due_now(self, queue: TargetQueue, now: datetime) -> None:
-        """Make the postponed deliveries of `queue` due now: its receiver responds again."""
+        """Make the postponed deliveries of `queue` due now, because the receiver responds again."""
         table = deliveries.c
         put_off = (table.environment == queue[0], table.target == queue[1], table.due_at > now)
         await self._transactions.write(lambda db: db.execute(update(deliveries).where(*put_off).values(due_at=now)))
 
     async def release(self, owner: str) -> None:
-        """Release the deliveries that `owner` has claimed and not sent, so that others can send them immediately."""
+        """Release the deliveries that `owner` has claimed but not sent, so that another process can send them."""
         mine = update(deliveries).where(deliveries.c.lease_owner == owner, deliveries.c.due_at.is_not(None))
         await self._transactions.write(lambda db: db.execute(mine.values(NO_LEASE)))
 
     async def backlog(self) -> list[Backlog]:
-        """Return the backlog of each environment that has one."""
+        """Return the backlog of each environment that has waiting deliveries."""
         table = deliveries.c
         wanted = select(table.environment, func.count(), func.min(table.at)).where(table.due_at.is_not(None))
         async with self._transactions.read() as db:
@@ -172,12 +185,12 @@ class DeliveryStore:
 
 
 def delivery_of(row: Any) -> Delivery:
-    """Return the record of a row of `COLUMNS`."""
+    """Return the delivery in a row with the columns `COLUMNS`."""
     return Delivery(**{**row._mapping, "state": DeliveryState(row.state)})
 
 
 def sealed_at(environment: str, uid: str) -> dict[str, Any]:
-    """Return the place that a stored webhook's ciphertext is bound to."""
+    """Return the place that the ciphertext of a stored webhook is bound to."""
     return {"environment": environment, "table": "outbox", "row": uid, "column": "sealed", "version": 1}
 
 
@@ -198,8 +211,10 @@ WEBHOOKS_REMEMBERED: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """A filter for events: all conditions given must hold. `cursor`: the id of the delivery after which the list
-    continues."""
+    """A filter for events. A delivery must meet all given conditions.
+
+    `cursor`: the id of the last delivery of the previous page; None for the first page.
+    """
 
     environment: str
     state: DeliveryState | None = None
@@ -211,23 +226,23 @@ class EventFilter:
 
 
 class EventLog:
-    """The events, for operators. Delivered events are kept for three days, dead ones for thirty."""
+    """The events, for operators. Delivered events are kept for 3 days, dead events (all attempts failed) for 30."""
 
     def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
         self._trail = trail
 
     async def list(self, wanted: EventFilter) -> list[Delivery]:
-        """Return the matching deliveries, newest first."""
+        """Return the matching deliveries, the newest first."""
         conditions = [*_conditions(wanted), *([deliveries.c.id < wanted.cursor] if wanted.cursor is not None else [])]
         found = select(*COLUMNS).select_from(JOINED).where(*conditions).order_by(deliveries.c.id.desc())
         async with self._transactions.read() as db:
             return [delivery_of(row) for row in await db.execute(found.limit(wanted.limit))]
 
     async def replay(self, wanted: EventFilter, now: datetime) -> int:
-        """Send the matching deliveries again, for up to a day, with their old ids. Returns how many.
+        """Send the matching deliveries again, for up to a day, with the same message ids. Return how many are sent.
 
-        Ignores `limit` and `cursor`. Skips deliveries that are being sent now.
+        Ignores `limit` and `cursor` of `wanted`. Skips deliveries that a process is sending now.
         """
         table = deliveries.c
         idle = or_(table.lease_until.is_(None), table.lease_until <= now)
@@ -250,7 +265,7 @@ class EventLog:
         return await self._transactions.write(write)
 
     async def prune(self, now: datetime) -> None:
-        """Remove old deliveries that are finished, and events and webhook digests that are no longer needed."""
+        """Remove old deliveries that have ended, and events and webhook digests that are no longer needed."""
         table = deliveries.c
         over = or_(
             _has_ended(DeliveryState.DELIVERED, now - DELIVERED_KEPT), _has_ended(DeliveryState.DEAD, now - DEAD_KEPT)

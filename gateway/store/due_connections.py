@@ -1,4 +1,4 @@
-"""Connections that are due: those that end soon, and those that need a refresh before their refresh token expires."""
+"""Connections that are due: those that end soon, and those that need a refresh to keep their refresh token alive."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,18 +20,20 @@ from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 
-# ── Connections that end soon or have ended, and that no refresh can keep: each is reported in time, and once.
+# ── Connections that end soon or have ended, and that no refresh can keep. Each of these connections is reported once,
+# in time.
 
-FRESH: Final = timedelta(days=1)  # for younger connections, the event of their creation has named the end
-AT_ONCE: Final = 25  # connections per transaction, since other writes wait for it
+# a younger connection is not reported, because the event of its creation has already named its end
+FRESH: Final = timedelta(days=1)
+AT_ONCE: Final = 25  # connections per transaction; few, because other writes wait for the transaction
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCount:
     """The number of connections of one environment and state.
 
-    `ending`: how many end within 1, 7 and 30 days, without a way to prevent it. `overdue_since`: when the longest
-    overdue keep-alive refresh was due; None if none is overdue.
+    `ending`: for 1, 7 and 30 days, how many connections end within this time, which no refresh can prevent.
+    `overdue_since`: when the longest overdue keep-alive refresh was due; None if none is overdue.
     """
 
     environment: str
@@ -45,7 +47,7 @@ ENDING_DAYS: Final = (1, 7, 30)
 
 
 class ExpiringStore:
-    """Finds connections that end. Every query reads one range of an index, except `counts`."""
+    """Finds connections that end. Every query except `counts` reads one range of an index."""
 
     def __init__(self, transactions: Transactions, outbox: Outbox, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -53,11 +55,11 @@ class ExpiringStore:
         self._keys = keys
 
     async def report(self, environment: str, days: int, *, now: datetime, limit: int) -> int:
-        """Write `connection.expiring` for connections that end within `days` and have no report for that time. Returns
-        how many.
+        """Write the event `connection.expiring` for connections that end within `days`. Return how many.
 
-        A connection that ends with its access token is not reported on its first day: otherwise each connection with a
-        token of one hour would be reported immediately.
+        Connections that already have this event for the same number of days, or for fewer, are skipped. A connection
+        that ends with its access token is not reported on its first day: otherwise every connection with a token of one
+        hour would be reported immediately.
         """
         table = connections.c
         wanted = select(table.id).where(
@@ -77,7 +79,7 @@ class ExpiringStore:
                 await self._outbox.add_event(db, one, Event.EXPIRING, now=now)
             return len(ids)
 
-        async with self._transactions.read() as db:  # usually there is none, and this saves a write
+        async with self._transactions.read() as db:  # usually, no connection is due; this read then saves a write
             if (await db.execute(wanted.limit(1))).first() is None:
                 return 0
         return await self._transactions.write(write)
@@ -102,8 +104,10 @@ class ExpiringStore:
         ]
 
     async def token_ended(self, now: datetime, *, after: Connection | None, limit: int) -> list[Connection]:
-        """Return connections with an expired access token that were not checked since, oldest first, following
-        `after`."""
+        """Return connections whose access token has expired and that are not marked as checked, the oldest first.
+
+        `after`: the last connection of the previous page; None for the first page.
+        """
         table = connections.c
         wanted = select(connections).where(*_unsettled(now))
         if after is not None and after.expires_at is not None:
@@ -116,14 +120,17 @@ class ExpiringStore:
         return found
 
     async def mark_checked(self, rows: Sequence[Connection], *, now: datetime) -> None:
-        """Mark these connections as checked until they get another credential."""
+        """Mark these connections as checked. A new credential removes the mark."""
         if rows:
             ids = [row.id for row in rows]
             mine = update(connections).where(connections.c.id.in_(ids), *_unsettled(now))
             await self._transactions.write(lambda db: db.execute(mine.values(end_settled=True)))
 
     async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
-        """Record `failure` for the connections that are unchanged, not being refreshed and not ended. Returns these."""
+        """Record `failure` for each connection that is unchanged, has no running refresh and has not ended.
+
+        Returns the connections for which the failure was recorded.
+        """
         done: list[Connection] = []
         for begin in range(0, len(rows), AT_ONCE):
             some = rows[begin : begin + AT_ONCE]
@@ -136,7 +143,8 @@ class ExpiringStore:
         table, now = connections.c, failure.at
         free = or_(table.lease_until.is_(None), table.lease_until <= now)
         done: list[Connection] = []
-        for row in sorted(rows, key=lambda one: one.id):  # every writer locks rows in the same order: no deadlock
+        # every writer locks rows in the same order, so that no deadlock is possible
+        for row in sorted(rows, key=lambda one: one.id):
             seen = (table.id == row.id, table.version == row.version, *_unsettled(now), free)
             found: Any = (await db.execute(select(*BEFORE).where(*seen).with_for_update())).one_or_none()
             if found is None:
@@ -152,44 +160,48 @@ class ExpiringStore:
 
 
 def _unsettled(now: datetime) -> tuple[Any, ...]:
-    """Return the conditions exactly as in the index `connections_by_token_end`; otherwise the index is not used."""
+    """Return the same conditions as in the index `connections_by_token_end`, so that SQLite uses the index."""
     table = connections.c
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
 
 
-# ── Keep-alive: finds, by index and in batches, the connections to refresh before their refresh token expires unused.
+# ── Keep-alive: finds the connections to refresh before their unused refresh token expires. Reads an index, in batches.
 
 
 class KeepAliveStore:
-    """Finds connections for keep-alive. Every query reads one range of the index on provider and due time."""
+    """Finds connections for keep-alive. Every query reads one range of the index on `provider` and `keep_alive_at`."""
 
     def __init__(self, transactions: Transactions, keys: DataKeys) -> None:
         self._transactions = transactions
         self._keys = keys
 
     async def due(self, provider: str, now: datetime, *, limit: int) -> list[Connection]:
-        """Return the connections that are due, the longest due first."""
+        """Return the connections whose keep-alive refresh is due, the longest overdue first."""
         table = connections.c
         wanted = _of_provider(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
         return await self._found(wanted.limit(limit))
 
     async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
-        """Return connections without a due time: they have nothing to keep alive, or are older than the entry's
-        limit."""
+        """Return connections without a time for keep-alive.
+
+        These connections have nothing to keep alive, or were stored when the catalog entry had no limit.
+        """
         table = connections.c
         wanted = _of_provider(provider, table.keep_alive_at.is_(None), table.id > after_id)
         return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
-        """Return connections that are due after `latest`: their time was computed from an older entry with a longer
-        limit."""
+        """Return connections whose keep-alive is planned after `latest`.
+
+        The time of these connections was computed when the catalog entry had a longer limit.
+        """
         table = connections.c
         return await self._found(
             _of_provider(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit)
         )
 
     async def plan(self, planned: Sequence[tuple[Connection, Lifespan]]) -> None:
-        """Store these due times, except for connections whose credential has changed."""
+        """Store these keep-alive times. Skip connections whose credential has changed since the read."""
         table = connections.c
 
         async def write(db: AsyncConnection) -> None:

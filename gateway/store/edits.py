@@ -1,4 +1,4 @@
-"""Changes a connection without a new credential: metadata, tags, its end user, its webhook URL."""
+"""Changes of a connection without a new credential: its metadata, tags, end user or webhook URL."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gateway.store.transactions import Transactions
 
 
 class UnknownConnection(Exception):
-    """One of the connections does not exist, so none was changed."""
+    """One of the connections does not exist, so none of the connections was changed."""
 
     def __init__(self, ref: ConnectionRef) -> None:
         super().__init__(ref.connection_id)
@@ -26,8 +26,10 @@ class UnknownConnection(Exception):
 
 
 class MetadataUnfit(Exception):
-    """The new metadata of one connection is not acceptable, so none was changed. `merged`: the metadata it would have
-    had."""
+    """The new metadata of one connection is not acceptable, so no connection was changed.
+
+    `merged`: the metadata that was not accepted.
+    """
 
     def __init__(self, ref: ConnectionRef, merged: Mapping[str, Any]) -> None:
         super().__init__(ref.connection_id)
@@ -37,8 +39,11 @@ class MetadataUnfit(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """An edit of a connection. None leaves a field as it is; an empty `webhook_url_override` removes it. `tags` replace
-    all tags."""
+    """An edit of a connection. A field that is None stays unchanged.
+
+    `tags`: the new tags, which replace all tags of the connection. `webhook_url_override`: the new URL; an empty text
+    removes the stored URL.
+    """
 
     end_user: EndUser | None = None
     tags: Mapping[str, str] | None = None
@@ -46,14 +51,17 @@ class Edit:
 
 
 class EditStore:
-    """Edits connections, with an entry in the change log. Raises UnknownConnection if a connection does not exist."""
+    """Edits connections. Each edit adds an entry to the change log.
+
+    Raises UnknownConnection if a connection does not exist.
+    """
 
     def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
         self._trail = trail
 
     async def edit(self, ref: ConnectionRef, wanted: Edit, *, now: datetime) -> Connection:
-        """Apply `wanted`, and return the changed connection."""
+        """Apply `wanted` to the connection. Return the changed connection."""
         fields = [name for name in ("end_user", "tags", "webhook_url_override") if getattr(wanted, name) is not None]
         where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
         entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
@@ -88,14 +96,14 @@ class EditStore:
         fits: Callable[[Mapping[str, Any]], bool] = lambda _: True,
         now: datetime,
     ) -> list[Connection]:
-        """Set the metadata of all `refs`, or of none if one is unknown. `merge`: keep top-level members not in
-        `metadata`.
+        """Set the metadata of all `refs`. If a connection is unknown, change no connection.
 
-        Raises MetadataUnfit if `fits` returns false for a result.
+        `merge`: whether to keep the stored top-level members that `metadata` does not name. `fits`: returns whether the
+        new metadata of a connection is acceptable. Raises UnknownConnection, MetadataUnfit.
         """
 
         async def write(db: AsyncConnection) -> list[Connection]:
-            # Rows are locked in the same order everywhere: no deadlock.
+            # All writers lock rows in the same order, so that no deadlock is possible.
             new: dict[ConnectionRef, Mapping[str, Any]] = {}
             for ref in sorted(set(refs)):
                 old = (await _lock_row(db, ref)).metadata

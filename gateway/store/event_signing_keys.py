@@ -1,5 +1,8 @@
-"""The keys that sign events, for environments without one in the configuration: minted once, sealed, rotated with
-overlap."""
+"""The keys that sign events, for environments without a signing key in the configuration.
+
+The gateway creates such a key, stores it sealed, and rotates it. After a rotation, the replaced key also signs for some
+time.
+"""
 
 import uuid
 from collections.abc import Callable
@@ -22,7 +25,7 @@ from gateway.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class EventSigningKey:
-    """A key that signs events. `retires_at` None: it is the current key."""
+    """A key that signs events. `retires_at`: when the key stops signing; None for the current key."""
 
     key: Secret
     created_at: datetime
@@ -30,7 +33,11 @@ class EventSigningKey:
 
 
 class SigningKeyStore:
-    """The signing keys. They are numbered, so that two processes that create a key at the same time create one key."""
+    """The signing keys of all environments.
+
+    Each key has a number. If two processes create a key at the same time, both use the same number. So only one of the
+    keys is stored.
+    """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -39,7 +46,7 @@ class SigningKeyStore:
         self._keys = keys
 
     async def of(self, environment: str, *, now: datetime) -> list[EventSigningKey]:
-        """Return the keys that sign now, the current one first; an empty list if none exists yet."""
+        """Return the keys that sign at `now`, the current key first. Empty if no key exists yet."""
         table = signing_keys.c
         alive = or_(table.retires_at.is_(None), table.retires_at > now)
         wanted = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
@@ -51,7 +58,7 @@ class SigningKeyStore:
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
 
     async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
-        """Create the first key if there is none. Returns the keys as `of` does."""
+        """Create the first key if there is none. Return the keys that sign at `now`, the current key first."""
         found = await self.of(environment, now=now)
         if not found:
             await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))
@@ -59,7 +66,7 @@ class SigningKeyStore:
         return found
 
     async def rotate(self, environment: str, key: Secret, *, now: datetime, retires_at: datetime) -> None:
-        """Make `key` the current key. The previous key also signs until `retires_at`; older keys are deleted."""
+        """Make `key` the current key. The replaced key also signs until `retires_at`. All older keys are deleted."""
         table = signing_keys.c
         entry = AuditEntry.of(AuditAction.EVENT_KEY_ROTATED, environment, now)
 
@@ -72,7 +79,7 @@ class SigningKeyStore:
             retiring = update(signing_keys).where(mine, table.number == last)
             await db.execute(retiring.values(retires_at=retires_at))
             if not await self._add(db, environment, last + 1, key, now):
-                raise FenceFailed  # another process has just rotated: the transaction runs again
+                raise FenceFailed  # another process has just rotated, so the transaction runs again
 
         await self._write(environment, write)
 
@@ -80,7 +87,7 @@ class SigningKeyStore:
         await self._transactions.write(work, before=lambda: self._keys.allow(environment))
 
     async def _add(self, db: AsyncConnection, environment: str, number: int, key: Secret, now: datetime) -> bool:
-        """Insert the key; return False, and insert nothing, if another process has used the number."""
+        """Insert the key. Return False, and insert nothing, if another process has used the number."""
         uid = uuid.uuid4().hex
         sealed = self._vault.seal_json({"key": key.reveal()}, **_place(environment, uid))
         row = {
@@ -94,5 +101,5 @@ class SigningKeyStore:
 
 
 def _place(environment: str, uid: str) -> dict[str, Any]:
-    """Return the place that a key's ciphertext is bound to."""
+    """Return the place that the ciphertext of a key is bound to."""
     return {"environment": environment, "table": "signing_keys", "row": uid, "column": "key", "version": 1}

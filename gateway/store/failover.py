@@ -1,9 +1,10 @@
-"""A failover of the database: a standby that took over may lack the primary's last commits, and with them new tokens.
+"""A failover of the database: a standby takes over, possibly without the primary's last commits and their tokens.
 
-Processes write back their tokens in memory (`ConnectionStore.write_back`) and the claims of refreshes under way
-(`gateway.refresh.recovery`). Until all have done so, no process may claim a lease, since the refresh token in the
-database may be used up. So each claim names its process's timeline and fails on any other; and no process claims a
-lease before all living processes have confirmed the new timeline in the table `processes` (ADR 42, ADR 64).
+After a failover, each process writes back the tokens that it has in memory (`ConnectionStore.write_back`) and the
+claims of its running refreshes (`gateway.refresh.recovery`). Until all processes have written back, no process may
+claim a lease, because the refresh token in the database is possibly used up. Two rules ensure this (ADR 42, ADR 64).
+First, a claim names the timeline that its process knows, and fails if the database has another timeline. Second, no
+process claims a lease before all living processes have confirmed the new timeline in the table `processes`.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from gateway.store.tables import processes, timelines
 from gateway.store.transactions import Transactions, insert_if_absent
 
 BEAT_S: Final = 5.0
-SOON_S: Final = 1.0  # while nodes reconcile, or after a failed heartbeat
+SOON_S: Final = 1.0  # the heartbeat's interval during a reconciliation, or after a failed heartbeat
 ASK_AGAIN_S: Final = 0.2
 KEPT: Final = timedelta(minutes=10)
 KNOWN: Final = select(timelines).order_by(timelines.c.since)
@@ -40,8 +41,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Claim:
-    """A refresh under way in this process. `row`: the row as claimed. `lease_from`: a time at which the lease had not
-    lost any of its duration (monotonic).
+    """A refresh under way in this process.
+
+    `row`: the connection at the time of the claim. `lease_from`: a time (monotonic seconds) before the lease was last
+    claimed or extended.
     """
 
     row: Connection
@@ -49,10 +52,11 @@ class Claim:
 
 
 class Failover:
-    """Tracks failovers and coordinates the processes after one.
+    """Notices failovers of the database, and coordinates the processes after a failover.
 
-    `timeline`: the timeline of this process; None if the database has none, as SQLite. `sql`: the SQL expression for
-    the timeline, constant while this process runs. `claims`: by lease owner.
+    `timeline`: the timeline that this process knows; None if the database has no timelines (SQLite). `sql`: the SQL
+    expression that returns the timeline; the same as long as this process runs. `claims`: this process's running
+    refreshes, by lease owner.
     """
 
     def __init__(self, transactions: Transactions, watch: ChangeWatch) -> None:
@@ -68,8 +72,8 @@ class Failover:
         self._confirmed: str | None = None
         self._begun = False
         self._noticed = asyncio.Event()
-        self._since: datetime | None = None  # the time of a failover that not all processes have confirmed
-        self._until = 0.0  # the end of the wait if commits were lost without a new timeline
+        self._since: datetime | None = None  # when the failover was noticed; None if all processes have confirmed it
+        self._until = 0.0  # when the wait ends after commits were lost without a new timeline (monotonic seconds)
         self._began_at = 0.0
         self._asking = asyncio.Lock()
         self._asked_at = 0.0
@@ -77,36 +81,41 @@ class Failover:
 
     @property
     def pending(self) -> bool:
-        """Whether tokens in the database may be older than those of a living process, as far as known without a
-        query."""
+        """Whether tokens in the database are possibly older than the tokens of a living process. Runs no query.
+
+        True from a failover until all processes have written back their tokens, as far as this process knows.
+        """
         return self._begun or self._since is not None or clock.monotonic() < self._until
 
     @property
     def pending_s(self) -> float:
-        """For how long the reconciliation has been pending; 0 if it is not."""
+        """How long the reconciliation has been pending, in seconds; 0 if none is pending."""
         return clock.monotonic() - self._began_at if self.pending else 0.0
 
     async def reconciling(self) -> bool:
-        """Return `pending`, after a query to the database if a reconciliation may have ended."""
+        """Return `pending`. If the reconciliation has possibly ended, query the database first."""
         if self._begun or clock.monotonic() < self._until:
             return True
         if self._since is None:
             return False
-        async with self._asking:  # one query for all waiting calls
+        async with self._asking:  # all waiting calls share one query
             if self._since is not None and clock.monotonic() - self._asked_at >= ASK_AGAIN_S:
                 await self._ask(self._since)
                 self._asked_at = clock.monotonic()
         return self.pending
 
     def begin(self) -> None:
-        """Start a reconciliation: the database may have lost commits."""
+        """Start a reconciliation, because the database has possibly lost commits."""
         if not self.pending:
             self._began_at = clock.monotonic()
         self._begun = True
         self._noticed.set()
 
     async def follow(self) -> None:
-        """Adopt the present timeline: at the start, and after this process has written its newer tokens back."""
+        """Adopt the database's present timeline.
+
+        Called at the start, and after a failover, when this process has written its newer tokens back.
+        """
         timeline = self._watch.timeline
         if timeline is not None:
             known = await self._read_timelines()
@@ -133,14 +142,17 @@ class Failover:
         self._begun = False
 
     async def join(self) -> None:
-        """Register this process. After a failover, the others wait for it while `stay` runs."""
+        """Register this process. After a failover, other processes wait for its confirmation.
+
+        Other processes stop waiting for this process if its heartbeat ends (`stay`).
+        """
         if self.sql is not None:
             self._joined = True
             self._confirmed = None if self.ever else self.timeline
             await self._write_heartbeat()
 
     async def stay(self) -> None:
-        """Write the heartbeat of this process until it leaves."""
+        """Write the heartbeat of this process until `leave` is called."""
         while self._joined:
             self._noticed.clear()
             pause_s = BEAT_S
@@ -155,7 +167,7 @@ class Failover:
                     await self._noticed.wait()
 
     async def leave(self) -> None:
-        """Remove this process from the list of processes that others wait for."""
+        """Remove this process from the processes for which other processes wait."""
         if self._joined:
             self._joined = False
             ours = delete(processes).where(processes.c.process == self._process)
@@ -163,7 +175,10 @@ class Failover:
                 await self._transactions.write(lambda db: db.execute(ours))
 
     async def unchanged(self) -> bool:
-        """Return whether no failover has made the rows read so far older than this process's own tokens."""
+        """Return whether the rows read so far are still current.
+
+        False if the rows are possibly older than this process's tokens, because of a failover.
+        """
         if self.sql is None:
             return not self.pending
         async with self._transactions.read() as db:
@@ -171,11 +186,11 @@ class Failover:
         return now == self.timeline and not self.pending
 
     async def times(self) -> Sequence[datetime]:
-        """Return when each failover was first noticed, oldest first."""
+        """Return when each failover was first noticed, the oldest first."""
         return sorted((await self._read_timelines()).values())[1:]
 
     async def _ask(self, since: datetime) -> None:
-        """End the wait if all living processes have confirmed; otherwise log which processes it waits for."""
+        """End the wait if all living processes have confirmed. Otherwise log the names of the other processes."""
         async with self._transactions.read() as db:
             rows = (await db.execute(select(processes))).all()
         now = clock.now()

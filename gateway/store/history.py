@@ -1,4 +1,4 @@
-"""The history of a connection's state (the last fifty changes), and rejected credentials."""
+"""The history of a connection's state (the last fifty changes), and the record of rejected credentials."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,11 +20,11 @@ from gateway.store.transactions import Transactions
 
 KEPT: Final = 50
 SILENT: Final = frozenset({StateTrigger.RENEWED, StateTrigger.WRITTEN_BACK})
-"""Happenings that do not count as a change while the state stays, even with another reason."""
+"""Triggers that do not count as a change as long as the state stays the same, even if the reason differs."""
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
-"""The columns needed to decide what a trigger changes."""
+"""The columns of a connection's row that `record_trigger` needs."""
 CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))
-"""Sets the columns named in its parameters. Built once, since every refresh needs it."""
+"""Sets the columns that its parameters name. Built only once, because every refresh needs this statement."""
 
 
 async def record_trigger(
@@ -38,11 +38,12 @@ async def record_trigger(
     reason: str,
     detail: str | None = None,
 ) -> dict[str, Any]:
-    """Write `values` and the state that follows from `trigger`, in the caller's transaction, which has locked `row`
-    (`BEFORE`).
+    """Write `values` and the state that follows from `trigger`.
 
-    Returns all columns written. A trigger that changes neither the state nor its reason gets no history entry. If it
-    is new to the application, and `outbox` is given, an event is added too.
+    Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `BEFORE`.
+    `outbox`: the outbox for the event of this change, if the change has one; None to send no event. The history gets an
+    entry if the state or its reason changes, and for each authorization and each write-back. Returns all columns
+    written.
     """
     state = next_state(State(row.state), trigger)
     moved = state != row.state or (trigger not in SILENT and reason != row.state_reason)
@@ -63,8 +64,10 @@ async def record_trigger(
 
 
 async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
-    """Write that the connection `row` (`BEFORE`) has ended permanently, in the caller's transaction, which has locked
-    it."""
+    """Write that a connection has ended permanently.
+
+    Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `BEFORE`.
+    """
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     why = {"reason": failure.code, "detail": failure.message}
     await record_trigger(db, outbox, row, StateTrigger.REFUSED, values, now=failure.at, **why)
@@ -106,14 +109,14 @@ class HistoryStore:
         ]
 
 
-# ── Credentials that a provider's API rejects: recorded after several rejected calls, withdrawn after a 2xx.
+# ── Credentials that a provider's API rejects. Several rejected calls record a failure; a 2xx removes the failure.
 
 ACCEPTED: Final = "accepted"
 SEEN: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections.c.failure_code)
 
 
 class RejectionStore:
-    """Records that the provider rejected a credential, and which scopes the provider asked for.
+    """Records that the provider rejected a credential, and the scopes that the provider demanded.
 
     A failed refresh takes precedence over a rejected call. A row with a newer grant is not changed.
     """
@@ -123,8 +126,10 @@ class RejectionStore:
         self._outbox = outbox
 
     async def record(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
-        """Write `failure`, of code `REJECTED`, and return the row. Returns None if the row has another grant than
-        `seen` or another kind of failure, or has ended."""
+        """Write `failure`, of code `REJECTED`, and return the row.
+
+        Returns None if the row has another grant than `seen`, has a failure with another code, or has ended.
+        """
         trigger = trigger_for_failure(failure.code, final=failure.final)
 
         async def write(db: AsyncConnection) -> Connection | None:
@@ -141,8 +146,10 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def withdraw(self, seen: Connection, *, now: datetime) -> Connection | None:
-        """Remove the failure that `record` wrote, and return the row. Returns None if the row has no such failure, or
-        another grant than `seen`."""
+        """Remove the failure that `record` wrote, and return the row.
+
+        Returns None if the row has no such failure, or has another grant than `seen`.
+        """
 
         async def write(db: AsyncConnection) -> Connection | None:
             row = await self._row(db, seen)
@@ -157,8 +164,10 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def record_scopes(self, seen: Connection, refused: RefusedScopes) -> Connection | None:
-        """Add the scopes of `refused` to the row's, and return the row. Returns None if it has another grant than
-        `seen`."""
+        """Add the scopes of `refused` to the row's refused scopes, and return the row.
+
+        Returns None if the row has another grant than `seen`.
+        """
 
         async def write(db: AsyncConnection) -> Connection | None:
             if await self._row(db, seen) is None:
@@ -174,7 +183,7 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def forget_scopes(self, ref: ConnectionRef, *, now: datetime) -> None:
-        """Remove the scopes that `record_scopes` has stored for this connection, if any."""
+        """Remove the scopes that `record_scopes` has stored for this connection."""
 
         async def write(db: AsyncConnection) -> None:
             recorded = at(ref), connections.c.refused_scopes.is_not(None)

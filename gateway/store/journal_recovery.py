@@ -1,8 +1,8 @@
-"""Connects the refresh journal with the store: finds a record's connection, and the replies that earlier processes left
-(ADR 41).
+"""Connects the refresh journal with the store (ADR 41).
 
-A record's head contains the key of its attempt, sealed like a value of the database; therefore this module uses the
-vault. `gateway.journal` reads and writes the files.
+Finds the connection of a record in the journal, and the replies of earlier processes. The head of a record contains the
+attempt's key, sealed like a value of the database. So this module needs the vault. `gateway.journal` reads and writes
+the files.
 """
 
 import asyncio
@@ -24,12 +24,13 @@ from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.data_keys import DataKeys
 from gateway.vault import Vault, VaultError
 
-TABLE: Final = "pairs"  # not a table: the name that sealed values of the journal are bound to since the first release
-CREDENTIAL: Final = "answer"  # the column name of releases that recorded credentials instead of replies
+TABLE: Final = "pairs"  # not a table, but the name to which the sealed values of the journal have always been bound
+CREDENTIAL: Final = "answer"  # the column name in releases that recorded credentials instead of replies
 KEY: Final = "key"
 LOOK_AGAIN_S: Final = 0.05
-WAIT_S: Final = 30.0  # longer than any token exchange
-OVERDUE_S: Final = 60.0  # a refresh takes less: after this time, its record and a dead marker may be unused
+WAIT_S: Final = 30.0  # in seconds; longer than any token exchange
+# In seconds. A refresh takes less time. After this time, its record or a dead process's marker is possibly not needed.
+OVERDUE_S: Final = 60.0
 
 Current = Callable[[ConnectionRef], Awaitable[Connection | None]]
 
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential, which releases before the present format recorded instead of the reply."""
+    """A credential. Releases before the present format recorded credentials instead of replies."""
 
     values: Mapping[str, Any]
     expires_at: datetime | None
@@ -46,30 +47,40 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class EarlierReplies:
-    """What other processes' refreshes have left: replies, newest attempt first, each in call order; or a credential."""
+    """The replies that other processes have recorded, or a credential.
+
+    `replies`: the newest attempt first; within an attempt, in the order of the calls. `credential`: None if only
+    replies were recorded.
+    """
 
     replies: tuple[RecordedReply, ...] = ()
     credential: Credential | None = None
 
 
 class RefreshJournal:
-    """The refresh journal of this machine. `folder` None: this machine has no folder for it, and nothing is
-    recorded."""
+    """The refresh journal of this machine.
+
+    `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded.
+    """
 
     def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
         self.folder = None if folder is None else folder.absolute()
         self._vault = vault
         self._keys = keys
         self.marker = None if folder is None else ProcessMarker(folder)
-        self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ first seen (monotonic)
+        # The key: an open attempt or a dead process's marker. The value: when this process first saw it (monotonic
+        # seconds).
+        self._seen: dict[str, float] = {}
 
     async def process_name(self) -> str | None:
-        """Return this process's name, by which others on this machine check whether it lives (`Holders.of`); None
-        without a marker."""
+        """Return this process's name; None without a marker file.
+
+        Other processes on this machine use the name to check whether this process is alive (`Holders.of`).
+        """
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
-        """Return whether a readable reply is recorded for the present credential of `row`. Does not wait."""
+        """Return whether the journal has a readable reply for the present credential of `row`. Does not wait."""
         if self.folder is None:
             return False
         for record in await asyncio.to_thread(open_records, self.folder):
@@ -81,12 +92,15 @@ class RefreshJournal:
         return False
 
     async def prepare(self, environment: str) -> None:
-        """Prepare for a token exchange, so that sealing the attempt's key does not need the database."""
+        """Prepare for a token exchange. Afterwards, sealing the attempt's key does not need the database."""
         if self.folder is not None:
             await self._keys.allow(environment)
 
     def entry(self, row: Connection) -> Entry | None:
-        """Return the entry under which replies to one attempt to refresh `row` are recorded; None if they cannot be."""
+        """Return the journal entry for one attempt to refresh `row`. Replies are recorded under this entry.
+
+        None if this machine has no journal, or if the attempt's key cannot be sealed.
+        """
         if self.folder is None:
             return None
         attempt, key = new_attempt(), new_key()
@@ -101,7 +115,7 @@ class RefreshJournal:
     async def earlier_replies(self, row: Connection) -> EarlierReplies:
         """Return the replies that other processes received for the present credential of `row`.
 
-        Waits for a living process whose token exchange is under way.
+        If another process has a token exchange under way, wait for its reply, at most `WAIT_S` seconds.
         """
         if self.folder is None:
             return EarlierReplies()
@@ -125,8 +139,11 @@ class RefreshJournal:
             await clock.sleep(LOOK_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
-        """Return the token calls of refreshes that are not released: connection, row and version of the credential, and
-        whether a reply is recorded or may still come."""
+        """Return the token calls whose refreshes are not released.
+
+        Each tuple has the connection, the row and version of its credential, and whether a reply is recorded or can
+        still arrive.
+        """
         if self.folder is None:
             return []
         found = await asyncio.to_thread(open_records, self.folder)
@@ -148,12 +165,14 @@ class RefreshJournal:
         holding: Container[str] = (),
         unchanged: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Connection]:
-        """Remove what is no longer needed: files of dead processes, and unreleased attempts in files of living ones.
+        """Remove what is not needed: files of dead processes, and unreleased attempts in files of living processes.
 
-        A reply is needed while its refresh is open. `release` makes this process's journal writer release an attempt.
-        `holding`: names of processes that hold leases; their markers stay, since without one a process is not known to
-        be dead. `unchanged` returns whether the database still had the intents of these refreshes when they were read.
-        Returns the connections with an open intent that replies in files of dead processes can settle.
+        A reply is needed as long as its refresh is open. `current`: returns the present row of a connection. `release`:
+        releases an attempt in this process's journal. `holding`: the names of processes that hold leases; the markers
+        of these processes stay, because only a marker shows that a process is dead. `unchanged`: returns whether the
+        rows read so far are still current; None to skip this check.
+
+        Returns the connections with an open intent for which a dead process has left a reply.
         """
         if self.folder is None:
             return []
@@ -175,8 +194,7 @@ class RefreshJournal:
     async def _find_unneeded(
         self, dead: list[Path], current: Current, holding: Container[str]
     ) -> tuple[list[Path], list[Connection]]:
-        """Return the files of dead processes that are not needed, and the connections with replies in the other
-        files."""
+        """Return the files of dead processes that are not needed, and the connections with a reply in a needed file."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding
@@ -189,9 +207,9 @@ class RefreshJournal:
         return useless, list(settled.values())
 
     async def _overdue_attempts(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
-        """Yield attempts that a living process never released, and whose replies are no longer needed."""
+        """Yield the attempts that a living process has not released, although their replies are no longer needed."""
         for about, _ in await asyncio.to_thread(read, path):
-            attempt = about.get("attempt")  # None in a file of an earlier release that still runs
+            attempt = about.get("attempt")  # None in a file of an earlier release whose process still runs
             if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
                 yield attempt
 
@@ -222,10 +240,10 @@ class RefreshJournal:
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
     async def _reply(self, row: Connection, record: OpenRecord) -> RecordedReply | None:
-        """Return the recorded reply; None if there is none yet, or it is unreadable."""
+        """Return the recorded reply; None if the reply is unreadable or has not arrived yet."""
         try:
             key = await self._decrypt_or_none(row, KEY, bytes.fromhex(record.about["key"])) if record.sealed else None
-        except ValueError:  # damaged
+        except ValueError:  # the record is damaged
             return None
         return None if key is None else open_reply(bytes.fromhex(key["key"]), record.about, record.sealed)
 
@@ -234,18 +252,22 @@ class RefreshJournal:
         try:
             await self._keys.learn(sealed)
             return self._vault.open_json(sealed)
-        except VaultError as fault:  # truncated when the process was killed, or its key is gone
+        # the record was cut off when the process was killed, or its data key no longer exists
+        except VaultError as fault:
             log.warning("refresh_record_unreadable", connection_id=row.ref.connection_id, detail=str(fault))
             return None
 
 
 def place_of(row: Connection, column: str) -> Any:
-    """Return the place that a value of `column` is bound to, for the credential that will replace that of `row`."""
+    """Return the place that a value of `column` is bound to.
+
+    The place has the version of the credential that will replace the present credential of `row`.
+    """
     return {"table": TABLE, "row": row.uid, "column": column, "version": row.version + 1}
 
 
 async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | None:
-    """Return the connection of a record if its refresh is still open, else None."""
+    """Return the connection of a record if the record's refresh is still open, else None."""
     row = await current(ConnectionRef(*about["ref"]))
     if row is None or row.intent is None or (row.uid, row.version) != (about["row"], about["version"]):
         return None

@@ -1,4 +1,4 @@
-"""Minted keys, stored by digest. Each change adds an entry to the change log, so that all nodes apply it promptly."""
+"""Minted keys, stored by digest. Each change of a key adds a change log entry, so that all nodes soon know it."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,11 @@ MOST_ABOVE: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMintedKey(KeyTerms):
-    """A key to be stored. `replaces`: the id of the key it replaces, which ends at `replaced_ends_at` or earlier."""
+    """A key to be stored.
+
+    `replaces`: the id of the key that the new key replaces; None to replace no key. `replaced_ends_at`: when the
+    replaced key ends, unless it expires earlier; None for now.
+    """
 
     replaces: int | None = None
     replaced_ends_at: datetime | None = None
@@ -44,7 +48,7 @@ class KeyStore:
         return await self._find_one(keys.c.environment == environment, keys.c.id == key_id)
 
     async def family(self, environment: str, key_id: int, *, limit: int) -> list[MintedKey]:
-        """Return the key and all keys minted from it, at any depth, oldest first; empty if the key does not exist."""
+        """Return the key and all keys minted from it, at any depth, the oldest first. Empty if there is no such key."""
         first = select(keys.c.id).where(keys.c.environment == environment, keys.c.id == key_id).cte(recursive=True)
         every = first.union(select(keys.c.id).join(first, keys.c.parent_id == first.c.id))
         wanted = select(keys).where(keys.c.id.in_(select(every.c.id))).order_by(keys.c.id).limit(limit)
@@ -52,7 +56,7 @@ class KeyStore:
             return [_key(row) for row in (await db.execute(wanted)).mappings()]
 
     async def names(self, environment: str, key_ids: Collection[int]) -> dict[int, str]:
-        """Return the names of the keys that exist, by id."""
+        """Return the names of these keys by id. The result omits keys that do not exist."""
         wanted = select(keys.c.id, keys.c.name).where(keys.c.environment == environment, keys.c.id.in_(key_ids))
         async with self._transactions.read() as db:
             return {row.id: row.name for row in await db.execute(wanted)}
@@ -66,7 +70,7 @@ class KeyStore:
         before_id: int | None = None,
         limit: int,
     ) -> list[MintedKey]:
-        """Return keys, newest first. `alive_at`: only those neither revoked nor expired at that time."""
+        """Return keys, the newest first. `alive_at`: only keys that are neither revoked nor expired at this time."""
         wanted = select(keys).where(keys.c.environment == environment).order_by(keys.c.id.desc()).limit(limit)
         if alive_at is not None:
             wanted = wanted.where(*_alive(alive_at))
@@ -80,8 +84,8 @@ class KeyStore:
     async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
         """Store the key.
 
-        Raises Conflict if another living key has its name, or if its parent was revoked; NotFound if the key to replace
-        does not exist.
+        Raises Conflict if another active key has the same name, or if the parent key was revoked. Raises NotFound if
+        the key to replace does not exist.
         """
         entry = AuditEntry.of(AuditAction.KEY_CREATED, new.environment, now, detail=_as_detail(new))
 
@@ -101,7 +105,7 @@ class KeyStore:
             }
             await db.execute(insert(keys).values(row))
             stored = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
-            if new.replaces is not None:  # keys minted from the old one get the new one as parent
+            if new.replaces is not None:  # the new key becomes the parent of the keys minted from the old key
                 await db.execute(update(keys).where(keys.c.parent_id == new.replaces).values(parent_id=stored["id"]))
             await self._trail.record(db, dataclasses.replace(entry, key_id=stored["id"]))
             await record_change(db, changed_key(new.environment, new.digest), now)
@@ -110,7 +114,7 @@ class KeyStore:
         return await self._transactions.write(write)
 
     async def revoke(self, environment: str, key_id: int, *, now: datetime) -> Sequence[str]:
-        """Revoke the key and all keys minted from it, directly or not. Returns the digests of the keys revoked now."""
+        """Revoke the key and all keys minted from it, at any depth. Return the digests of the keys revoked now."""
         entry = AuditEntry.of(AuditAction.KEY_REVOKED, environment, now)
 
         async def write(db: AsyncConnection) -> Sequence[str]:
@@ -119,7 +123,7 @@ class KeyStore:
             seen: set[int] = set()
             level: list[ColumnElement[bool]] = [keys.c.id == key_id]
             while level:
-                # Locked, so that no transaction adds a key below these before they are revoked.
+                # Locked, so that no transaction can mint another key from these keys before they are revoked.
                 wanted = select(keys).where(keys.c.environment == environment, *level).with_for_update()
                 rows = [row for row in (await db.execute(wanted)).mappings() if row["id"] not in seen]
                 seen |= {row["id"] for row in rows}
@@ -136,11 +140,12 @@ class KeyStore:
         return await self._transactions.write(write)
 
     async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
-        """Record that these keys were used. A key's first use is also recorded in the audit trail."""
+        """Record that these keys were used. A key's first use also gets an audit record."""
         entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
         for at in range(0, len(digests), MOST_AT_ONCE):
             some = digests[at : at + MOST_AT_ONCE]
-            # Never waits for one key while it has locked others: `revoke` locks several too, in another order.
+            # Skips keys that another transaction has locked, because waiting could cause a deadlock: `revoke` locks
+            # several keys in another order.
             free = select(keys.c.digest).where(keys.c.digest.in_(some)).with_for_update(skip_locked=True)
             done = await self._transactions.write(partial(self._record_use, wanted=free, entry=entry))
             for one in set(some) - done:
@@ -148,7 +153,7 @@ class KeyStore:
                 await self._transactions.write(partial(self._record_use, wanted=alone, entry=entry))
 
     async def _record_use(self, db: AsyncConnection, wanted: Select[str], entry: AuditEntry) -> set[str]:
-        """Return the digests of the keys that `wanted` found and locked."""
+        """Record the use of the keys that `wanted` selects and locks. Return the digests of these keys."""
         digests = set((await db.execute(wanted)).scalars())
         used = update(keys).where(keys.c.digest.in_(digests)).values(last_used_at=entry.at)
         first = used.where(keys.c.last_used_at.is_(None)).returning(keys.c.id, keys.c.environment, keys.c.name)
@@ -160,7 +165,7 @@ class KeyStore:
         return digests
 
     async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
-        """Return the ids of the key's parent, grandparent, and so on."""
+        """Return the ids of the key's parent, of the parent's parent, and so on."""
         found: list[int] = []
         async with self._transactions.read() as db:
             above = key.parent_id
@@ -170,8 +175,10 @@ class KeyStore:
         return tuple(found)
 
     async def reserve_calls(self, digest: str, most: int) -> int:
-        """Reserve at most `most` calls, and at most a twentieth of the remaining budget; return how many. A negative
-        `most` gives calls back."""
+        """Reserve at most `most` calls, and at most a twentieth of the remaining budget. Return how many were reserved.
+
+        A negative `most` returns unused calls to the budget.
+        """
 
         async def write(db: AsyncConnection) -> int:
             mine = keys.c.digest == digest
@@ -238,15 +245,20 @@ _STORED: Final = (
 
 
 async def _lock_keys(db: AsyncConnection, environment: str) -> None:
-    """Let one transaction at a time mint or revoke keys of an environment, until its commit: each checks names and
-    locks several keys, so two could wait for each other."""
+    """Let only one transaction at a time mint or revoke keys of an environment. The lock ends with the commit.
+
+    Each of these transactions checks names and locks several keys. Without this lock, two transactions could wait for
+    each other.
+    """
     row = select(environments.c.name).where(environments.c.name == environment)
     await db.execute(row.with_for_update(key_share=True))
 
 
 async def _check_parent(db: AsyncConnection, parent_id: int) -> None:
-    """Raise Conflict if the key `parent_id` was revoked. Locks it, so that `revoke` waits and then finds the new key
-    too."""
+    """Raise Conflict if the key `parent_id` was revoked.
+
+    Also locks the key, so that `revoke` waits for this transaction and then also revokes the new key.
+    """
     parent = select(keys.c.revoked_at).where(keys.c.id == parent_id).with_for_update(read=True)
     row = (await db.execute(parent)).one_or_none()
     if row is not None and row.revoked_at is not None:
@@ -255,12 +267,12 @@ async def _check_parent(db: AsyncConnection, parent_id: int) -> None:
 
 
 def changed_key(environment: str, digest: str) -> ConnectionRef:
-    """Return the reference of a key in the change log. Its integration is empty, unlike that of a connection."""
+    """Return the reference of a key in the change log. A reference without an integration cannot be a connection."""
     return ConnectionRef(environment, "", digest)
 
 
 def _as_detail(new: NewMintedKey) -> dict[str, Any]:
-    """Return the detail for the audit record of the key's creation: its policy, but not the key."""
+    """Return the detail for the audit record of a new key. The detail says what the key may do, without the key."""
     members = {
         "kind": new.kind,
         "name": new.name,

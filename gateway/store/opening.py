@@ -1,4 +1,4 @@
-"""Opens the store at a URL: checks, connects, migrates, loads the keys. Each refusal is one line of text."""
+"""Opens the store at a URL: checks and connects the database, migrates the schema, loads the keys."""
 
 import asyncio
 import importlib
@@ -29,8 +29,9 @@ async def open_store(
 ) -> Store:
     """Open the store at `url`: migrate it, and create missing environments and data keys.
 
-    Checks keys and schema before the first write. `busy_s`, for SQLite: how long a write waits for other processes.
-    `pool` is for PostgreSQL. Raises StoreRefused with one line of text for the operator.
+    Checks keys and schema before the first write. `busy_s`: how long a write waits for other processes, in seconds; for
+    SQLite. `pool`: the connection pool, for PostgreSQL; None for the defaults. Raises StoreRefused with one line of
+    text for the operator.
     """
     pool = pool or PoolConfig()
     backend = await _connected(url, keyring, busy_s, pool)
@@ -53,7 +54,7 @@ async def open_store(
 
 
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:
-    """Connect to the database. Imports only the modules of its own kind."""
+    """Connect to the database. Imports the modules of one database only."""
     if url.startswith(POSTGRES):
         from gateway.store.postgres.postgres_backend import open_postgres
 
@@ -71,7 +72,7 @@ async def _migrate(backend: Backend) -> None:
     alembic = await asyncio.to_thread(importlib.import_module, "gateway.store.migrations.upgrade")
 
     async def upgrade(db: AsyncConnection) -> None:
-        await db.execute(select(1))  # SQLite locks with the first statement: then only one process upgrades
+        await db.execute(select(1))  # the first statement takes SQLite's lock, so that only one process upgrades
         await db.run_sync(alembic.upgrade)
 
     await backend.alone(upgrade)

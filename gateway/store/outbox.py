@@ -1,7 +1,6 @@
-"""The outbox: an event is written in the transaction of the change that it reports, so that events and changes always
-agree.
+"""The outbox. An event is written in the transaction of the change that it reports, so events and changes always agree.
 
-`gateway.events` sends the events. An event without a receiver is not written.
+`gateway.events` sends the events. An event that has no target is not written.
 """
 
 import uuid
@@ -30,21 +29,24 @@ OF_CONNECTION: Final = (
     connections.c.dies_at,
     connections.c.webhook_url_override,
 )
-"""The columns that an event needs: facts about its connection, and its target."""
+"""The columns that an event needs: the facts about its connection, and the URL that replaces its targets."""
 
 _BETWEEN: Final = "\x1f"
 
 
 class Outbox:
-    """The outbox. `targets_of` returns the targets of an environment's events; the application sets it from the
-    configuration."""
+    """The outbox.
+
+    `targets_of`: returns the target URLs for the events of an environment. `gateway.events` sets this function, based
+    on the configuration.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self.targets_of: Callable[[str], Sequence[str]] = lambda _: ()
 
     def targets(self, environment: str, override: str | None) -> Sequence[str]:
-        """Return the targets of an event. An `override` replaces all targets of the environment."""
+        """Return the target URLs of an event. `override`: the only target; None for the targets of the environment."""
         return (override,) if override else self.targets_of(environment)
 
     async def add_event(
@@ -57,10 +59,10 @@ class Outbox:
         reason: str | None = None,
         detail: str | None = None,
     ) -> None:
-        """Write `event` of the connection with row id `row_id`, in its present state and in the caller's transaction.
+        """Write `event` for the connection with row id `row_id`, in the caller's transaction.
 
-        `reason`, for programs, and `detail`, for people, say why something failed, or give a warning about a new
-        connection.
+        The event describes the connection as it is now. `reason` (for programs) and `detail` (for people) say why
+        something failed. For a new connection, `detail` is a warning.
         """
         row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
         facts = {"tags": row.tags, "end_user": row.end_user}
@@ -84,7 +86,7 @@ class Outbox:
         detail: str,
         override: str | None = None,
     ) -> None:
-        """Write an event without a change in the store, such as a failed attempt to connect."""
+        """Write an event that reports no change in the store, such as a failed attempt to connect."""
 
         async def write(db: AsyncConnection) -> None:
             details = {"reason": reason, "detail": detail, "override": override}
@@ -107,8 +109,12 @@ class Outbox:
         detail: str | None = None,
         override: str | None = None,
     ) -> None:
-        """Write an event like `add_event`, for a connection that need not exist. `facts`: `tags`, `end_user`, an
-        unusual `operation`."""
+        """Write an event in the caller's transaction. The connection `ref` need not exist.
+
+        `facts`: the connection's `tags` and `end_user`; also `operation`, if it is not the usual operation of the
+        event. `reason`, `detail`: why something failed. `override`: a URL that replaces all targets of the environment,
+        or None.
+        """
         targets = self.targets(ref.environment, override)
         if not targets:
             return
@@ -132,7 +138,7 @@ async def insert_event(
     uid: str | None = None,
     sealed: bytes | None = None,
 ) -> int:
-    """Insert an event and return its row id."""
+    """Insert an event. Return its row id."""
     cause = current_cause.get()
     if cause is not None:
         facts = {**facts, CAUSE: cause}
@@ -159,9 +165,10 @@ async def insert_deliveries(
     now: datetime,
     kind: str = "",
 ) -> None:
-    """Insert a message for each connection of `to`, to each of its targets. `whose`: environment and integration.
+    """Insert a message for each connection in `to`, and a delivery of the message to each target.
 
-    Messages of one connection and `kind` are sent in order; messages without a connection have no order.
+    `whose`: environment and integration. Messages with the same connection and the same `kind` are sent in order.
+    Messages without a connection have no order.
     """
     environment, integration_id = whose
     rows = [

@@ -1,4 +1,4 @@
-"""Connect sessions, authorizations under way (flows) and their results, stored by digest."""
+"""Connect sessions, authorizations under way (flows) and the results of authorizations, all stored by digests."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -33,16 +33,19 @@ from gateway.store.transactions import NOTIFIES, Transactions
 from gateway.text import counted as number_of
 from gateway.vault import Vault
 
-# ── Connect sessions, stored by the digest of their token; the token itself is not stored.
+# ── Connect sessions. A session is stored by the digest of its token; the token itself is not stored.
 
 PINNED: Final = ""
-COUNTED_AFTER: Final = timedelta(minutes=10)  # time to finish an authorization that began before its session expired
+# the time to finish an authorization that began before its session expired
+COUNTED_AFTER: Final = timedelta(minutes=10)
 SESSION_COLUMNS: Final = tuple(column.name for column in connect_sessions.columns)
 
 
 class SessionStore:
-    """Connect sessions, reusable until they expire or are deleted. `defaults` may contain secrets, so they are
-    sealed."""
+    """Connect sessions. A session can be used until it expires or is deleted.
+
+    The column `defaults` is sealed, because defaults can contain secrets.
+    """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -50,8 +53,11 @@ class SessionStore:
         self._keys = keys
 
     async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
-        """Store the session and return None. If its key already has `most_open` open sessions, store nothing, and
-        return when the first of them expires."""
+        """Store the session and return None.
+
+        `most_open`: how many open sessions the session's key may have; None for no limit. If the limit is reached,
+        store nothing, and return when the first open session of the key expires.
+        """
         row = {
             **{name: getattr(session, name) for name in SESSION_COLUMNS},
             "end_user": end_user_to_json(session.end_user),
@@ -70,8 +76,8 @@ class SessionStore:
                 if last is not None:
                     first: datetime | None = (await db.execute(some.limit(1))).scalar()
                     return first
-            # With the defaults under "", which is no integration's ID; sealed, so that a write into the table cannot
-            # remove it.
+            # `pinned` is stored among the defaults, under the empty text, which is no integration's id. Because the
+            # defaults are sealed, a person who can write to the table cannot remove `pinned`.
             kept = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
             sealed = self._vault.seal_json(kept, **_session_address(session.environment, session.digest))
             await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
@@ -80,15 +86,17 @@ class SessionStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(session.environment))
 
     async def get(self, digest: str, *, now: datetime) -> ConnectSession | None:
-        """Return the session whose token has this digest; None if it does not exist or has expired."""
+        """Return the session whose token has this digest; None if the session does not exist or has expired."""
         alive = select(connect_sessions).where(connect_sessions.c.digest == digest, connect_sessions.c.expires_at > now)
         async with self._transactions.read() as db:
             row = (await db.execute(alive)).mappings().first()
         return None if row is None else await self._session_of(dict(row))
 
     async def has_existed(self, digest: str, environment: str) -> bool:
-        """Return whether the session exists, has expired or was deleted. `flow_results` remembers a deleted one for an
-        hour."""
+        """Return whether the session exists, or has existed: it has expired or was deleted.
+
+        After a deletion, a row of `flow_results` proves this for an hour.
+        """
         its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
         either = select(exists().where(*its) | exists().where(*condition))
@@ -96,12 +104,15 @@ class SessionStore:
             return bool((await db.execute(either)).scalar())
 
     async def delete(self, digest: str) -> bool:
-        """Delete the session; return whether there was one."""
+        """Delete the session. Return whether the session existed."""
         return await self._transactions.write(lambda db: delete_sessions(db, connect_sessions.c.digest == digest)) == 1
 
     async def keep_for_browser(self, digest: str, browser_digest: str) -> bool:
-        """Bind the session to the browser whose cookie has this digest. Returns False if another browser has it, or the
-        session does not exist. Of several concurrent browsers, one succeeds."""
+        """Bind the session to the browser whose cookie has this digest.
+
+        Returns False if the session is bound to another browser or does not exist. Of several concurrent browsers, only
+        one succeeds.
+        """
         its = connect_sessions.c.digest == digest
         taken = (
             update(connect_sessions)
@@ -111,7 +122,11 @@ class SessionStore:
         return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
 
     async def prune(self, now: datetime) -> None:
-        """Delete expired sessions. One with a limit stays `COUNTED_AFTER` longer, to count its last authorizations."""
+        """Delete expired sessions.
+
+        A session with a limit of connections stays for the additional time `COUNTED_AFTER`, so that its last
+        connections are counted.
+        """
         table = connect_sessions.c
         uncounted = and_(table.max_connections.is_(None), table.expires_at <= now)
         await self._transactions.write(
@@ -129,8 +144,10 @@ class SessionStore:
 
 
 async def delete_sessions(db: AsyncConnection, which: ColumnElement[bool]) -> int:
-    """Delete these sessions. A result for each tells polling clients that the session ended. Returns how many were
-    deleted."""
+    """Delete these sessions. Return how many were deleted.
+
+    Also stores a result for each session, so that polling clients see that the session has ended.
+    """
     marks = select(
         connect_sessions.c.environment,
         connect_sessions.c.digest,
@@ -145,11 +162,11 @@ async def delete_sessions(db: AsyncConnection, which: ColumnElement[bool]) -> in
 
 
 async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces: bool = False) -> None:
-    """Count a session's new connection, in the transaction that stores it, after its row was locked. `replaces`: the
-    connection replaces one that is counted already.
+    """Count a session's new connection. Runs in the transaction that stores the connection and has locked its row.
 
-    One statement checks that the limit is not reached and that no other browser has the session, and locks the session
-    until the commit. Raises Forbidden if a check fails, or if a session with such limits was deleted.
+    `replaces`: whether the connection replaces a connection that is already counted. A single statement makes two
+    checks and locks the session until the commit: the limit is not reached, and the session is not bound to another
+    browser. Raises Forbidden if a check fails, or if the session had limits and was deleted.
     """
     table = connect_sessions.c
     wanted = [table.digest == terms.session_digest]
@@ -170,20 +187,23 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
 
 
 def _may_serve_browser(browser_digest: str) -> ColumnElement[bool]:
-    """Return the condition that a session is bound to this browser or to none yet."""
+    """Return the condition that a session is bound to this browser or to no browser yet."""
     its = connect_sessions.c.browser_digest
     return or_(its.is_(None), its == browser_digest)
 
 
 async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
-    """Decrement a session's count, in the transaction that removes a pending connection."""
+    """Decrement a session's count of connections. Runs in the transaction that removes a pending connection."""
     table = connect_sessions.c
     its = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
     await db.execute(its.values(connections_made=table.connections_made - 1))
 
 
 def session_used_up(max_connections: int | None) -> Forbidden:
-    """Return the error for a session that has reached its limit of connections; None: the session was ended."""
+    """Return the error for a session that has reached its limit of connections.
+
+    `max_connections`: the limit; None if the session was ended in another way.
+    """
     made = f"has reached its limit of {number_of(max_connections, 'connection')}" if max_connections else "was ended"
     return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
 
@@ -200,15 +220,17 @@ def _session_address(environment: str, digest: str) -> dict[str, Any]:
     return {"environment": environment, "table": "connect_sessions", "row": digest, "column": "defaults", "version": 1}
 
 
-# ── Authorizations under way (flows), stored by the digest of `state`; each is used once (RFC 9700 §4.7).
+# ── Authorizations under way (flows), stored by the digest of `state`. A flow can be used only once (RFC 9700 §4.7).
 
 KEPT: Final = timedelta(hours=1)
 FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
 
 
 class FlowStore:
-    """Authorizations under way. `details`, such as the PKCE verifier, are stored and returned sealed; `Store.open`
-    opens them."""
+    """Authorizations under way.
+
+    The details of a flow, such as the PKCE verifier, are stored and returned sealed. `Store.open` opens the details.
+    """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -228,13 +250,13 @@ class FlowStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.environment))
 
     async def get(self, state_digest: str, *, now: datetime) -> Flow | None:
-        """Return the flow whose `state` has this digest; None if it was used or has expired."""
+        """Return the flow whose `state` has this digest; None if the flow was used or has expired."""
         async with self._transactions.read() as db:
             row = (await db.execute(select(flows).where(_alive(state_digest, now)))).mappings().first()
         return None if row is None else await self._flow(row)
 
     async def consume(self, state_digest: str, *, now: datetime) -> Flow | None:
-        """Return the flow as `get` does, and delete it. Of several concurrent callers, exactly one gets it."""
+        """Delete the flow, and return it as `get` does. Of several concurrent callers, only one gets the flow."""
 
         async def take(db: AsyncConnection) -> RowMapping | None:
             row = (await db.execute(select(flows).where(_alive(state_digest, now)))).mappings().first()
@@ -247,11 +269,14 @@ class FlowStore:
     async def not_returned(
         self, environment: str, *, expires_after: datetime, expires_until: datetime
     ) -> dict[str, tuple[int, datetime]]:
-        """Return, by integration, how many flows that expire in this period have a browser that did not return, and
-        when the newest of them expires."""
+        """Return, by integration, how many flows wait for a browser that has not returned.
+
+        Counts only flows that expire after `expires_after` and until `expires_until`. Also returns when the last of
+        these flows expires.
+        """
         left = (
             flows.c.environment == environment,
-            flows.c.browser_digest != "",  # "": waits for the end user to confirm
+            flows.c.browser_digest != "",  # empty: the end user has not confirmed yet, so the flow is not counted
             flows.c.expires_at > expires_after,
             flows.c.expires_at <= expires_until,
         )
@@ -261,8 +286,10 @@ class FlowStore:
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
-        """Delete flows an hour after they expire. During that hour a flow cannot be used, but `not_returned` counts
-        it."""
+        """Delete flows an hour after they have expired.
+
+        During this hour, an expired flow cannot be used, but `not_returned` counts it.
+        """
         await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
 
     async def _flow(self, row: RowMapping) -> Flow:
@@ -280,15 +307,16 @@ def _alive(state_digest: str, now: datetime) -> Any:
     return and_(flows.c.state_digest == state_digest, flows.c.expires_at > now)
 
 
-# ── Results of authorizations, kept for an hour and while their session exists. Other nodes read results here.
+# ── Results of authorizations. A result is kept for an hour, and also as long as its session exists. From this table,
+# other nodes learn the results.
 
 MOST: Final = 1000
-MAX_KEPT_FAILURES: Final = 100  # of one session; older ones are deleted
+MAX_KEPT_FAILURES: Final = 100  # per session; older failures are deleted
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
 
 
 class ReturnedSum(NamedTuple):
-    """How many authorizations succeeded and failed, and when the last of each kind did."""
+    """How many authorizations succeeded and failed, and the time of the last success and failure (None: never)."""
 
     succeeded: int = 0
     failed: int = 0
@@ -297,14 +325,17 @@ class ReturnedSum(NamedTuple):
 
 
 class FlowResults:
-    """Results of authorizations. Rows are only added, and removed by age; of a session's failures, the newest
-    `MAX_KEPT_FAILURES` stay. They contain no secret: tokens are digests."""
+    """Results of authorizations. A result contains no secret, only digests of tokens.
+
+    Rows are never changed, only added, and removed by age. Of a session's failures, only the newest `MAX_KEPT_FAILURES`
+    are kept.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def add(self, outcome: Outcome) -> None:
-        """Store a result, and notify the other nodes, where callers may wait for it."""
+        """Store a result, and notify other nodes, because a caller of another node can be waiting for the result."""
 
         async def write(db: AsyncConnection) -> None:
             await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in RESULT_COLUMNS}))
@@ -318,14 +349,17 @@ class FlowResults:
         await self._transactions.write(write)
 
     async def since(self, when: datetime) -> list[Outcome]:
-        """Return the newest results since `when`, at most 1000. Nodes' clocks differ: pass a somewhat earlier time."""
+        """Return the newest results after `when`, at most 1000.
+
+        The clocks of nodes differ, so pass a time that is slightly too early.
+        """
         late = select(flow_results).where(
             flow_results.c.at >= when, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
         )
         return await self._found(late.order_by(flow_results.c.at.desc()).limit(MOST))
 
     async def of_session(self, session_digest: str) -> list[Outcome]:
-        """Return the results of one connect session, oldest first: its last 1000 connections and last 100 failures."""
+        """Return the results of a session: its last 1000 connections and its last 100 failures, the oldest first."""
         newest = select(flow_results).order_by(flow_results.c.id.desc())
         of_it = newest.where(flow_results.c.session_digest == session_digest)
         async with self._transactions.read() as db:
@@ -334,12 +368,15 @@ class FlowResults:
         return [_outcome(row) for row in sorted((*made, *failed), key=lambda row: int(row["id"]))]
 
     async def of_flow(self, flow_digest: str) -> Outcome | None:
-        """Return the result of the authorization whose `state` has this digest; None if there is none."""
+        """Return the result of the authorization whose `state` has this digest; None if there is no result."""
         found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
         return found[0] if found else None
 
     async def returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedSum]:
-        """Return, by integration, counts of the authorizations whose browser returned after `since`."""
+        """Return how many authorizations succeeded and failed, by integration.
+
+        Counts the authorizations whose browser returned at `since` or later.
+        """
         back = (
             flow_results.c.environment == environment,
             flow_results.c.flow_digest.is_not(None),
@@ -368,6 +405,10 @@ def _outcome(row: RowMapping) -> Outcome:
 
 
 def _is_failed_attempt() -> ColumnElement[bool]:
-    """Return the condition that a result is a failure; one with `is_pending` ends a connection that was made."""
+    """Return the condition that a result is a failed attempt.
+
+    A failure with `is_pending` is not a failed attempt: the connection was made, but the application did not complete
+    the connection.
+    """
     wanted = (flow_results.c.error_type.is_not(None), flow_results.c.error_type != SESSION_ENDED)
     return and_(*wanted, flow_results.c.is_pending.is_(False))

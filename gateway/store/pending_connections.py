@@ -1,5 +1,7 @@
-"""Connections that wait up to ten minutes until the application completes them: sealed as JSON, not listed, not
-proxied."""
+"""Pending connections: new connections that wait up to ten minutes until the application completes them.
+
+A pending connection is stored as sealed JSON. Lists do not contain it, and calls cannot use it.
+"""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -30,7 +32,7 @@ from gateway.store.tables import pending_connections
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault, VaultError
 
-# ── A pending connection to JSON, which is sealed, and back.
+# ── Converts a pending connection to JSON, which is then sealed, and back.
 
 PLAIN: Final = (
     "provider",
@@ -66,7 +68,7 @@ def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnectio
         ref=ref,
         **{name: stored[name] for name in PLAIN},
         expires_at=_time(stored["expires_at"]),
-        integration_uid=stored.get("integration_uid"),  # absent in rows of earlier versions
+        integration_uid=stored.get("integration_uid"),  # rows of earlier versions do not have this member
         end_user=end_user_from_json(stored["end_user"]),
         life=Lifespan(_time(dies_at), _time(keep_alive_at), settled),
         account=Account(*stored["account"]),
@@ -93,8 +95,10 @@ Check = Callable[[Connection | None], None]
 
 
 class PendingStore:
-    """Pending connections. Each change is one transaction: a connection is either pending or stored, never both or
-    neither."""
+    """Pending connections.
+
+    Each change is one transaction. So a connection is either pending or stored, never both or neither.
+    """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, connections: ConnectionStore) -> None:
         self._transactions = transactions
@@ -105,9 +109,11 @@ class PendingStore:
     async def add(
         self, new: NewConnection, terms: SessionTerms, *, expires_at: datetime, reconnects: bool
     ) -> tuple[PendingConnection, list[PendingConnection]]:
-        """Seal and store `new`, and count it for the session. Returns it, and the pending connections of the same
-        session and reference that it replaces. Raises Forbidden, and stores nothing, if the session has created its
-        maximum of connections or is bound to another browser.
+        """Seal and store `new`, and count the connection for its session.
+
+        Returns the pending connection, and the replaced pending connections with the same session and reference. Raises
+        Forbidden, and stores nothing, if the session has already created its maximum of connections, or if it is bound
+        to another browser.
         """
         assert terms.code_challenge is not None
         row = {
@@ -149,8 +155,10 @@ class PendingStore:
         return kept, [one for row in former if (one := await self._decrypt_or_none(row)) is not None]
 
     async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
-        """Return the pending connections, and those completed recently. Connections that cannot be opened are left
-        out."""
+        """Return the session's pending connections, including those that were completed recently.
+
+        A connection that cannot be opened is not returned.
+        """
         alive = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
         wanted = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:
@@ -160,10 +168,11 @@ class PendingStore:
     async def complete(
         self, pending: PendingConnection, *, now: datetime, check: Check
     ) -> tuple[Connection, bool] | None:
-        """Store the connection, which then is no longer pending. Returns it, and whether it was created.
+        """Store the connection, which is then no longer pending. Return the connection, and whether it was created.
 
-        Returns None if it is not pending: it was completed or has expired. `check` gets the connection that is stored
-        under its reference now, and raises to refuse; then it stays pending.
+        Returns None if the connection is no longer pending, because it was completed or has expired. `check`: called
+        with the connection that is now stored under the same reference, or with None. `check` raises an error to
+        refuse; the connection then stays pending.
         """
         new, table = pending.new, pending_connections.c
         assert new is not None
@@ -182,8 +191,10 @@ class PendingStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(pending.ref.environment))
 
     async def refuse_verifier(self, session_digest: str, *, most: int) -> list[PendingConnection]:
-        """Count a wrong verifier. When the count reaches `most`, remove and return the session's pending
-        connections."""
+        """Count a wrong verifier.
+
+        If the count reaches `most`, remove the pending connections of the session and return the removed connections.
+        """
         table = pending_connections.c
         its = table.session_digest == session_digest, table.sealed.is_not(None)
 
@@ -199,7 +210,7 @@ class PendingStore:
         return [one for row in rows if (one := await self._decrypt_or_none(row)) is not None]
 
     async def drop(self, pending: PendingConnection) -> bool:
-        """Remove a pending connection. Returns False if it is not pending."""
+        """Remove a pending connection. Return False if the connection is not pending."""
         its = pending_connections.c.uid == pending.uid, pending_connections.c.sealed.is_not(None)
 
         async def write(db: AsyncConnection) -> bool:
@@ -209,8 +220,11 @@ class PendingStore:
         return await self._transactions.write(write)
 
     async def expire(self, now: datetime) -> list[PendingConnection]:
-        """Remove at most `AT_ONCE` expired rows, oldest first. Returns those not completed; only one node gets each of
-        them."""
+        """Remove at most `AT_ONCE` expired rows, the oldest first.
+
+        Returns the removed connections that were not completed. If several nodes do this at the same time, each
+        connection is returned on only one node.
+        """
         over = pending_connections.c.expires_at <= now
         oldest = select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(AT_ONCE)
         found: list[PendingConnection] = []
@@ -244,8 +258,10 @@ class PendingStore:
 
 
 async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
-    """Remove a row; decrement the session's count unless it was completed. Returns False if another process has removed
-    it."""
+    """Remove a row. Also decrement the session's count if the connection was not completed.
+
+    Returns False if another process has removed the row.
+    """
     as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_not(None)
     if row["sealed"] is None:
         as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_(None)
@@ -256,5 +272,5 @@ async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
 
 
 def _place(environment: str, uid: str) -> dict[str, Any]:
-    """Return the place that a pending connection's ciphertext is bound to."""
+    """Return the place that the ciphertext of a pending connection is bound to."""
     return {"environment": environment, "table": "pending_connections", "row": uid, "column": "sealed", "version": 1}

@@ -1,4 +1,4 @@
-"""Checks the database at `store.url` before a start. Imports only the modules for that kind of database."""
+"""Checks the database at `store.url` before a start. Imports the modules of one database only."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gateway.config import StoreConfig
 
 POSTGRES: Final = "postgresql://"
-# Connections without a refresh token end with their access token. They are few and found by an index.
+# A connection without a refresh token ends with its access token. Such connections are few, and an index finds them.
 ENDING: Final = """
 SELECT environment, integration_id, count(*), min(expires_at) FROM connections
 WHERE end_settled IS NULL AND expires_at IS NOT NULL AND dies_at = expires_at AND keep_alive_at IS NULL
@@ -18,10 +18,10 @@ GROUP BY environment, integration_id ORDER BY environment, integration_id
 
 
 def check_database(store: "StoreConfig") -> str | None:
-    """Check that the database can be opened, before the rest is loaded, which may take seconds. Raises StoreRefused.
-    Blocks.
+    """Check that the database can be opened. Raises StoreRefused. Blocks.
 
-    Returns the schema's revision; None if no gateway has created a schema yet.
+    Runs before the rest of the gateway is loaded, because loading can take seconds. Returns the schema's revision; None
+    if the database has no schema yet.
     """
     keyring = Keyring(store.encryption_keys)
     if store.url.startswith(POSTGRES):
@@ -34,10 +34,11 @@ def check_database(store: "StoreConfig") -> str | None:
 
 
 def connections_ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str]]:
-    """Return, for each environment and integration, how many connections end with their access token, and when the
-    first does (UTC).
+    """Return how many connections end with their access token, for each environment and integration.
 
-    Only for a database with this version's schema, as `check_database` returns it. Raises StoreRefused. Blocks.
+    Each tuple has the environment, the integration, the number of connections, and when the first of these connections
+    ends (UTC). The database must have this version's schema (`check_database` returns the revision). Raises
+    StoreRefused. Blocks.
     """
     if store.url.startswith(POSTGRES):
         from gateway.store.postgres import server_preflight as postgres

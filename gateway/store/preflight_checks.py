@@ -1,4 +1,4 @@
-"""Checks that refuse a database before it is opened, for both kinds of database. Does not import SQLAlchemy."""
+"""Checks that refuse a database before the database is opened, for SQLite and PostgreSQL. Needs no SQLAlchemy."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
@@ -8,11 +8,11 @@ from gateway.errors import StartRefused
 from gateway.text import counted
 from gateway.vault import Keyring, VaultError, WrappedKey
 
-# ── Why a store cannot be opened, in one line.
+# ── Why a store cannot be opened, as a text of one line.
 
 DISK_FULL: Final = "the disk is full"
 
-# By primary result code, the low byte of SQLite's extended result codes (sqlite.org/rescode.html).
+# The keys are primary result codes: the low byte of SQLite's extended result codes (sqlite.org/rescode.html).
 CAUSES: Final = {
     sqlite3.SQLITE_BUSY: "it is locked by another process",
     sqlite3.SQLITE_LOCKED: "it is locked",
@@ -33,7 +33,8 @@ RESTORE: Final = "restore a backup with `gateway restore`"
 class StoreRefused(StartRefused):
     """The store cannot be opened. The message is one line: what is wrong, with which database, and how to fix it.
 
-    `fix`: how to fix it, for a report that shows it separately; None if the configuration must be corrected.
+    `fix`: how to fix the problem, for a report that shows the fix separately; None if the configuration must be
+    corrected.
     """
 
     def __init__(self, message: str, *, fix: str | None = None) -> None:
@@ -42,7 +43,7 @@ class StoreRefused(StartRefused):
 
 
 class StoreDamaged(StoreRefused):
-    """The file is damaged; only a backup helps."""
+    """The file is damaged. The operator must restore a backup."""
 
 
 def damages(error: BaseException | None) -> bool:
@@ -79,20 +80,22 @@ REVISIONS: Final = (
     "0017",
     "0018",
     "0019",
-)  # oldest first; the last is the one this version needs
+)  # the oldest revision first; this version of the gateway needs the last revision
 
 VERSION_TABLE: Final = "alembic_version"
 
 
-# ── The columns that contain ciphertexts, and the place that each is bound to.
+# ── The columns that contain ciphertexts, and the place that each ciphertext is bound to.
 #
-# Every sealed column must be listed here: the rotation reads this list, and values of a missing column would become
-# unreadable when their key is removed. A test compares the list with the tables.
+# Every sealed column must be in this list, because the key rotation reads it. Values of a missing column would become
+# unreadable as soon as their key is removed. A test compares the list with the tables.
 
 
 class SealedColumn(NamedTuple):
-    """A sealed column. `key`: the primary key, for reading in pages. `row` and `version`: the columns whose values are
-    part of the associated data; a number as `version` applies to all rows. The environment is in the column
+    """A sealed column.
+
+    `key`: the primary key, for reading in pages. `row`, `version`: the columns that contain the row and the version of
+    the associated data; a number as `version` is the version of all rows. The environment is in the column
     `environment`.
     """
 
@@ -119,17 +122,20 @@ SEALED: Final = (
     SealedColumn("pending_connections", "sealed", "uid", "uid", 1),
 )
 NOT_SEALED: Final = frozenset({"data_keys.wrapped", "audit_state.wrapped"})
-"""Binary columns without sealed values: a data key or the audit's signing key, wrapped under a master key and bound to
-its own row."""
+"""Binary columns without sealed values.
 
-KEY_ID_FROM: Final = 2  # where the data key's id begins in a ciphertext, counted from 1 as in SQL (gateway.vault.seal)
+The columns contain a data key and the audit's signing key, each wrapped under a master key and bound to its own row.
+"""
+
+KEY_ID_FROM: Final = 2  # the position of the data key's id in a ciphertext (gateway.vault.seal); SQL counts from 1
 KEY_ID_BYTES: Final = 8
 
 
 def check_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
-    """Check the schema. `revision` None: no gateway has created a schema. `instead`: the advice if another program has.
+    """Check that this version of the gateway can use the schema. Raises StoreRefused.
 
-    Raises StoreRefused.
+    `revision`: the revision of the schema; None if no gateway has created one. `tables`: the names of the tables in the
+    database. `instead`: the advice for the operator if the database belongs to another program.
     """
     if revision is None and tables:
         raise StoreRefused(f"{place} is another program's database: {instead}.")
@@ -146,10 +152,11 @@ def keys_without_master(stored: Iterable[WrappedKey], keyring: Keyring) -> list[
 
 
 def check_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
-    """Check that every data key opens: otherwise some connections could not be opened. Raises StoreRefused.
+    """Check that every data key can be unwrapped. Without its data key, a connection cannot be opened.
 
-    `values`: how many values the `keys_without_master` keys seal, if known. A weak first key is accepted if it already wraps a
-    data key, since otherwise nothing could be read.
+    `values`: the number of values under data keys whose master key is missing; None if unknown. A weak first key is
+    accepted if it already wraps a data key, because a refusal would make the stored values unreadable. Raises
+    StoreRefused.
     """
     missing = keys_without_master(stored, keyring)
     if missing:

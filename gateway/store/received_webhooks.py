@@ -1,4 +1,4 @@
-"""Webhooks received from providers: finds their connections, drops duplicates, and puts them into the outbox."""
+"""Webhooks received from providers: finds their connections, ignores duplicates, and puts webhooks into the outbox."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -20,13 +20,13 @@ from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.text import counted
 from gateway.vault import Vault
 
-MOST: Final = 1000  # connections that one webhook can be for: the oldest ones
+MOST: Final = 1000  # a webhook is sent for at most this many connections, the oldest first
 
 log = structlog.get_logger(__name__)
 
 
 class WebhookStore:
-    """Stores each webhook in one transaction: it is both remembered and queued, or neither."""
+    """Stores each webhook in one transaction: its digest and its deliveries are stored together or not at all."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox) -> None:
         self._transactions = transactions
@@ -45,12 +45,14 @@ class WebhookStore:
         waiting: int,
         waiting_bytes: int,
     ) -> int | None:
-        """Queue `received` for each connection whose site is among `origins`, at most `MOST`; if none matches, once
-        without a connection.
+        """Queue `received` for each connection whose site is in `origins`, but for at most `MOST` connections.
 
-        Returns the number of connections. Returns None and queues nothing if a webhook with the digest `seen` was
-        stored before. Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes`,
-        are waiting: the limit is per integration, so that none uses up the space of another.
+        If no connection matches, queue `received` once, without a connection. Returns the number of connections.
+        Returns None, and queues nothing, if a webhook with the digest `seen` was already stored.
+
+        Raises Unavailable if the integration already has `waiting` waiting deliveries, or waiting webhooks of
+        `waiting_bytes` bytes. Each integration has limits of its own, so that no integration uses up the space of
+        another one.
         """
 
         async def write(db: AsyncConnection) -> int | None:

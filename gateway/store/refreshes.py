@@ -1,8 +1,8 @@
-"""Writes of a refresh: lease, intent before the call, and its outcome, each fenced (ADR 5, ADR 20).
+"""The writes of a refresh: lease, intent before the token call, outcome. A fence protects each write (ADR 5, ADR 20).
 
-Owner and version are the fence: the owner names one attempt, the version names the credential that the attempt
-replaces. A process that has lost its lease to another, or whose credential was replaced meanwhile, changes nothing; an
-expired lease that nobody else has claimed still counts.
+The fence consists of owner and version. The owner names one attempt. The version names the credential that the attempt
+replaces. A write changes nothing if another process has taken the lease, or if the credential was replaced before the
+write. A write still succeeds if the lease has expired and no other process has claimed it.
 """
 
 from collections.abc import Mapping
@@ -59,9 +59,9 @@ from gateway.store.outbox import Outbox
 from gateway.store.tables import UtcTime, audit_pending, changes, connections
 from gateway.store.transactions import OneStatement
 
-# ── The statements of a refresh, each built once: building one costs more than running it.
+# ── The statements of a refresh. Each statement is built only once, because building it costs more than running it.
 #
-# The parameters of the fence are `seen_version` and `owner`, beside those of `place`.
+# The fence has the parameters `seen_version` and `owner`, in addition to the parameters from `place`.
 
 _REPLACED_COLUMNS: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
 SAVED_COLUMNS: Final[dict[str, Any]] = {
@@ -83,8 +83,8 @@ SAVE_WITHOUT_STATE_CHANGE: Final = (
     )
     .returning(*connections.c)
 )
-"""For a save that changes no state and needs no event: writes and reads the row in one statement."""
-_TO: Final = "to_"  # prefix for the parameters of columns: SQLAlchemy reserves the bare column names
+"""Saves a refresh that changes no state and needs no event. One statement writes the row and returns it."""
+_TO: Final = "to_"  # prefix of parameter names, because SQLAlchemy reserves the column names
 _SAVE_ROW: Final = (
     SAVE_WITHOUT_STATE_CHANGE.where(STILL_NEWEST)
     .values({name: bindparam(_TO + name) for name in SAVED_COLUMNS})
@@ -107,7 +107,7 @@ _INSERT_CHANGE: Final = (
 SAVE_REFRESH: Final = select(_SAVE_ROW, _INSERT_CHANGE.c.id.label("change_id")).join_from(
     _SAVE_ROW, _INSERT_CHANGE, true()
 )
-"""The whole transaction of a refresh on PostgreSQL: fence of the data key, row, entry in the change log."""
+"""A refresh's whole transaction on PostgreSQL: checks the fence of the data key, writes the row, logs the change."""
 _INSERT_AUDIT: Final = (
     insert(audit_pending)
     .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_SAVE_ROW))
@@ -115,13 +115,13 @@ _INSERT_AUDIT: Final = (
     .cte("recorded")
 )
 SAVE_REFRESH_AND_AUDIT: Final = SAVE_REFRESH.add_cte(_INSERT_AUDIT)
-"""As `SAVE_REFRESH`, with a record of the audit trail."""
+"""The same statement as `SAVE_REFRESH`, with an additional record of the audit trail."""
 
 
 def _refresh_statement(
     place_and_key: Mapping[str, Any], columns: Mapping[str, Any], now: datetime, entry: AuditEntry | None = None
 ) -> OneStatement[tuple[Connection, int | None] | None]:
-    """Return the save of a refresh as one statement. Its result is the row, and the id of its change log entry."""
+    """Return one statement that saves a refresh. The result is the row, and the id of the change log entry."""
     values = {**place_and_key, **{_TO + name: value for name, value in columns.items()}, "noted_at": now}
     statement = SAVE_REFRESH
     if entry is not None:
@@ -139,14 +139,15 @@ SELECT_OPEN_INTENTS: Final = (
     .order_by(connections.c.lease_until)
     .limit(bindparam("most"))
 )
-"""Rows with an open intent and a lease, expired or not; the earliest expiry first."""
+"""The rows with an open intent and a lease, expired or not. The lease that ends first comes first."""
 
 
 class LeaseStatements:
-    """The statements for leases. Times are the database's: computed in SQL on PostgreSQL, and with `clock` on SQLite.
+    """The statements for leases.
 
-    `timeline`: the SQL expression for the database's timeline; None if unknown. A claim names the timeline that this
-    node knows, so that no claim succeeds between a failover and the time when this node notices it.
+    The statements use the database's time: computed in SQL on PostgreSQL, by `clock` on SQLite. `timeline`: the SQL
+    expression that returns the database's timeline; None if the database has none. A claim names the timeline that this
+    node knows. So no claim succeeds between a failover and the time when this node notices it.
     """
 
     def __init__(self, *, by_database: bool, timeline: str | None) -> None:
@@ -164,19 +165,19 @@ class LeaseStatements:
         claim = here.values(lease_until=self._at("lease_for"))
         free = or_(until.is_(None), until <= self._at("free_for"))
         self.claim: Final[Update] = claim.where(free)
-        """Succeeds if there is no lease, or the lease expired `free_for` ago (a negative interval)."""
+        """Claims the lease if there is no lease, or if the lease expired before the time `free_for`."""
         self.claim_seen: Final[Update] = claim.where(seen, free)
-        """As `claim`, but only while the row, its intent and its lease owner are as seen."""
+        """Claims the lease like `claim`, but only if the row, its intent and its lease owner have not changed."""
         self.claim_at_once: Final = claim.where(seen, free, STILL_NEWEST).returning(connections.c.uid)
-        """`claim_seen` with the fence of the data key, as one transaction. Returns a row if it succeeds."""
+        """Claims the lease like `claim_seen` and checks the data key, in one transaction. Returns a row on success."""
         self.take: Final[Update] = claim.where(seen)
-        """Takes the lease from the owner that was seen, whose process is known to be dead."""
+        """Takes the lease from its present owner. The caller must know that the owner's process is dead."""
         mine = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
         self.hold: Final[Update] = mine.values(lease_until=self._at("lease_for"))
         """Sets the end of the owner's lease, even if the lease has expired."""
 
     def value(self, delta: timedelta) -> timedelta | datetime:
-        """Return the value of a parameter that means now + `delta`."""
+        """Return the value of a time parameter: the time `delta` from now."""
         return delta if self._by_database else clock.now() + delta
 
     def _at(self, name: str) -> ColumnElement[Any]:
@@ -185,8 +186,8 @@ class LeaseStatements:
         return func.clock_timestamp(type_=DateTime(timezone=True)) + bindparam(name, type_=Interval)
 
 
-# ── Leases on refreshes (ADR 5, ADR 20, ADR 42): who may refresh a credential, and the intent that is on disk before
-# the token call.
+# ── Leases on refreshes (ADR 5, ADR 20, ADR 42). A lease decides which process may refresh a credential. The intent is
+# on the disk before the token call.
 
 AT_ONCE: Final = timedelta(0)
 
@@ -206,7 +207,9 @@ class RefreshStore:
         self._outbox = outbox
         self._own = own
         self._failover = failover
-        self._rehearsed = False  # the first save of a process is compiled before its token call, not after it
+        # True after this process has compiled the save of a refresh. Done before the first token call, so that the save
+        # after this call is fast.
+        self._rehearsed = False
 
     async def save_refreshed(
         self,
@@ -223,11 +226,15 @@ class RefreshStore:
         rotates: bool = False,
         uid: str | None = None,
     ) -> Connection | None:
-        """Replace the credential of `version`, and end lease and intent. When this returns, the credential is on disk.
+        """Replace the credential of `version`, and end lease and intent.
 
-        `previous`: the refresh token that was sent, kept sealed until `previous_until`. `rotates`: the provider has
-        replaced the refresh token, now or earlier. `uid`: that of the row as seen, which saves a query. Returns None if
-        fenced off: the row was deleted or created again, its credential was replaced, or another owner holds the lease.
+        When this method returns, the new credential is on the disk. `previous`: the refresh token that was sent; kept
+        sealed until `previous_until`, None to keep none. `rotates`: whether the provider has replaced the refresh
+        token, in this refresh or an earlier one. `uid`: the row's `uid` from an earlier read, which saves a query; None
+        if unknown.
+
+        Returns None if the fence refuses the write: the row was deleted or created again, its credential was replaced,
+        or another owner holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
         new, entry = version + 1, _recorded(ref, now)
@@ -283,7 +290,7 @@ class RefreshStore:
         now: datetime,
         entry: AuditEntry,
     ) -> Connection:
-        """Write `columns` into the locked row `held`, with the change of its state and the event that may follow."""
+        """Write `columns` into the locked row `held`. Also write the row's new state and the event for this change."""
         trigger, reason = StateTrigger.RENEWED, "renewed"
         if held.failure_code == REJECTED:  # only a call shows whether the API accepts the new credential
             trigger, reason = StateTrigger.REPLACED, held.state_reason
@@ -307,13 +314,16 @@ class RefreshStore:
         keep_lease: bool = False,
         trigger: StateTrigger | None = None,
     ) -> Connection | None:
-        """Record why the refresh failed and end the lease; the credential stays. Returns None if fenced off, as
-        `save_refreshed`.
+        """Record why the refresh failed, and end the lease. The credential stays.
 
-        `still_open`: the provider may have accepted the token, so the intent stays open. `former`, if this attempt sent
-        no token: the lease that `owner` has claimed from another owner, who gets it back; or the lease of `owner`, who
-        keeps it, and whose renewal meanwhile fences this write off. `keep_lease`: `owner` keeps the lease, since its
-        machine may have the reply. `trigger`: overrides the trigger that `failure` implies.
+        Returns None if the fence refuses the write: another owner holds the lease, or the row was deleted or replaced.
+        `still_open`: the provider has possibly accepted the token, so the intent stays open. `keep_lease`: `owner`
+        keeps the lease, because its machine possibly has the reply. `trigger`: replaces the trigger that follows from
+        `failure`.
+
+        `former`: the lease to restore if this attempt sent no token; else None. Only used with `still_open`. If `owner`
+        has claimed this lease from another owner, that owner gets the lease back. If the lease belongs to `owner`
+        itself, `owner` keeps the lease, and the write is refused if the lease has been renewed.
         """
         what = trigger or trigger_for_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
@@ -330,7 +340,7 @@ class RefreshStore:
             if former is not None and former.owner == owner and row.lease_until != former.until:
                 return None
             again = row.keep_alive_at
-            if again is not None:  # no keep-alive without another attempt
+            if again is not None:  # if no retry is planned, no keep-alive is planned either
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
@@ -345,7 +355,7 @@ class RefreshStore:
         return await self._transactions.write(write)
 
     async def unsettled(self, *, most: int) -> list[Connection]:
-        """Return at most `most` connections with an open intent and a lease, the earliest end of the lease first."""
+        """Return at most `most` connections with an open intent and a lease. The lease that ends first comes first."""
         async with self._transactions.read() as db:
             rows = (await db.execute(SELECT_OPEN_INTENTS, {"most": most})).mappings().all()
         return await self._rows.records(rows)
@@ -371,14 +381,17 @@ class RefreshStore:
         ran_out: timedelta = AT_ONCE,
         from_holder: bool = False,
     ) -> bool:
-        """Claim the lease to refresh this credential for the next `ttl` (ADR 5). Returns whether the claim succeeded.
+        """Claim the lease to refresh this credential for the time `ttl` (ADR 5). Return whether the claim succeeded.
 
-        One conditional UPDATE with the database's time. `owner` names this attempt, not the node. With `seen`, the
-        claim succeeds only while the row, its intent and its lease owner are as in `seen`, so the row need not be read
-        again. `intent`, the digest of the refresh token about to be sent, is on disk when this returns. `ran_out`: how
-        long ago another owner's lease must have expired. `from_holder`: the process of the owner in `seen` is known to
-        be dead, so its lease need not have expired. After False, read the row again: another owner holds the lease, the
-        row has changed or is gone, or the database failed over.
+        The claim is one conditional UPDATE with the database's time. `owner`: names this attempt, not the node. `seen`:
+        the row from an earlier read; the claim succeeds only if the row, its intent and its lease owner are unchanged,
+        so the caller need not read the row again. None to skip this check. `intent`: the digest of the refresh token
+        that will be sent; the digest is on the disk when this method returns. `ran_out`: how long ago another owner's
+        lease must have expired. `from_holder`: the process that owns the lease in `seen` is dead, so its lease need not
+        have expired.
+
+        If the result is False, read the row again: another owner holds the lease, the row has changed or no longer
+        exists, or the database failed over.
         """
         claim, timeline = self._statements.claim, self._failover.timeline
         values: dict[str, Any] = {**place(ref), "lease_owner": owner}
@@ -399,7 +412,7 @@ class RefreshStore:
             return (await execute_last(db, claim, values | times())).rowcount == 1
 
         def times() -> dict[str, Any]:
-            """Return the times, relative to the write itself: the write may have waited in a queue."""
+            """Return the lease times. Called just before the write, because the write can wait in a queue."""
             ends = {"lease_for": self._statements.value(ttl)}
             return ends if from_holder else ends | {"free_for": self._statements.value(-ran_out)}
 
@@ -411,14 +424,16 @@ class RefreshStore:
 
         if intent is None:
             return await self._transactions.write(write)
-        # Do not use up a token if its successor cannot be sealed. A newer data key is only seen inside the transaction.
+        # Do not use up a token if its replacement cannot be sealed. Only the transaction itself notices a newer data
+        # key.
         claimed = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
-        return claimed and timeline == self._failover.timeline  # after a failover, the claim may be lost
+        # after a failover, the database has possibly lost the claim
+        return claimed and timeline == self._failover.timeline
 
     async def _rehearse(self, db: AsyncConnection) -> None:
-        """Compile and prepare the statement of a save, with a save that matches no row."""
+        """Compile and prepare the statement that saves a refresh: execute it once, for a row that does not exist."""
         self._rehearsed = True
         nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
@@ -431,7 +446,10 @@ class RefreshStore:
             await update_and_record(db, SAVE_WITHOUT_STATE_CHANGE, values, where, clock.now(), ends=False)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
-        """Extend the lease to `ttl` from now, even if it has expired. Returns False if another owner holds it."""
+        """Let the lease end `ttl` from now, even if it has already expired.
+
+        Returns False if another owner holds the lease.
+        """
 
         async def write(db: AsyncConnection) -> bool:
             values = {**place(ref), "owner": owner, "lease_for": self._statements.value(ttl)}
@@ -442,21 +460,27 @@ class RefreshStore:
     async def release_lease(
         self, ref: ConnectionRef, *, owner: str, still_open: bool = False, former: Lease | None = None
     ) -> None:
-        """Release the lease when no token was sent. Does nothing if another owner holds it.
+        """Release the lease of an attempt that sent no token. Do nothing if another owner holds the lease.
 
-        `still_open`: an earlier intent stays open, and `former`, the lease that was replaced by the claim, is restored.
+        `still_open`: an earlier intent stays open. `former`: the lease that the claim replaced; restored if
+        `still_open`.
         """
         mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
         given_back = NO_LEASE if former is None else lease_columns(former)
         await self._rows.update(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
 
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
-        """Expire the owner's lease now and leave its intent open: the attempt is over, and the token may have been
-        sent."""
+        """Let the owner's lease expire now, but keep its intent open.
+
+        Called when the attempt is over and the token was possibly sent.
+        """
         await self.extend_lease(ref, owner=owner, ttl=AT_ONCE)
 
 
 def _recorded(ref: ConnectionRef, now: datetime) -> AuditEntry:
-    """Return the entry for the audit trail. It names no end user; the record of the connection's creation does."""
+    """Return the entry for the audit trail.
+
+    The entry does not name the end user, because the entry for the creation of the connection already does.
+    """
     where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
     return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)

@@ -1,10 +1,10 @@
-"""Key rotation: seals all values again under the first master key, while gateways serve (ADR 22); counts the values per
-key.
+"""Key rotation: seals all values again under the first master key. Gateways keep serving during a rotation (ADR 22).
 
-Each environment gets a new data key. From then on no process seals under an older one, which `DataKeys` enforces in
-each transaction. Then all values under older data keys are sealed again, and data keys that nothing needs are removed.
-Each step is a small transaction, and the rotation has no state of its own: after an interruption, the next run
-continues the work.
+Each environment gets a new data key. From then on, no process seals under an older data key, which `DataKeys` ensures
+in each transaction. Then all values under older data keys are sealed again. Data keys that no value needs are removed.
+
+Each step is a small transaction, and the rotation stores no state of its own. After an interruption, the next run
+continues the work. This module also counts how many values each key seals.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from gateway.store.tables import audit_state, connections, data_keys, metadata
 from gateway.store.transactions import Before, T, Transactions, Work
 from gateway.vault import Vault, VaultError, WrappedKey
 
-# ── Data keys that seal no value in the database, but perhaps a reply in a refresh journal (ADR 41).
+# ── Data keys that seal no value in the database, but possibly seal a reply in a refresh journal (ADR 41).
 
-REFRESHES_S: Final = 3.0  # how long to wait for running refreshes to end
+REFRESHES_S: Final = 3.0  # how long to wait for running refreshes, in seconds
 LOOK_AGAIN_S: Final = 0.05
 
 
 async def kept_for_replies(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
-    """Wait for refreshes that began before the newest key; return the `unused` keys of environments where some are
-    still open.
+    """Wait for refreshes that began before the newest data key. Return the keys of `unused` that must be kept.
 
-    Replies of open refreshes are in a refresh journal, not in a table. A killed process leaves them there for the next
-    one.
+    A key must be kept if a refresh of its environment is still open, because the refresh's reply is possibly sealed
+    under it. The reply is in a refresh journal, not in a table. If the process is killed, the next process reads the
+    reply there.
     """
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
     older = connections.c.intent_at <= newest.scalar_subquery()
@@ -58,17 +58,20 @@ async def kept_for_replies(transactions: Transactions, unused: Collection[str]) 
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-# ── How many values each key seals: the proof that a key is no longer needed.
+# ── How many values each key seals. A key that seals no value is no longer needed.
 
-PAGE: Final = 2000  # rows per query: statements stay short and hold no long snapshot, even for a large table
+PAGE: Final = 2000  # rows per query; a short query does not hold a snapshot of the database for long
 
 Rows = Sequence[tuple[Any, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class DataKeyUse:
-    """A data key and how many values it seals, by ``table.column``. `newest`: whether it is its environment's sealing
-    key."""
+    """A data key, and how many values it seals.
+
+    `newest`: whether the environment seals new values under this key. `values`: the number of values, by
+    ``table.column``.
+    """
 
     id: str
     environment: str
@@ -84,7 +87,10 @@ class DataKeyUse:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """The values of each data key. `without_data_key`: number of values under a missing data key, by data key id."""
+    """The number of values under each data key.
+
+    `without_data_key`: the number of values whose data key is missing, by data key id.
+    """
 
     data_keys: Sequence[DataKeyUse]
     without_data_key: Mapping[str, int]
@@ -94,12 +100,12 @@ class KeyCounts:
         return sum(key.total for key in self.data_keys)
 
     def under_master(self, master_key_id: str) -> Sequence[DataKeyUse]:
-        """Return the data keys that this master key wraps."""
+        """Return the data keys that the master key `master_key_id` wraps."""
         return [key for key in self.data_keys if key.master_key_id == master_key_id]
 
 
 async def count(transactions: Transactions) -> KeyCounts:
-    """Count all sealed values by key. Reads in pages, so concurrent writes may be counted or not."""
+    """Count all sealed values by key. Reads in pages, so the count can miss values that are written meanwhile."""
     values: dict[str, Counter[str]] = {}
     for column in SEALED:
         async for rows in pages(transactions, column):
@@ -123,7 +129,7 @@ async def count(transactions: Transactions) -> KeyCounts:
 
 
 async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterator[Rows]:
-    """Yield pages with the primary key and data key id of every row that has a value in `column`, by primary key."""
+    """Yield all rows with a value in `column`, in pages. Each row has its primary key and the id of its data key."""
     table = metadata.tables[column.table]
     key, sealed = table.c[column.key], table.c[column.column]
     wanted = select(key, key_id_in(sealed)).where(sealed.is_not(None)).order_by(key).limit(PAGE)
@@ -143,11 +149,12 @@ def key_id_in(sealed: Column[Any]) -> Any:
     return func.substr(sealed, KEY_ID_FROM, KEY_ID_BYTES, type_=LargeBinary)
 
 
-BATCH: Final = 100  # maximum number of values per transaction; fewer if a transaction takes longer than HOLDS_S
+BATCH: Final = 100  # maximum number of values per transaction; decreases if a transaction takes longer than `HOLDS_S`
 SHORTEST_BATCH: Final = 5
 HOLDS_S: Final = 0.03
-PASSES: Final = 20  # a row that another transaction has locked is left for the next pass
-COURTESY: Final = 4.0  # pause after a batch, as a multiple of its duration: a busy database gets longer pauses
+PASSES: Final = 20  # if another transaction has locked a row, a pass skips the row and the next pass tries again
+# The pause after a batch, as a multiple of the batch's duration. So a slow database gets longer pauses.
+COURTESY: Final = 4.0
 LONGEST_REST_S: Final = 1.0
 NEXT_PASS_S: Final = 0.05
 PATIENCE_S: Final = 60.0
@@ -157,11 +164,13 @@ Step = Callable[[int, int], None]  # called with the values done so far and in t
 
 @dataclass(slots=True)
 class Rotated:
-    """The result of a rotation. `damaged`: values that no key opens, as ``table.column of row``; they and their keys
-    stay.
+    """The result of a rotation.
 
-    `left`: number of values still under an older data key. `kept_keys`: number of data keys that seal no value in the
-    database, but perhaps the reply to a refresh that began earlier (ADR 41); the first master key wraps them now.
+    `sealed`: how many values were sealed again. `left`: how many values are still under an older data key. `damaged`:
+    values that no key opens, each as ``table.column of row``; these values and their data keys stay.
+
+    `kept_keys`: the number of data keys that seal no value in the database, but possibly the reply of a refresh that
+    began before the rotation (ADR 41). The first master key now wraps these keys.
     """
 
     sealed: int = 0
@@ -173,13 +182,13 @@ class Rotated:
 
 
 class BatchSize:
-    """Adapts how many values one transaction seals, so that other writes wait only shortly."""
+    """Adapts the number of values that one transaction seals, so that other writes wait only briefly."""
 
     def __init__(self) -> None:
         self._size = BATCH
 
     def split(self, keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Yield consecutive parts of `keys`, each of the present size."""
+        """Yield consecutive parts of `keys`. Each part has the size that is current when the part is taken."""
         start = 0
         while start < len(keys):
             some = keys[start : start + self._size]
@@ -187,13 +196,15 @@ class BatchSize:
             yield some
 
     def adapt_to(self, held_s: float) -> None:
-        """Adapt the size to the last transaction, which took `held_s`: halve it above HOLDS_S, else double it up to
-        BATCH."""
+        """Adapt the size to the last transaction, which took `held_s` seconds.
+
+        Halve the size if the transaction took longer than `HOLDS_S`. Otherwise double it, up to `BATCH`.
+        """
         self._size = max(SHORTEST_BATCH, self._size // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._size)
 
 
 class Rotation:
-    """Rotates the keys of an open store while other processes use it."""
+    """Rotates the keys of an open store. Other processes can use the store during the rotation."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -206,8 +217,10 @@ class Rotation:
         return await count(self._transactions)
 
     async def wrap_again(self, only: Collection[str] | None = None) -> int:
-        """Wrap all data keys, or those in `only`, under the first master key; change no value. Returns how many
-        changed."""
+        """Wrap data keys under the first master key. Return how many keys were changed.
+
+        No value is sealed again. `only`: the ids of the data keys to wrap; None for all.
+        """
 
         entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED)
 
@@ -228,9 +241,10 @@ class Rotation:
         return await self._write(write)
 
     async def rotate(self, step: Step, *, fresh: bool = False) -> Rotated:
-        """Seal every value under its environment's newest data key, wrapped under the first master key.
+        """Seal every value under its environment's newest data key, which the first master key wraps.
 
-        `fresh`: create new data keys even if the first master key already wraps the newest ones. Raises Unavailable.
+        `step`: called with the progress. `fresh`: create new data keys even if the first master key already wraps the
+        newest ones. Raises Unavailable.
         """
         await self._write(self._wrap_signing_key)
         rotated = Rotated(new_keys=await self._renew_keys(fresh=fresh))
@@ -268,7 +282,7 @@ class Rotation:
         return rotated
 
     async def verify(self, step: Step) -> list[str]:
-        """Open every value, as a check. Returns the values that no key opens, as ``table.column of row``."""
+        """Open every value, as a check. Return the values that no key opens, each as ``table.column of row``."""
         total, done, damaged = (await self.counts()).total, 0, list[str]()
         for column in SEALED:
             async for rows in pages(self._transactions, column):
@@ -286,7 +300,7 @@ class Rotation:
         return damaged
 
     async def _wrap_signing_key(self, db: AsyncConnection) -> None:
-        """Wrap the audit's signing key under the first master key too, if the signing key can be opened."""
+        """Wrap the audit's signing key under the first master key too. Skip a signing key that cannot be opened."""
         row = await lock_state(db)
         if row.key_id is None or row.master_key_id == self._keys.keyring.first_id:
             return
@@ -294,7 +308,7 @@ class Rotation:
         try:
             again = self._keys.keyring.wrap_again(stored)
         except VaultError:
-            return  # signing reports it, and `gateway audit key --new` replaces it
+            return  # the next checkpoint reports the problem, and `gateway audit key --new` replaces the key
         values = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
         await db.execute(update(audit_state).values(values))
 
@@ -309,18 +323,19 @@ class Rotation:
         return await self._write(write)
 
     async def _settle(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the
-        older ones.
+        """Wait until every transaction that seals under an older data key has ended.
 
-        A transaction that seals locks its key's row after checking that there is no newer key.
+        Returns the ids of the newest data keys, and the ids of the older ones. Each transaction that seals locks the
+        row of its data key, after checking that there is no newer key. So locking the older rows waits for these
+        transactions.
         """
 
         async def write(db: AsyncConnection) -> tuple[frozenset[str], frozenset[str]]:
             stored = await db.run_sync(stored_keys)
             newest = frozenset({key.environment: key.id for key in stored}.values())
             old = frozenset(key.id for key in stored) - newest
-            # No new transaction locks the older keys. Locking the newest keys could wait forever: every
-            # transaction that seals locks them.
+            # No new transaction locks the older data keys. Every transaction that seals locks a newest data key, so
+            # waiting for a lock on the newest keys could take forever.
             await db.execute(select(data_keys.c.id).where(data_keys.c.id.in_(old)).with_for_update())
             return newest, old
 
@@ -329,8 +344,10 @@ class Rotation:
     async def _reseal(
         self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: Rotated
     ) -> tuple[int, int]:
-        """Seal these rows again, then pause for other processes. Returns how many were sealed, and how many were
-        locked."""
+        """Seal the values of these rows again, then pause, so that other processes can write.
+
+        Returns how many values were sealed, and how many rows another transaction had locked.
+        """
         began = time.monotonic()
         done = held = 0
         environments = await self._environments(column, keys)
@@ -342,7 +359,7 @@ class Rotation:
                 changed, damaged = list[dict[str, Any]](), list[str]()
                 for key, sealed in (_sealed(column, row) for row in rows):
                     if sealed.ciphertext[1:9].hex() in newest:
-                        continue  # a refresh has sealed it under the newest key meanwhile
+                        continue  # a refresh has already sealed this value under the newest key
                     try:
                         changed.append({"of": key, "sealed": self._vault.seal_again(sealed).ciphertext})
                     except VaultError:
@@ -359,7 +376,7 @@ class Rotation:
         return done, held
 
     async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:
-        """Return the primary keys of these rows by environment, since each environment has its own data key."""
+        """Return the primary keys of these rows by environment, because each environment has its own data key."""
         table = metadata.tables[column.table]
         where = select(table.c.environment, table.c[column.key]).where(table.c[column.key].in_(keys))
         found: dict[str, list[Any]] = {}
@@ -369,7 +386,7 @@ class Rotation:
         return found
 
     async def _write(self, work: Work[T], *, before: Before | None = None) -> T:
-        """Write in one transaction; retry for `PATIENCE_S` while the database is busy or restarts."""
+        """Write in one transaction. If the database is busy or restarts, retry for `PATIENCE_S` seconds."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -380,7 +397,7 @@ class Rotation:
             await asyncio.sleep(NEXT_PASS_S)
 
     async def _remove(self, ids: Collection[str]) -> int:
-        """Remove data keys that seal nothing, as counted after `_settle`. Returns how many."""
+        """Remove data keys that seal no value, as counted after `_settle`. Return how many keys were removed."""
         if not ids:
             return 0
         gone = delete(data_keys).where(data_keys.c.id.in_(ids))
@@ -388,7 +405,7 @@ class Rotation:
 
 
 def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
-    """Return the query for these rows' ciphertexts, each with the columns of its place."""
+    """Return the query for the ciphertexts of these rows, and for the columns of the place of each ciphertext."""
     table = metadata.tables[column.table]
     version = [table.c[column.version]] if isinstance(column.version, str) else []
     shown = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)
@@ -397,7 +414,7 @@ def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
 
 
 def _sealed(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
-    """Return the row's primary key, and its ciphertext with its place."""
+    """Return the row's primary key, and its ciphertext with the place that the ciphertext is bound to."""
     key, environment, name, ciphertext, *version = row
     number = column.version if isinstance(column.version, int) else version[0]
     return key, Sealed(bytes(ciphertext), environment, column.table, name, column.column, number)

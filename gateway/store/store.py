@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """The store, opened by `open_store`. Its methods raise Unavailable while the database cannot be used."""
+    """The store, opened by `open_store`. The methods raise Unavailable as long as the database cannot be used."""
 
     def __init__(
         self,
@@ -89,12 +89,13 @@ class Store:
         self.call_log = backend.call_log
         self.waits = transactions.waits
         self.backed_up_at = backend.backed_up_at
-        self.pruned_at: dict[str, datetime] = {}  # area ▸ when this process last pruned it
+        self.pruned_at: dict[str, datetime] = {}  # the key: an area; the value: when this process last pruned that area
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
         """Return the value of `sealed`; an empty mapping for None.
 
-        Raises Unavailable if its key is not in the keyring, CredentialUnreadable if it was changed after sealing.
+        Raises Unavailable if the keyring lacks the key of `sealed`. Raises CredentialUnreadable if `sealed` was changed
+        after sealing.
         """
         if sealed is None:
             return {}
@@ -111,8 +112,10 @@ class Store:
             ) from fault
 
     def open_or_nothing(self, sealed: Sealed | None) -> Mapping[str, Any]:
-        """Return the value as `open` does, or an empty mapping if it was changed: for callers that replace it or do not
-        need it."""
+        """Return the value of `sealed`, or an empty mapping if `sealed` was changed after sealing.
+
+        For callers that replace the value or do not need it.
+        """
         try:
             return self.open(sealed)
         except CredentialUnreadable:
@@ -123,9 +126,10 @@ class Store:
         await self.data_keys.ensure(sorted(names))
 
     async def use_keyring(self, keyring: Keyring, *, environments: Collection[str] = ()) -> None:
-        """Use other master keys from now on, and create `environments` with them; do both or nothing.
+        """Use other master keys from now on, and create `environments` with these keys.
 
-        Raises StoreRefused if a stored data key needs another master key.
+        If this fails, keys and environments stay as before. Raises StoreRefused if a stored data key needs a master key
+        that `keyring` lacks.
         """
         former = self.data_keys.keyring
         await self.data_keys.use_keyring(keyring)
@@ -142,16 +146,16 @@ class Store:
 
     @property
     def rotation(self) -> "Rotation":
-        """The key rotation. Imported on first use, since a serving gateway does not need it."""
+        """The key rotation. Imported on first use, because a serving gateway does not need it."""
         from gateway.store.rotation import Rotation
 
         return Rotation(self.transactions, self.vault, self.data_keys, self.trail)
 
     async def prune(self, now: datetime) -> None:
-        """Remove expired sessions, flows, keys and events, and changes that every node has read. Call this
-        periodically.
+        """Remove expired sessions, flows, keys and events, and changes older than a day.
 
-        A failure in one area does not stop the others. Raises ExceptionGroup; a note on each member names its area.
+        Call this function periodically. A failure in one area does not stop the other areas. Raises ExceptionGroup; a
+        note on each exception of the group names the area.
         """
         faults = []
         for name, prune in (
@@ -166,23 +170,23 @@ class Store:
         ):
             try:
                 await prune(now)
-            except Exception as fault:  # noqa: BLE001 (raised below, with the others)
+            except Exception as fault:  # noqa: BLE001 (raised below, with the errors of other areas)
                 fault.add_note(name)
                 faults.append(fault)
         if faults:
             raise ExceptionGroup("some expired rows were not removed", faults)
 
     async def prune_former_log(self, before: datetime) -> int:
-        """Remove the calls older than `before` that releases before 0.3 logged. Returns how many.
+        """Remove the logged calls older than `before` from the table of releases before 0.3. Return how many.
 
-        This release writes nothing into their table. It stays while a node of such a release may still write it, during
-        a rolling restart.
+        This release writes nothing into that table. The table stays because a node of an older release can still write
+        to the table during a rolling restart.
         """
         return await prune_oldest(self.transactions, request_log, request_log.c.at < before)
 
     @property
     def instance(self) -> str:
-        """Identifies this gateway among those with other encryption keys. Not a secret."""
+        """A text that distinguishes this gateway from gateways with other encryption keys. Not a secret."""
         return instance(self.data_keys.keyring.first_id)
 
     @property

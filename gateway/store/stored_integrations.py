@@ -30,7 +30,10 @@ log = structlog.get_logger(__name__)
 
 
 class IntegrationStore:
-    """Integrations created through the API. Rows with `ending_at` are being deleted; only `ending` returns them."""
+    """Integrations created through the API.
+
+    If a row has a time in `ending_at`, the integration is being deleted. Only `ending` returns such rows.
+    """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -39,9 +42,9 @@ class IntegrationStore:
         self._keys = keys
 
     async def all(self) -> list[Integration]:
-        """Return the integrations of every environment, oldest first.
+        """Return the integrations of every environment, the oldest first.
 
-        Integrations that no key in the keyring opens are left out and logged.
+        If no key in the keyring opens an integration, the integration is not returned, but logged.
         """
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
         return await self._read_decryptable(there)
@@ -56,18 +59,20 @@ class IntegrationStore:
         return found
 
     async def get(self, environment: str, integration_id: str) -> Integration | None:
-        """Return the integration; None if it does not exist. Raises VaultError if no key in the keyring opens it."""
+        """Return the integration; None if it does not exist. Raises VaultError if no key opens its secrets."""
         wanted = select(integrations).where(_is_row_of(environment, integration_id), integrations.c.ending_at.is_(None))
         rows = await self._rows(wanted)
         return await self._record(rows[0]) if rows else None
 
     async def ending(self) -> list[Integration]:
-        """Return the integrations whose deletion has begun but not ended, with what their connections need to be
-        revoked."""
+        """Return the integrations whose deletion has begun but is not complete.
+
+        Each integration includes the secrets that are needed to revoke the tokens of its connections.
+        """
         return await self._read_decryptable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
-        """Store `new` and return it as stored; None if an integration with its key exists."""
+        """Store `new`. Return the stored integration; None if its `integration_id` is already in use."""
         made = ApiManagedRow(uuid.uuid4().hex, 1, now, now)
         stored = replace(new, made=made)
         entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
@@ -83,9 +88,10 @@ class IntegrationStore:
         return stored if await self._write(new.environment, write) else None
 
     async def change(self, before: Integration, after: Integration, *, now: datetime) -> Integration | None:
-        """Change `before` to `after`, including its key. Returns it as stored.
+        """Change `before` to `after`, which can have another `integration_id`. Return the stored integration.
 
-        Returns None if it was changed meanwhile, the new key exists already, or the old key has connections.
+        Returns None if another process has changed the integration, if the new `integration_id` is already in use, or
+        if connections use the old one.
         """
         assert before.made is not None
         made = replace(before.made, version=before.made.version + 1, updated_at=now)
@@ -99,7 +105,8 @@ class IntegrationStore:
 
         async def write(db: AsyncConnection) -> bool:
             if after.integration_id != before.integration_id:
-                await db.execute(select(integrations.c.uid).where(as_read).with_for_update())  # see `hold_integration`
+                # Locked, so that `hold_integration` waits.
+                await db.execute(select(integrations.c.uid).where(as_read).with_for_update())
                 if await _is_rename_refused(db, before, after):
                     return False
             changed = update(integrations).where(as_read).values(self._columns(stored, made))
@@ -112,13 +119,17 @@ class IntegrationStore:
 
         try:
             return stored if await self._write(after.environment, write) else None
-        except IntegrityError:  # another process took the new key after `_is_rename_refused` looked for it
+        # Another process has used the new `integration_id` after `_is_rename_refused` had checked it.
+        except IntegrityError:
             if after.integration_id == before.integration_id:
                 raise
             return None
 
     async def record_read(self, integration: Integration, *, now: datetime) -> None:
-        """Record that the client secret is about to be returned. If this raises Unavailable, do not return it."""
+        """Record that the client secret is about to be returned.
+
+        If this method raises Unavailable, the caller must not return the secret.
+        """
         await self._trail.write(_entry(AuditAction.CLIENT_SECRET_READ, integration, now))
 
     async def has_connections(self, environment: str, integration_id: str) -> bool:
@@ -126,8 +137,10 @@ class IntegrationStore:
             return (await db.execute(_connections_of(environment, integration_id))).first() is not None
 
     async def begin_end(self, integration: Integration, *, now: datetime) -> bool:
-        """Begin the deletion: every node stops using the integration; its connections still exist, and are deleted
-        next."""
+        """Begin the deletion. Afterwards, no node uses the integration. Return False if the deletion has already begun.
+
+        The integration's connections still exist. The caller deletes the connections next.
+        """
         assert integration.made is not None
         its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_(None))
         entry = _entry(AuditAction.INTEGRATION_DELETED, integration, now)
@@ -142,13 +155,14 @@ class IntegrationStore:
         return await self._transactions.write(write)
 
     async def end(self, integration: Integration) -> bool:
-        """Delete the row unless a connection is left; return whether the row is gone."""
+        """Delete the integration's row if it has no connections. Return whether the row no longer exists."""
         assert integration.made is not None
         its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_not(None))
         left = _connections_of(integration.environment, integration.integration_id).exists()
 
         async def write(db: AsyncConnection) -> None:
-            # First wait for connections that are being stored; the next statement sees them (`hold_integration`).
+            # First wait for transactions that are storing a connection (`hold_integration`). The next statement then
+            # sees the stored connections.
             await db.execute(select(integrations.c.uid).where(its).with_for_update())
             await db.execute(delete(integrations).where(its, ~left))
 
@@ -168,7 +182,8 @@ class IntegrationStore:
     def _columns(self, integration: Integration, made: ApiManagedRow) -> dict[str, Any]:
         hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
         plain = {name: value for name in PLAIN if (value := getattr(integration, name)) is not None}
-        # The hosts are sealed with the secrets, so that a write into the database cannot redirect the secrets.
+        # The hosts are sealed together with the secrets. So a person who can write to the database cannot redirect the
+        # secrets to another host.
         hosts = {"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}
         secrets = {**plain, **hidden, **hosts, "custom": dict(integration.custom)}
         return {
@@ -208,7 +223,7 @@ def _entry(action: AuditAction, integration: Integration, now: datetime, **detai
 
 
 def _changed_fields(before: Integration, after: Integration) -> list[str]:
-    """Return the names of the fields that differ, without values, since some are secret."""
+    """Return the names of the fields that differ, but not the values, because some values are secret."""
     names = [one.name for one in fields(Integration) if one.name != "made"]
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
@@ -219,7 +234,7 @@ def _secrets_of(secrets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(environment: str, made: ApiManagedRow) -> dict[str, Any]:
-    """Return the place that the integration's secrets are bound to: the row, not the key, which may change."""
+    """Return the place that the integration's secrets are bound to: the row's `uid`, because it never changes."""
     return {
         "environment": environment,
         "table": "integrations",
@@ -234,9 +249,10 @@ def _is_row_of(environment: str, integration_id: str) -> ColumnElement[bool]:
 
 
 async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
-    """Let nobody delete or rename the integration of `new`, if it was created through the API, until the commit.
+    """Keep the integration of `new` from being deleted or renamed until the commit, if it was created through the API.
 
-    Raises NotFound if that has happened: the connection could neither be used nor deleted with its integration.
+    Raises NotFound if the integration is already deleted or renamed. The connection would be unusable, and the deletion
+    of the integration would not delete it.
     """
     if new.integration_uid is None:
         return
@@ -250,7 +266,7 @@ async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
 
 
 async def _is_rename_refused(db: AsyncConnection, before: Integration, after: Integration) -> bool:
-    """Return whether a rename is refused: the new key is taken, or connections use the old one."""
+    """Return whether a rename is refused: the new id is already in use, or connections use the old id."""
     taken = select(integrations.c.uid).where(_is_row_of(after.environment, after.integration_id))
     used = _connections_of(before.environment, before.integration_id)
     return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None
@@ -262,5 +278,5 @@ def _connections_of(environment: str, integration_id: str) -> Any:
 
 
 async def _note(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:
-    """Add an entry to the change log under an empty connection id, which no connection has."""
+    """Add an entry about an integration to the change log. The entry has an empty connection id."""
     await record_change(db, ConnectionRef(environment, integration_id, ""), now)

@@ -1,4 +1,4 @@
-"""The schema. It equals the schema that the migrations build; a test compares them."""
+"""The schema. A test checks that the migrations build the same schema."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """An aware UTC time on every database. SQLite stores it as text that sorts by time."""
+    """A UTC time with a time zone, on every database. SQLite stores the time as a text that sorts by time."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -62,10 +62,10 @@ def environment_name() -> Column[Any]:
 
 
 def where_set(name: str, column: str, *columns: str) -> Index:
-    """Return an index of the few rows in which `column` is not null."""
+    """Return an index that contains only the rows in which `column` is not null."""
     condition = text(f"{column} IS NOT NULL")
-    # Only the migration, which creates the index, has PostgreSQL's option: naming it here would load that dialect, 2
-    # MB, into every worker on SQLite.
+    # PostgreSQL's option is only in the migration, which creates the index. With the option here, every worker on
+    # SQLite would load PostgreSQL's dialect, 2 MB.
     return Index(name, *columns, sqlite_where=condition)
 
 
@@ -81,7 +81,7 @@ environments = Table(
 data_keys = Table(
     "data_keys",
     metadata,
-    # An environment's data key with the highest number seals.
+    # The newest data key of an environment (the highest number) seals new values.
     Column("number", RowId, primary_key=True, autoincrement=True),
     Column("id", Text, nullable=False),
     environment_name(),
@@ -114,7 +114,7 @@ connections = Table(
     Column("expires_at", UtcTime),
     Column("config", Json, nullable=False),
     Column("secret_config", LargeBinary),
-    Column("secret_config_version", Integer),  # the row's version at sealing; a new credential does not change it
+    Column("secret_config_version", Integer),  # the row's version when this value was sealed
     Column("metadata", Json),
     Column("tags", Json, nullable=False),
     Column("end_user", Json),
@@ -140,18 +140,19 @@ connections = Table(
     Column("granted_at", UtcTime),
     Column("intent_digest", Text),
     Column("intent_at", UtcTime),
-    Column("previous_refresh", LargeBinary),  # the refresh token before this one, for the provider's grace period
+    # the refresh token before the present one, as long as the provider accepts it
+    Column("previous_refresh", LargeBinary),
     Column("previous_refresh_version", Integer),
     Column("previous_refresh_until", UtcTime),
     Column("dies_at", UtcTime),
     Column("keep_alive_at", UtcTime),
-    Column("end_settled", Boolean),  # null: must be checked when expires_at is reached; true: need not be
-    Column("expiry_told_days", Integer),  # how many days before its end the last report was
-    Column("site_origin", Text),  # the origin of config["baseUrl"], by which a webhook finds its connections
+    Column("end_settled", Boolean),  # null: the connection must be checked when its token expires; true: no check
+    Column("expiry_told_days", Integer),  # the last `connection.expiring` event was for this many days
+    Column("site_origin", Text),  # the origin of config["baseUrl"], for finding the connections of a webhook
     Column("account_id", Text),
     Column("account_label", Text),
-    Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
-    Column("refused_scopes", Json),  # the scopes that the API required with a 403 since the last authorization
+    Column("rotates", Boolean),  # true: at a refresh, the provider has replaced the connection's refresh token
+    Column("refused_scopes", Json),  # the scopes that the API demanded with a 403 since the last authorization
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),
@@ -161,16 +162,16 @@ connections = Table(
     Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
     Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
     where_set("connections_by_end", "dies_at", "environment", "dies_at", "id"),
-    # Only the migration has `postgresql_where`, for the reason in `where_set`.
+    # Only the migration has `postgresql_where`. In this file, it would load PostgreSQL's dialect, 2 MB, on SQLite too.
     Index("connections_by_token_end", "expires_at", "id", sqlite_where=UNSETTLED),
     where_set("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
     Index("connections_by_trouble", "environment", "created_at", "id", sqlite_where=IN_TROUBLE),
     where_set("connections_by_lease", "lease_until", "lease_until"),
     where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
-    sqlite_autoincrement=True,  # ids are never reused, so that a cursor stays valid
+    sqlite_autoincrement=True,  # ids are never reused, so that a list's cursor stays valid
 )
 
-# A copy of the column `tags` of `connections`, to find connections by tag.
+# A copy of the column `tags` of `connections`, with an index that finds connections by tag.
 connection_tags = Table(
     "connection_tags",
     metadata,
@@ -191,17 +192,17 @@ connection_history = Table(
     Column("reason", Text, nullable=False),
     Column("detail", Text),
     Index("connection_history_by_connection", "connection", "id"),
-    sqlite_autoincrement=True,  # ids are never reused, so that their order is the order of events
+    sqlite_autoincrement=True,  # ids are never reused: the order of the ids is the order of the events
 )
 
 
 # ── Integrations.
 
-# Integrations created through the API; others are in gateway.yaml.
+# Integrations created through the API. All other integrations are in gateway.yaml.
 integrations = Table(
     "integrations",
     metadata,
-    Column("uid", Text, primary_key=True),  # the row's identity, unchanged when the key is renamed
+    Column("uid", Text, primary_key=True),  # the row's identity, which stays the same if `integration_id` is renamed
     environment_name(),
     Column("integration_id", Text, nullable=False),
     Column("provider", Text, nullable=False),
@@ -212,14 +213,14 @@ integrations = Table(
     Column("secrets", LargeBinary, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
-    Column("ending_at", UtcTime),  # when its deletion began: since then, only the process that deletes it sees it
+    Column("ending_at", UtcTime),  # when the deletion began; afterwards, only the deleting process sees the row
     UniqueConstraint("environment", "integration_id", name="integrations_by_key"),
 )
 
 
 # ── Secret keys and capabilities.
 
-# The keys in gateway.yaml are not stored here.
+# Keys created through the API or the CLI. The keys in gateway.yaml are not stored.
 keys = Table(
     "keys",
     metadata,
@@ -267,7 +268,7 @@ connect_sessions = Table(
     Column("single_use", Boolean, nullable=False, server_default=false()),
     Column("max_connections", Integer),
     Column("connections_made", Integer, nullable=False, server_default="0"),
-    Column("browser_digest", Text),  # the digest of the one browser that a single-use session serves
+    Column("browser_digest", Text),  # the digest of the only browser that may use this single-use session
     Column("code_challenge", Text),
     Column("return_url", Text),
     Column("return_state", Text),
@@ -301,7 +302,7 @@ pending_connections = Table(
     Column("code_challenge", Text, nullable=False),
     Column("wrong_verifiers", Integer, nullable=False, server_default="0"),
     Column("expires_at", UtcTime, nullable=False),
-    Column("sealed", LargeBinary),  # null: completed
+    Column("sealed", LargeBinary),  # null: the connection is completed
     Index("pending_connections_by_session", "session_digest"),
     Index("pending_connections_by_expiry", "expires_at"),
 )
@@ -331,7 +332,7 @@ flow_results = Table(
 
 # ── Events to the customer's application, and webhooks from providers.
 
-# One row for each event, for all its targets.
+# One row for each event, shared by all targets of the event.
 outbox = Table(
     "outbox",
     metadata,
@@ -343,11 +344,11 @@ outbox = Table(
     Column("provider", Text, nullable=False),
     Column("event", Text, nullable=False),
     Column("facts", Json, nullable=False),
-    Column("sealed", LargeBinary),  # a provider's webhook as received
+    Column("sealed", LargeBinary),  # a provider's webhook as received; null for other events
     sqlite_autoincrement=True,
 )
 
-# One row for each target of an event. `due_at` is null when the delivery has ended, delivered or dead.
+# One row for each target of an event. `due_at` is null if the delivery has ended, either delivered or given up.
 deliveries = Table(
     "deliveries",
     metadata,
@@ -376,10 +377,11 @@ deliveries = Table(
     where_set("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
     where_set("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
     where_set("deliveries_by_end", "ended_at", "state", "ended_at"),
-    sqlite_autoincrement=True,  # ids are never reused, so that their order is the order of events
+    sqlite_autoincrement=True,  # ids are never reused: the order of the ids is the order of the events
 )
 
-# Keys that sign events if gateway.yaml names none: the highest number signs; others sign too until they retire.
+# Keys that sign events if gateway.yaml has no signing key. The key with the highest number signs. An older key also
+# signs until it retires.
 signing_keys = Table(
     "signing_keys",
     metadata,
@@ -392,7 +394,7 @@ signing_keys = Table(
     UniqueConstraint("environment", "number", name="signing_keys_by_number"),
 )
 
-# Webhooks that were accepted, so that no node accepts one twice.
+# Webhooks that a node has accepted, so that no node accepts a webhook twice.
 webhooks_seen = Table(
     "webhooks_seen",
     metadata,
@@ -402,7 +404,7 @@ webhooks_seen = Table(
 )
 
 
-# ── The call log of releases before 0.3 (`Store.prune_former_log`).
+# ── The call log of releases before 0.3. `Store.prune_former_log` removes its rows.
 
 request_log = Table(
     "request_log",
@@ -426,7 +428,8 @@ request_log = Table(
 )
 
 
-# ── Sign-ins to the console: `kind` is ``link`` until it is used, then ``session``.
+# ── Sign-ins to the console. `kind`: ``link`` for a sign-in link, ``session`` for a session, ``seen`` for a person whom
+# a trusted proxy has named.
 
 console_sessions = Table(
     "console_sessions",
@@ -465,7 +468,8 @@ audit_records = Table(
     where_set("audit_records_by_key", "key_id", "key_id", "sequence"),
 )
 
-# A single row. Its lock lets one process at a time extend the chain. `wrapped`: the key that signs checkpoints.
+# This table has a single row. A process that extends the chain locks the row, so only one process does so at a time.
+# `wrapped`: the private key that signs checkpoints, wrapped under a master key.
 audit_state = Table(
     "audit_state",
     metadata,
@@ -487,10 +491,11 @@ audit_checkpoints = Table(
     Column("at", UtcTime, nullable=False),
     Column("public_key", Text, nullable=False),
     Column("signature", Text, nullable=False),
-    Column("starts", Boolean, nullable=False),  # true: the records up to it were pruned; the chain begins after it
+    Column("starts", Boolean, nullable=False),  # true: the chain begins after this record
 )
 
-# After a row is deleted, the digests in the records no longer identify the person.
+# The secret for the digests of one end user. Without the secret, a digest in the records no longer identifies the
+# person.
 audit_persons = Table(
     "audit_persons",
     metadata,
@@ -504,7 +509,7 @@ credential_uses = Table(
     metadata,
     Column("environment", Text, primary_key=True),
     Column("key_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("hour", BigInteger, primary_key=True, autoincrement=False),  # since 1970
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),  # hours since 1970
     Column("integration_id", Text, primary_key=True),
     Column("connection_id", Text, primary_key=True),
     Column("calls", BigInteger, nullable=False),
@@ -517,7 +522,7 @@ credential_uses = Table(
 
 # ── State that nodes share: leases on tasks, the change log, and failovers of the database.
 
-# Leases on tasks that one node does for all, by the name of the task.
+# Leases on tasks that one node does for all nodes, by the name of the task.
 task_leases = Table(
     "task_leases",
     metadata,
@@ -534,10 +539,11 @@ changes = Table(
     Column("environment", Text, nullable=False),
     Column("integration_id", Text, nullable=False),
     Column("connection_id", Text, nullable=False),
-    sqlite_autoincrement=True,  # readers remember the last id they saw
+    sqlite_autoincrement=True,  # ids are never reused, because readers remember the last id that they read
 )
 
-# PostgreSQL only: each timeline of the database that nodes have seen. All but the first began with a failover.
+# PostgreSQL only. This table lists each timeline of the database that a node has noticed. The first timeline is the
+# original one; each later timeline began with a failover.
 timelines = Table(
     "timelines",
     metadata,
@@ -545,8 +551,9 @@ timelines = Table(
     Column("since", UtcTime, nullable=False),
 )
 
-# PostgreSQL only: each process that may have newer tokens than a database that failed over, the time of its last
-# heartbeat, and the timeline for which it has written its tokens back.
+# PostgreSQL only. This table lists each process whose tokens can be newer than the database after a failover.
+# `beat_at`: the time of its last heartbeat. `timeline`: the timeline for which it has confirmed that its tokens are
+# written back; null before.
 processes = Table(
     "processes",
     metadata,

@@ -1,5 +1,7 @@
-"""Transactions: reads and writes through the engines, each write in its own task, and the differences between
-dialects."""
+"""Transactions: reads and writes through the engines, and the differences between dialects.
+
+Each write runs in a task of its own.
+"""
 
 import asyncio
 import json
@@ -24,10 +26,11 @@ CloseLeft = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The engines of one database. `writes_at_once`: how many transactions the writer may have open.
+    """The engines of one database.
 
-    `takes_one_statement`: whether one statement can read and write several tables. `close_left`: close connections that
-    were in use when the engines were disposed of.
+    `writes_at_once`: how many write transactions may be open at the same time. `takes_one_statement`: whether one
+    statement can read and write several tables. `close_left`: functions that close the connections that were in use
+    during `dispose`.
     """
 
     writer: AsyncEngine
@@ -37,8 +40,11 @@ class Engines:
     close_left: tuple[CloseLeft, ...] = ()
 
     async def dispose(self) -> None:
-        """Close the readers first: on SQLite the last connection to close writes the WAL into the file; a reader must
-        not."""
+        """Close all connections, the readers first.
+
+        On SQLite, the last connection to close writes the WAL into the file. A reader must not write, so a writer
+        closes last.
+        """
         await self.reader.dispose()
         await self.writer.dispose()
         for close in self.close_left:
@@ -47,21 +53,24 @@ class Engines:
 
 def as_json(value: Any) -> str:
     """Return the JSON text that both databases store."""
-    return json.dumps(value, separators=(",", ":"), default=dict)  # any Mapping, not dict alone
+    return json.dumps(value, separators=(",", ":"), default=dict)  # `default=dict` converts any Mapping
 
 
-# ── The one statement that differs by dialect: insert unless the row exists.
+# ── The only statement that differs by dialect: an insert that does nothing if the row exists.
 
 
 async def insert_if_absent(db: AsyncConnection, table: Table, row: Mapping[str, Any], *, key: Sequence[str]) -> bool:
-    """Insert `row` unless a row with the same `key` columns exists; return whether it was inserted."""
+    """Insert `row` unless a row with the same `key` columns exists. Return whether `row` was inserted."""
     values = dict(row)
     statement = inserting(db)(table).values(values).on_conflict_do_nothing(index_elements=key)
     return (await db.execute(statement)).rowcount == 1
 
 
 def inserting(db: AsyncConnection) -> Any:
-    """Return the dialect's own `insert`, with ON CONFLICT. The other dialect is not imported, since it costs 2 MB."""
+    """Return the dialect's own `insert`, with ON CONFLICT.
+
+    Does not import the other dialect, because the import costs 2 MB of memory.
+    """
     if db.dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite
 
@@ -76,13 +85,14 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
-TRIES: Final = 8  # if other processes keep creating data keys meanwhile, one of these tries still succeeds
-NOTIFIES: Final = "gateway_notifies"  # a key in a connection's `info`: notify other processes after the commit
+TRIES: Final = 8  # a try fails if another process replaces the data keys; one of this many tries succeeds
+# a key in a connection's `info`; if set, other processes are notified after the commit
+NOTIFIES: Final = "gateway_notifies"
 CROWDED: Final = "too many writes are queued"
 
 
 def with_cause(work: Work[T], by: str | None) -> Work[T]:
-    """Return `work` with its cause (`current_cause`) set to `by`, in whichever task it runs."""
+    """Return a function that runs `work` with `by` as its cause (`current_cause`), in any task."""
     if by is None:
         return work
 
@@ -97,12 +107,17 @@ def with_cause(work: Work[T], by: str | None) -> Work[T]:
 
 
 class FenceFailed(Exception):
-    """A check made before a transaction no longer holds inside it. Nothing was written; the check is repeated."""
+    """A check that was made before a transaction is no longer true inside the transaction.
+
+    The transaction has written nothing, and the check is repeated.
+    """
 
 
 class MissingMasterKey(Unavailable):
-    """`before` needs a master key that a reload may still bring. `wait_for_key` waits for a limited time, outside the
-    queue of writes, and returns whether to try again."""
+    """The step `before` of a write needs a master key that a reload of the configuration can still bring.
+
+    `wait_for_key`: waits for the key outside the queue of writes, for a limited time, and returns whether to try again.
+    """
 
     def __init__(self, refusal: Unavailable, wait_for_key: Callable[[], Awaitable[bool]]) -> None:
         super().__init__(refusal.code, refusal.message, payload=refusal.payload, retry_after_s=refusal.retry_after_s)
@@ -111,11 +126,11 @@ class MissingMasterKey(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class OneStatement(Generic[T]):
-    """A transaction's work as one statement, which saves the round trips for BEGIN, the fence, the change log and
-    COMMIT.
+    """A transaction's work as a single statement.
 
-    The statement returns one row if it did everything; otherwise it changes nothing. `result` converts the row to the
-    work's result.
+    A single statement saves the round trips for BEGIN, the fence, the change log entry and COMMIT. The statement either
+    does everything and returns one row, or changes nothing and returns no row. `result`: converts the row to the result
+    of the work.
     """
 
     statement: Executable
@@ -132,8 +147,10 @@ Access = Literal["read", "write"]
 
 @dataclass(slots=True)
 class Waits:
-    """How often this process used the database, and how many seconds in total it waited for that: for a connection of
-    the pool, or for a write's turn in the queue."""
+    """How often this process used the database, and for how many seconds in total it waited before using the database.
+
+    A read waits for a connection of the pool. A write waits for its turn in the queue.
+    """
 
     accesses: dict[Access, int] = field(default_factory=lambda: {"read": 0, "write": 0})
     seconds: dict[Access, float] = field(default_factory=lambda: {"read": 0.0, "write": 0.0})
@@ -144,7 +161,7 @@ class Waits:
 
 
 class Transactions:
-    """Reads and writes the database. Both raise Unavailable when it is locked, full, read-only or gone."""
+    """Reads and writes the database. Raises Unavailable if the database is locked, full, read-only or gone."""
 
     def __init__(
         self,
@@ -175,20 +192,23 @@ class Transactions:
 
     @property
     def takes_one_statement(self) -> bool:
-        """Whether one statement can read and write several tables: on PostgreSQL, not on SQLite."""
+        """Whether one statement can read and write several tables. True on PostgreSQL, false on SQLite."""
         return self._engines.takes_one_statement
 
     async def write(self, work: Work[T], *, before: Before | None = None, at_once: AtOnce[T] = None) -> T:
-        """Run `work` in one transaction and commit it. `before` runs ahead of the transaction, in the same turn.
+        """Run `work` in one transaction and commit it. Waits at most `queue_s` for its turn.
 
-        `at_once` returns one statement that does the same work in the usual case, or None. It is tried first, and
-        `work` runs if it returns no row.
+        `before`: runs before the transaction, in the same turn, and returns a fence or None. A fence runs first in the
+        transaction. The fence checks that the result of `before` is still valid, and locks what it has checked. If the
+        check fails, the fence raises FenceFailed, and `before` runs again. If `before` raises MissingMasterKey, other
+        writes run until the key arrives.
 
-        The fence that `before` returns runs first in the transaction: it checks that the result of `before` still holds
-        (FenceFailed) and locks it. If `before` raises MissingMasterKey, other writes run until the key arrives. The
-        write continues when the caller is cancelled: a transaction cut in the middle would leave its connection in an
-        unknown state, and a refreshed token that is not stored is lost. Waits at most `queue_s` for its turn. Its task
-        has the name of the caller's task.
+        `at_once`: returns one statement that does the work of `work` in the usual case, or None. The statement is tried
+        first. If it returns no row, `work` runs.
+
+        The write continues if the caller is cancelled. A transaction cut in the middle would leave its connection in an
+        unknown state, and a refreshed token that is not stored is lost. The write's task has the name of the caller's
+        task.
         """
         asking = asyncio.current_task()
         work = with_cause(work, current_traceparent())
@@ -200,7 +220,7 @@ class Transactions:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Yield a read-only connection that sees committed data."""
-        self.check()  # an open connection can still read a removed file
+        self.check()  # without this check, an open connection would still read a removed file
         asked_at = clock.monotonic()
         with raised_as_unavailable(self.damage):
             async with self._engines.reader.connect() as db:
@@ -236,7 +256,7 @@ class Transactions:
             self._turn.release()
 
     async def _alone(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:
-        """Run `before`, the fence and `work` (or the one statement) once the write has its turn."""
+        """Run `before`, then the fence and `work`, or the single statement. The write already has its turn."""
         self.check()
         for _ in range(TRIES):
             fence = await before() if before is not None else None
@@ -255,7 +275,7 @@ class Transactions:
             self._check()
 
     async def begin(self, work: Work[T]) -> T:
-        """Run `work` in one transaction without waiting for a turn: for `before` and for opening the store."""
+        """Run `work` in one transaction, without waiting for a turn. Used by `before`, and to open the store."""
         with raised_as_unavailable(self.damage):
             async with self._engines.writer.begin() as db:
                 db.info.pop(NOTIFIES, None)
@@ -277,7 +297,7 @@ class Transactions:
         return row
 
     def _notify_others(self) -> None:
-        """Notify other processes. Commits during a running notification share the next one."""
+        """Notify other processes. All commits during a running notification share the next notification."""
         self._notify_again = True
         if self._notifying is None or self._notifying.done():
             self._notifying = asyncio.create_task(self._notified(), name="notify_others")
@@ -288,26 +308,28 @@ class Transactions:
         assert self._notify is not None
         while self._notify_again:
             self._notify_again = False
-            with suppress(Unavailable):  # other processes poll at least once a second
+            with suppress(Unavailable):  # no error: other processes look for changes at least once a second
                 await self._notify(self)
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # marks it as retrieved: the caller gets it, unless it was cancelled
+            # marks the exception as retrieved; the caller also gets it, unless the caller was cancelled
+            task.exception()
 
 
 def _executed_alone(connection: Connection, one: OneStatement[Any]) -> RowMapping | None:
     """Execute the statement as a transaction of its own, and return its row.
 
-    An engine with this option would cost more: for its event, SQLAlchemy prepares listeners with each connection.
+    AUTOCOMMIT is set for this execution only. An engine with AUTOCOMMIT would cost more, because SQLAlchemy prepares
+    listeners for the engine's event with each connection.
     """
     connection.execution_options(isolation_level="AUTOCOMMIT")
     return connection.execute(one.statement, one.parameters).mappings().one_or_none()
 
 
 def with_fence(fence: Fence, work: Work[T]) -> Work[T]:
-    """Return `work` with `fence` run before it."""
+    """Return a function that runs `fence` and then `work`."""
 
     async def fenced(db: AsyncConnection) -> T:
         await fence(db)

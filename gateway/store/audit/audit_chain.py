@@ -1,8 +1,8 @@
 """Hashes, checkpoints, and the verification of a chain; no I/O.
 
-A record's hash covers the previous hash, its own sequence number and its bytes, so no record before a known hash can be
-changed unnoticed. A checkpoint is a signed hash (Ed25519, RFC 8032), kept elsewhere: it proves all records up to its
-own.
+A record's hash covers the previous record's hash, the record's own sequence number and the record's bytes. So a change
+of a record also changes all later hashes. A checkpoint is a signed hash (Ed25519, RFC 8032); a copy of the checkpoint
+is kept outside the store. A checkpoint proves its own record and all records before it.
 """
 
 import base64
@@ -26,7 +26,7 @@ MOST_FAULTS: Final = 100
 
 
 def first_hash(store_id: str) -> str:
-    """Return the hash that record 1 of this store takes as its previous hash."""
+    """Return the hash that precedes the first record of the store."""
     return hashlib.sha256(_START + store_id.encode()).hexdigest()
 
 
@@ -37,8 +37,10 @@ def link(before: str, sequence: int, body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A signed statement that record `sequence` of store `store` had this hash at time `at`. `public_key` and
-    `signature` are base64."""
+    """A signed statement: at the time `at`, record `sequence` of the store `store` had the hash `hash`.
+
+    `public_key`, `signature`: in base64; empty before signing.
+    """
 
     store: str
     sequence: int
@@ -57,8 +59,10 @@ class Checkpoint:
         return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
 
     def proven_by(self, public_keys: Iterable[str]) -> bool:
-        """Return whether one of `public_keys` signed the checkpoint. Its own `public_key` counts only if listed
-        there."""
+        """Return whether one of `public_keys` signed the checkpoint.
+
+        The checkpoint's own `public_key` is trusted only if `public_keys` contains it.
+        """
         for text in public_keys:
             try:
                 key = Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
@@ -95,8 +99,10 @@ class Checkpoint:
 
 
 def checkpoints_in(text: str) -> list[Checkpoint]:
-    """Return the checkpoints in a checkpoint file or in a log of the gateway: one JSON object per line; other lines are
-    skipped."""
+    """Return the checkpoints in a checkpoint file or in a log of the gateway.
+
+    Each checkpoint is a JSON object on a line of its own. Other lines are skipped.
+    """
     found = []
     for line in text.splitlines():
         if '"signature"' not in line or '"sequence"' not in line:
@@ -121,8 +127,11 @@ def iso(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChainFault:
-    """A fault in a chain. `sequence`: the first record concerned. `kind`: ``edited``, ``missing``, ``inserted``,
-    ``order``, ``truncated``, ``rewritten``, ``start`` or ``checkpoint``."""
+    """A fault in a chain.
+
+    `sequence`: the number of the first record concerned. `kind`: one of ``edited``, ``missing``, ``inserted``,
+    ``order``, ``truncated``, ``rewritten``, ``start`` and ``checkpoint``.
+    """
 
     sequence: int
     kind: str
@@ -131,8 +140,12 @@ class ChainFault:
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of a verification. `records`: how many were read, from `first` to `last` (0: none). `proven_to`: the
-    last record that a checkpoint proves. `unsealed`: number of committed records that are not in the chain yet."""
+    """The result of a verification.
+
+    `records`: how many records were read. `first`, `last`: the numbers of the first and the last record read.
+    `proven_to`: the number of the last record that a checkpoint proves; 0 if no record is proven. `unsealed`: how many
+    committed records are not in the chain yet. `checkpoints`: how many checkpoints were compared.
+    """
 
     records: int = 0
     first: int = 0
@@ -149,15 +162,15 @@ class Verdict:
 
     @property
     def unproven(self) -> int:
-        """How many records at the end could be changed or removed without contradicting a given checkpoint."""
+        """How many records at the end could be changed or removed without contradicting a checkpoint."""
         return max(0, self.last - max(self.proven_to, self.first - 1)) + self.unsealed
 
 
 class ChainCheck:
-    """Verifies a chain. `feed` takes the records in the order of their sequence numbers, or in the order of an export.
+    """Verifies a chain. `feed` receives the records in the order of their numbers, or in the order of an export.
 
-    `start`: the sequence number and hash before the first record: 0 and `first_hash`, or where pruning ended.
-    `checkpoints`: this store's checkpoints, with their signatures already verified.
+    `start`: the sequence number and the hash before the first record. The values are 0 and `first_hash`, or come from
+    the last pruning. `checkpoints`: this store's checkpoints, with verified signatures.
     """
 
     def __init__(self, start: tuple[int, str], checkpoints: Sequence[Checkpoint]) -> None:
@@ -166,14 +179,15 @@ class ChainCheck:
         self._wanted = sorted(checkpoints, key=lambda one: one.sequence)
         self._begun = start[0]
         self._next = 0
-        self._broken_at = 0  # the first record at fault: a later checkpoint's hash proves nothing after it
+        # The first record at fault. A later checkpoint proves nothing about this record and the records after it.
+        self._broken_at = 0
 
     def feed(self, records: Iterable[SealedRecord]) -> None:
         for record in records:
             self._check_record(record)
 
     def finish(self) -> Verdict:
-        """Finish the verification. Call it once, after all records were fed."""
+        """Finish the verification. Call this method once, after the last record."""
         self._check_checkpoints(None)
         verdict = self.verdict
         ahead = [one for one in self._wanted if one.sequence > verdict.last]
@@ -230,17 +244,19 @@ class ChainCheck:
         verdict.last, verdict.last_hash = record.sequence, record.hash
 
     def _check_checkpoints(self, up_to: int | None) -> None:
-        """Compare the checkpoints of the last record read with its hash. `up_to`: the next record's number; None at the
-        end."""
+        """Compare the checkpoints of the last record read with the hash of this record.
+
+        `up_to`: the number of the next record; None after the last record.
+        """
         while self._next < len(self._wanted):
             one = self._wanted[self._next]
             if one.sequence > self._sequence and (up_to is None or one.sequence >= up_to):
                 return
             self._next += 1
             if one.sequence < self._begun:
-                continue  # the records that it proves were pruned
+                continue  # the records that this checkpoint proves were pruned
             if one.sequence != self._sequence:
-                continue  # the record is missing, which `_check_record` reports
+                continue  # the record is missing; `_check_record` reports it
             if one.hash == self._hash:
                 if not self._broken_at:
                     self.verdict.proven_to = max(self.verdict.proven_to, one.sequence)

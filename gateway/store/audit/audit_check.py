@@ -12,8 +12,8 @@ async def verified(
 ) -> Verdict:
     """Verify the chain of this store and return its faults.
 
-    `given`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: also use the
-    checkpoints kept in the store. Records that are not in the chain yet are counted, not sealed.
+    `given`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: whether to use
+    the checkpoints in the store too. Records that are not in the chain yet are only counted.
     """
     end = await records.end()
     pruned_to, digest, start = await records.start()

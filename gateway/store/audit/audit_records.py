@@ -1,8 +1,8 @@
-"""Moves records into the chain; finds, prunes and signs them.
+"""Moves records into the chain; finds, prunes and signs records.
 
-`seal` moves committed records from `audit_pending` to `audit_records`. One process does so at a time: the one that
-holds the lock on the single row of `audit_state`. Records of a transaction that commits late become visible late and
-get later places. `seal` skips none of them, since it keeps no position: it reads all rows that are in `audit_pending`.
+`seal` moves committed records from `audit_pending` to `audit_records`. Only one process at a time moves records,
+because `seal` locks the single row of `audit_state`. If a transaction commits late, its records get later places in the
+chain. No record is skipped, because `seal` always reads all rows of `audit_pending`.
 """
 
 import uuid
@@ -31,11 +31,13 @@ from gateway.store.tables import audit_checkpoints, audit_pending, audit_records
 from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.vault import WrappedKey
 
-AT_ONCE: Final = 500  # records per transaction: about ten milliseconds, during which SQLite blocks other writers
+AT_ONCE: Final = 500  # records per transaction; takes about ten milliseconds, during which SQLite blocks other writers
 PAGE: Final = 1000
 UNREADABLE: Final = "unreadable"
-SIGNING_KEY_OF: Final = "\0audit"  # the signing key is bound to this environment name, which no environment can have
-CHECKPOINTS_KEPT: Final = 1000  # the newest, plus those that begin a chain; copies outside the store are not affected
+# The signing key is bound to this name, in place of an environment's name. No environment can have this name.
+SIGNING_KEY_OF: Final = "\0audit"
+# The store keeps the newest checkpoints, and those that begin a chain. Copies outside the store are not affected.
+CHECKPOINTS_KEPT: Final = 1000
 
 _STATE: Final = select(audit_state)
 _LOCKED: Final = _STATE.with_for_update()
@@ -45,8 +47,11 @@ _ROWS: Final = select(audit_records).order_by(audit_records.c.sequence)
 
 @dataclass(frozen=True, slots=True)
 class ChainEnd:
-    """The last record of the chain. `sequence` 0: the chain is empty. `signed`: the last record signed by a checkpoint
-    here."""
+    """The last record of the chain. `sequence`: 0 if the chain is empty.
+
+    `signed`: the number of the last record with a checkpoint in this store; 0 for none. `signed_at`: the time of this
+    checkpoint.
+    """
 
     store: str
     sequence: int
@@ -64,7 +69,7 @@ class AuditRecords:
     # ── Sealing: moves records into the chain.
 
     async def seal(self) -> int:
-        """Move every committed record into the chain. Returns how many were moved. Raises Unavailable."""
+        """Move every committed record into the chain. Return how many were moved. Raises Unavailable."""
         total = 0
         while True:
             async with self._transactions.read() as db:
@@ -116,10 +121,11 @@ class AuditRecords:
     # ── Checkpoints.
 
     async def checkpoint(self, *, now: datetime, after: int = 0) -> Checkpoint | None:
-        """Sign the end of the chain and keep the checkpoint. Returns None if no record is new since the last
-        checkpoint, or if another process has signed a record after number `after`.
+        """Sign the end of the chain and store the checkpoint.
 
-        Raises VaultError if the signing key cannot be opened.
+        Returns None if there is no new record after the last checkpoint, or if another process has signed a record
+        above `after`. `after`: the number of a record; 0 to skip this check. Raises VaultError if the signing key
+        cannot be opened.
         """
 
         async def work(db: AsyncConnection) -> Checkpoint | None:
@@ -129,7 +135,7 @@ class AuditRecords:
             if state.sequence <= signed or (after and signed > after):
                 return None
             key = await self._signing_key(db, state, now)
-            if state.key_id is None:  # the record of the key's creation is signed next time
+            if state.key_id is None:  # the next checkpoint covers the record of the key's creation
                 self._trail.noted.set()
             made = Checkpoint(state.store_id, state.sequence, state.hash, now).signed(key)
             await _keep(db, made, starts=False)
@@ -142,16 +148,21 @@ class AuditRecords:
         return await self._transactions.write(work)
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Return the checkpoints in this store, oldest first. They do not detect changes by somebody who can write to
-        the store."""
+        """Return the checkpoints in this store, the oldest first.
+
+        The checkpoints do not reveal changes by a person who can write to the store, because this person can change the
+        checkpoints too.
+        """
         async with self._transactions.read() as db:
             store = await _store_id(db)
             rows = (await db.execute(select(audit_checkpoints).order_by(audit_checkpoints.c.sequence))).all()
         return [_checkpoint(store, row) for row in rows]
 
     async def start(self) -> tuple[int, str, Checkpoint | None]:
-        """Return the sequence number and hash before the chain's first record, and, after a pruning, the checkpoint
-        there."""
+        """Return the sequence number and the hash before the chain's first record.
+
+        If records were pruned, also return the checkpoint at this place; otherwise None.
+        """
         started = select(audit_checkpoints).where(audit_checkpoints.c.starts)
         async with self._transactions.read() as db:
             store = await _store_id(db)
@@ -161,8 +172,10 @@ class AuditRecords:
         return row.sequence, row.hash, _checkpoint(store, row)
 
     async def public_key(self, *, now: datetime) -> str:
-        """Return the public key in base64; create the signing key if there is none. Raises VaultError if it cannot be
-        opened."""
+        """Return the public key in base64. Create the signing key if there is none.
+
+        Raises VaultError if the signing key cannot be opened.
+        """
 
         async def work(db: AsyncConnection) -> str:
             return public_text(await self._signing_key(db, await lock_state(db), now))
@@ -170,7 +183,7 @@ class AuditRecords:
         return await self._transactions.write(work)
 
     async def new_key(self, *, now: datetime) -> str:
-        """Replace the signing key; return the new public key. The former public key still proves older checkpoints."""
+        """Replace the signing key. Return the new public key. The old public key still proves older checkpoints."""
         entry = AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now)
 
         async def work(db: AsyncConnection) -> str:
@@ -197,7 +210,7 @@ class AuditRecords:
     # ── Reading.
 
     async def find(self, wanted: AuditFilter, *, oldest_first: bool = False) -> list[SealedRecord]:
-        """Return at most `wanted.limit` records, the newest first."""
+        """Return at most `wanted.limit` records, the newest first. `oldest_first`: whether to reverse this order."""
         async with self._transactions.read() as db:
             conditions = await self._conditions(db, wanted)
             if conditions is None:
@@ -207,7 +220,7 @@ class AuditRecords:
             return [_record(row) for row in rows]
 
     async def pages(self, wanted: AuditFilter) -> AsyncIterator[list[SealedRecord]]:
-        """Yield all matching records in pages, oldest first. `limit` is ignored."""
+        """Yield all matching records in pages, the oldest first. `wanted.limit` is ignored."""
         after = wanted.after or 0
         while True:
             page = await self.find(replace(wanted, after=after, limit=PAGE), oldest_first=True)
@@ -249,17 +262,17 @@ class AuditRecords:
     # ── Pruning.
 
     async def prune(self, before: datetime, *, now: datetime) -> int:
-        """Remove the records older than `before`, from the first record on and without a gap. Returns how many.
+        """Remove the records older than `before`, from the first record on and without a gap. Return how many.
 
-        The store keeps a checkpoint where the chain now begins. A record in the chain names this checkpoint before any
-        record is removed. Raises VaultError if the signing key cannot be opened.
+        The store keeps a checkpoint at the new beginning of the chain. First, a record that names this checkpoint is
+        added to the chain; then the records are removed. Raises VaultError if the signing key cannot be opened.
         """
         entry = AuditEntry.of(AuditAction.AUDIT_PRUNED, at=now)
 
         async def begin(db: AsyncConnection) -> Checkpoint | None:
             state = await lock_state(db)
             younger = select(func.min(audit_records.c.sequence)).where(audit_records.c.at >= before)
-            first_kept = (await db.execute(younger)).scalar() or state.sequence  # the last one always stays
+            first_kept = (await db.execute(younger)).scalar() or state.sequence  # the last record always stays
             row = (await db.execute(_ROWS.where(audit_records.c.sequence == first_kept - 1))).first()
             if row is None:
                 return None
@@ -285,7 +298,7 @@ class AuditRecords:
         return at is not None and at < when
 
     async def finish_pruning(self) -> int:
-        """Remove the records that an interrupted pruning has left. Returns how many."""
+        """Continue an interrupted pruning. Return how many records were removed."""
         pruned_to, _, start = await self.start()
         return 0 if start is None else await self._remove(pruned_to)
 
@@ -303,8 +316,10 @@ class AuditRecords:
     # ── The configuration that was recorded last.
 
     async def record_configuration(self, digest: str, entry: AuditEntry) -> bool:
-        """Write `entry` unless `digest` was recorded last: if several processes load a file, only one writes. Returns
-        whether it was written."""
+        """Write `entry` if `digest` differs from the digest recorded last. Return whether the entry was written.
+
+        If several processes load the same configuration, only one of them writes the entry.
+        """
 
         async def work(db: AsyncConnection) -> bool:
             state = await lock_state(db)
@@ -322,8 +337,10 @@ class AuditRecords:
 
 
 def _columns(body: str) -> AuditColumns:
-    """Return the columns of a body. An unreadable body, written into `audit_pending` by hand, enters the chain too:
-    `gateway audit verify` reports it there, and it does not block other records.
+    """Return the columns of `body`.
+
+    If somebody has written an unreadable body into `audit_pending`, the body enters the chain too. There the body does
+    not block other records, and `gateway audit verify` reports the body.
     """
     try:
         return columns_of(body)
@@ -332,7 +349,7 @@ def _columns(body: str) -> AuditColumns:
 
 
 async def lock_state(db: AsyncConnection) -> Row[Any]:
-    """Return the single row of `audit_state`, locked until the transaction ends; create the row at first use."""
+    """Lock the single row of `audit_state` until the transaction ends, and return it. Create the row at first use."""
     state = (await db.execute(_LOCKED)).one_or_none()
     if state is None:
         row = {"id": 1, "store_id": uuid.uuid4().hex, "sequence": 0, "hash": ""}

@@ -1,8 +1,7 @@
-"""Writes a record in the transaction of the change that it describes. A record names an end user by a keyed digest
-only.
+"""Writes a record in the transaction of the change that the record describes.
 
-A new record is not in the chain yet: joining the chain would make every change wait for the previous one, on all nodes.
-`AuditRecords.seal` moves committed records into the chain.
+A record names an end user only by a keyed digest. A new record is not in the chain yet. Otherwise every change, on any
+node, would have to wait for the previous change. `AuditRecords.seal` later moves committed records into the chain.
 """
 
 import asyncio
@@ -29,9 +28,10 @@ _SECRET: Final = select(audit_persons.c.secret).where(
 
 
 class AuditTrail:
-    """Writes audit records. `all_refreshes`: record every refresh, not only those that change a connection's state.
+    """Writes audit records.
 
-    `noted` is set whenever this process has written a record; the task that seals records waits for it.
+    `all_refreshes`: whether to record every refresh; if false, only refreshes that change a connection's state.
+    `noted`: set whenever this process has written a record, for the task that seals records.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -40,16 +40,17 @@ class AuditTrail:
         self.noted = asyncio.Event()
 
     async def record(self, db: AsyncConnection, entry: AuditEntry, *, end_user_id: str | None = None) -> None:
-        """Write `entry` in the caller's transaction. `end_user_id`: the end user concerned, stored as a keyed
-        digest."""
+        """Write `entry` in the caller's transaction.
+
+        `end_user_id`: the id of the end user concerned, stored as a keyed digest; None without an end user.
+        """
         if end_user_id:
             entry = replace(entry, end_user=await self._digest(db, entry.environment, end_user_id))
         await db.execute(NOTED, {"body": entry.body()})
         self.noted.set()
 
     def entry_if_all_recorded(self, entry: AuditEntry) -> AuditEntry | None:
-        """Return `entry`, of a refresh, if every refresh is recorded; the caller's statement writes it. Otherwise
-        None."""
+        """Return `entry` if every refresh is recorded, else None. The statement of the caller writes the entry."""
         if not self.all_refreshes:
             return None
         self.noted.set()
@@ -61,8 +62,10 @@ class AuditTrail:
             await self.record(db, entry)
 
     async def write(self, *entries: AuditEntry, end_user_ids: tuple[str | None, ...] = ()) -> None:
-        """Record entries in a transaction of their own, for actions that change nothing else in the store. Raises
-        Unavailable."""
+        """Record entries in a transaction of their own, for actions that change nothing else in the store.
+
+        `end_user_ids`: the end user of each entry; empty if no entry has an end user. Raises Unavailable.
+        """
 
         async def work(db: AsyncConnection) -> None:
             for number, entry in enumerate(entries):
@@ -74,7 +77,10 @@ class AuditTrail:
     async def forget_after_last_connection(
         self, db: AsyncConnection, ref: ConnectionRef, end_user_id: str | None
     ) -> None:
-        """Forget the end user if `ref` was their last connection, in the transaction that removes it from them."""
+        """Forget the end user if `ref` was the last connection of this end user.
+
+        Runs in the transaction that deletes `ref` or gives it another end user.
+        """
         if not end_user_id:
             return
         others = exists().where(
@@ -85,8 +91,7 @@ class AuditTrail:
         await db.execute(delete(audit_persons).where(*mine, ~others))
 
     async def forget(self, environment: str, end_user_id: str, entry: AuditEntry) -> bool:
-        """Delete the end user's secret, and write `entry`, which names only the digest. Returns False if there is no
-        secret."""
+        """Delete the end user's secret, and write `entry` with the user's digest. Return False if no secret exists."""
         mine = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
 
         async def work(db: AsyncConnection) -> bool:
@@ -100,8 +105,10 @@ class AuditTrail:
         return await self._transactions.write(work)
 
     async def known_digest(self, db: AsyncConnection, environment: str, end_user_id: str) -> str | None:
-        """Return the digest that records use for this end user; None if there is none, or the end user was
-        forgotten."""
+        """Return the digest that records use for this end user.
+
+        None if no record names the end user, or if the end user's secret was deleted.
+        """
         secret = await _secret(db, environment, end_user_id)
         return None if secret is None else digest_of(secret, environment, end_user_id)
 
@@ -119,8 +126,10 @@ class AuditTrail:
 
 
 def digest_of(secret: str, environment: str, end_user_id: str) -> str:
-    """Return HMAC-SHA-256 of the id under the person's own secret, cut to 128 bits. Without that secret, it identifies
-    nobody."""
+    """Return the HMAC-SHA-256 of the end user's id, cut to 128 bits. The HMAC's key is the end user's secret.
+
+    Without the secret, the digest identifies nobody.
+    """
     what = f"{environment}\0{end_user_id}".encode()
     return hmac.new(bytes.fromhex(secret), what, hashlib.sha256).hexdigest()[:DIGEST_CHARACTERS]
 

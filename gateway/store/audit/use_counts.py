@@ -1,7 +1,8 @@
-"""How often each key used each connection's credential, by the hour. A call costs one addition in memory.
+"""Counts how often each key used each connection's credential, by the hour. A call costs one addition in memory.
 
-The sums are written every few seconds (`gateway/observe/call_queue.py`), so a killed process loses the counts of a few
-seconds. The counts are not in the audit chain: they are too many, and a single count proves nothing.
+The sums are written every few seconds (`gateway/observe/call_queue.py`). So a killed process loses the counts of the
+last few seconds. The audit chain does not contain the counts: there are too many counts, and a single count proves
+nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from gateway.records.audit import CredentialUseCount, CredentialUseFilter, Crede
 from gateway.store.tables import credential_uses
 from gateway.store.transactions import Transactions, inserting
 
-AT_ONCE: Final = 200  # rows per transaction: a few milliseconds, during which SQLite blocks other writers
+AT_ONCE: Final = 200  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
 HOUR_S: Final = 3600
 
 
@@ -24,9 +25,10 @@ class UseStore:
         self._transactions = transactions
 
     async def add_many(self, counts: Sequence[CredentialUseCount]) -> None:
-        """Add to the stored sums. Raises Unavailable; the counts of earlier transactions stay stored."""
+        """Add the counts to the stored sums. If this raises Unavailable, some of the counts are possibly stored."""
         for at in range(0, len(counts), AT_ONCE):
-            rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]  # same order in all processes: no deadlock
+            # All processes use the same order, so that no deadlock is possible.
+            rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]
 
             async def write(db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows) -> None:
                 statement = inserting(db)(credential_uses)
@@ -37,7 +39,7 @@ class UseStore:
             await self._transactions.write(write)
 
     async def find(self, wanted: CredentialUseFilter) -> CredentialUsePage:
-        """Return sums by connection and key, the most used first."""
+        """Return the sums by connection and key, the most used first."""
         table = credential_uses.c
         conditions: list[ColumnElement[bool]] = [
             table.environment == wanted.environment,
@@ -53,7 +55,7 @@ class UseStore:
         of = (table.integration_id, table.connection_id, table.key_id)
         sums = select(*of, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
         grouped = sums.where(*conditions).group_by(*of).subquery()
-        # Each line also carries the grand totals, so that one query returns both.
+        # Each row also has the totals of all rows, so that one query returns both the rows and the totals.
         whole = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
         most = select(
             grouped, *(one.label(name) for one, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True))
@@ -75,7 +77,7 @@ class UseStore:
         return CredentialUsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
 
     async def prune(self, before: datetime) -> int:
-        """Remove the hours that have ended at `before`. Returns how many rows."""
+        """Remove the counts of all hours before `before`. Return how many rows were removed."""
         last, total = hour_of(before), 0
         async with self._transactions.read() as db:
             first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
@@ -88,7 +90,7 @@ class UseStore:
 
 
 def hour_of(at: datetime) -> int:
-    """Return the hour as a number of hours since 1970."""
+    """Return the hour that contains `at`, as a number of hours since 1970."""
     return int(at.timestamp()) // HOUR_S
 
 

@@ -1,8 +1,8 @@
-"""Sums over the call log, updated with each batch, so that a page about a day reads some hundred rows instead of
-millions.
+"""Sums over the call log, updated with each batch of rows.
 
-The table is the same in both databases and has two kinds of rows: an environment's calls of a quarter of an hour, and
-an hour's operations by kind, integration and result. Calls that `call_log.sample` leaves out are not counted.
+With the sums, a page about one day reads some hundred rows instead of millions. The table is the same in both
+databases. One kind of row has an environment's calls in a quarter of an hour. The other kind has an hour's operations
+by kind, integration and result. Calls that `call_log.sample` omits are not counted.
 """
 
 from bisect import bisect_left
@@ -23,11 +23,11 @@ _LAST: Final = len(SUMS)
 _FIRST_CLASS: Final = _LAST + 1
 SLOTS_AN_HOUR: Final = 3600 // SLOT_S
 ALL_CALLS: Final = -1
-"""The value of `kind` in rows of a quarter of an hour."""
+"""The value of `kind` in the rows with an environment's calls in a quarter of an hour."""
 
 
 def schema(*, suffix: str = "") -> str:
-    """Return the statement that creates the table. `suffix` is appended to the statement."""
+    """Return the statement that creates the table. `suffix`: text to add at the end of the statement."""
     text, whole, real = ("text NOT NULL", "bigint NOT NULL", "double precision NOT NULL")
     kinds = {"environment": text, "integration_id": text, "reason": text}
     kinds |= dict.fromkeys(("gateway_ms", "token_ms", "upstream_ms", "last_at"), real)
@@ -36,7 +36,11 @@ def schema(*, suffix: str = "") -> str:
 
 
 def upsert(mark: Callable[[int], str], greatest: str) -> str:
-    """Return the statement that adds one row. `mark`: returns the placeholder of a parameter by its number, from 1."""
+    """Return the statement that adds one row to the sums.
+
+    `mark`: returns the placeholder of a parameter, given the parameter's number (from 1). `greatest`: the SQL function
+    that returns the greatest of several values.
+    """
     added = [f"{name} = {TABLE}.{name} + excluded.{name}" for name in (*SUMS, *CLASSES)]
     last = f"last_at = {greatest}({TABLE}.last_at, excluded.last_at)"
     values = ", ".join(mark(n) for n in range(1, len(COLUMNS) + 1))
@@ -47,7 +51,10 @@ def upsert(mark: Callable[[int], str], greatest: str) -> str:
 
 
 def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, ...]]:
-    """Return rows with the columns of `COLUMNS`, sorted, so that no two writers deadlock."""
+    """Return the rows to add, with the columns of `COLUMNS`.
+
+    The rows are sorted, so that two writers cannot deadlock.
+    """
     found: dict[tuple[Any, ...], list[Any]] = {}
     empty = [0, 0, 0, 0.0, 0.0, 0.0, 0.0, *[0] * len(CLASSES)]
     for one in records:
@@ -89,7 +96,7 @@ def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: lis
 
 
 def query_by_slot(mark: Callable[[int], str]) -> str:
-    """Return the query for the totals of an environment's calls since a slot."""
+    """Return the query for the totals of an environment's calls. The totals begin at a slot (a quarter of an hour)."""
     return (
         f"SELECT slot, {', '.join(SUMS)} FROM {TABLE}"
         f" WHERE environment = {mark(1)} AND slot >= {mark(2)} AND kind = {ALL_CALLS} ORDER BY slot"
@@ -97,7 +104,7 @@ def query_by_slot(mark: Callable[[int], str]) -> str:
 
 
 def query_by_place(mark: Callable[[int], str]) -> str:
-    """Return the query for the totals by kind, integration and result, from the hour that contains the slot."""
+    """Return the query for the totals by kind, integration and result. The totals begin with the hour of a slot."""
     classes = ", ".join(f"sum({name})" for name in CLASSES)
     return (
         f"SELECT kind, integration_id, reason, sum(calls), max(last_at), {classes} FROM {TABLE}"
@@ -111,7 +118,7 @@ def slot_of(at: datetime) -> int:
 
 
 def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> Traffic:
-    """Return the traffic in the rows that `query_by_slot` and `query_by_place` found."""
+    """Return the traffic, from the rows of `query_by_slot` and `query_by_place`."""
     return Traffic(
         [
             SlotTotal(

@@ -1,8 +1,8 @@
-"""The call log in a PostgreSQL table partitioned by day: `call_log`, which operators may query as well.
+"""The call log in a PostgreSQL table partitioned by day: `call_log`, which operators can query too.
 
-The node that writes the first row of a day creates that day's partition; a partition is dropped with its day. The bound
-on size is kept as a number of rows, at `ROW_BYTES` each: PostgreSQL reuses the space of deleted rows but does not
-return it.
+The node that writes the first row of a day creates that day's partition. A day is pruned by dropping its partition.
+PostgreSQL reuses the space of deleted rows, but does not return the space to the disk. So the limit on bytes is
+converted to a limit on rows, at `ROW_BYTES` bytes per row.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from gateway.store.call_log.call_totals import (
 )
 from gateway.store.transactions import Transactions
 
-ROW_BYTES: Final = 400  # estimated size of a row, indexes included
-AT_ONCE: Final = 2000  # rows per statement; between two statements the event loop runs
+ROW_BYTES: Final = 400  # estimated size of a row, including indexes
+AT_ONCE: Final = 2000  # rows per statement; the event loop runs between two statements
 DELETED_AT_ONCE: Final = 5000
-SLICE: Final = 50_000  # rows that a search for text reads between two checks of its time limit
+SLICE: Final = 50_000  # number of rows that a text search reads before it checks its time limit again
 DAY: Final = timedelta(days=1)
-LOCK: Final = 5_201_713  # the id for pg_advisory_xact_lock: one node at a time creates or drops a partition
+LOCK: Final = 5_201_713  # for pg_advisory_xact_lock, so that only one node at a time creates or drops a partition
 UNDEFINED_TABLE: Final = "42P01"
 NAME: Final = "call_log_%Y%m%d"
 
@@ -87,12 +87,12 @@ PARTITIONS: Final = text(
 
 
 class PostgresCallLog:
-    """The call log on PostgreSQL. The first row creates the table."""
+    """The call log on PostgreSQL. The table is created with the first row."""
 
     def __init__(self, transactions: Transactions, bounds: CallLogBounds | None = None) -> None:
         self.bounds = bounds or CallLogBounds()
         self._transactions = transactions
-        self._days: set[date] = set()  # days with a partition, as far as known
+        self._days: set[date] = set()  # the days whose partition exists, as far as this process knows
 
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
         """Store all records or none. Raises Unavailable."""
@@ -111,19 +111,20 @@ class PostgresCallLog:
                 await _make(db, days)
             for some in values:
                 await db.exec_driver_sql(INSERT, some)
-            await db.exec_driver_sql(ADD_TOTAL, totals)  # last: other nodes add to the same rows
+            # the last statement, because it locks rows that other nodes change too
+            await db.exec_driver_sql(ADD_TOTAL, totals)
 
         await self._transactions.write(write)
         self._days |= days
 
     async def find(self, wanted: OperationFilter) -> OperationPage:
-        """Return the newest operations that match. Raises Unavailable."""
+        """Return the newest operations that match `wanted`. Raises Unavailable."""
         try:
             return await self._found(wanted)
         except ProgrammingError as fault:
             if getattr(fault.orig, "sqlstate", None) != UNDEFINED_TABLE:
                 raise
-            return await self._found(wanted)  # another node has just dropped a day
+            return await self._found(wanted)  # another node has just dropped the partition of a day
 
     async def _found(self, wanted: OperationFilter) -> OperationPage:
         since = self.bounds.oldest(clock.now())
@@ -150,7 +151,7 @@ class PostgresCallLog:
         return OperationPage(page)
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
-        """Return sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
+        """Return the sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
         parameters = {"p1": environment, "p2": slot_of(since)}
         async with self._transactions.read() as db:
             if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
@@ -160,9 +161,9 @@ class PostgresCallLog:
         return traffic(slots, places)
 
     async def prune(self, now: datetime) -> int:
-        """Remove rows until the bounds are kept. Returns how many were deleted, without the rows of dropped days.
+        """Remove the oldest rows until the bounds are met. Return how many rows were deleted one by one.
 
-        Raises Unavailable.
+        Rows of dropped partitions are not counted. Raises Unavailable.
         """
         oldest = self.bounds.oldest(now).astimezone(UTC).date()
         await self._transactions.write(lambda db: _prune_totals(db, slot_of(self.bounds.oldest(now))))
@@ -175,10 +176,13 @@ class PostgresCallLog:
         return await self._prune_to_row_limit([day for day in days if day >= oldest])
 
     async def close(self) -> None:
-        """Do nothing: only the store's own connections are open."""
+        """Do nothing, because the call log uses the store's own connections."""
 
     async def _prune_to_row_limit(self, days: Sequence[date]) -> int:
-        """Delete rows below the lowest id to keep; drop days wholly below it. `days`: the newest first."""
+        """Delete the rows below the lowest id to keep. Drop a day's partition if all its ids are lower.
+
+        `days`: the days with a partition, the newest first.
+        """
         most = self.bounds.max_bytes // ROW_BYTES
         most = most if self.bounds.max_rows is None else min(most, self.bounds.max_rows)
         gone, newest = 0, 0
@@ -212,8 +216,10 @@ def _midnight(day: date) -> datetime:
 
 
 async def _id_ranges(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
-    """Return the ranges of ids (both ends included), newest first, that a search reads in a day. A search that must
-    read every row gets short ranges, so that it can stop between two of them."""
+    """Return the ranges of ids that a search reads in a day, the newest first. Both ends are included.
+
+    A search that must read every row gets short ranges, so that it can stop between two ranges.
+    """
     ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
     if ends[0] is None:
         return []
@@ -254,7 +260,7 @@ async def _prune_totals(db: AsyncConnection, slot: int) -> None:
 
 
 def _row_values(one: Operation) -> tuple[Any, ...]:
-    """Return the values in the order of `COLUMNS`. PostgreSQL rejects NUL in text."""
+    """Return the values in the order of `COLUMNS`. Remove NUL characters, which PostgreSQL rejects in text."""
     return (
         one.at,
         one.kind,
@@ -289,15 +295,17 @@ def _operation(row: Any) -> StoredOperation:
 
 
 def _any_of_condition(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
-    """Return a parameter's name, its condition and value (None: any). With one value, an index returns the rows in
-    order."""
+    """Return a parameter's name, its condition and its value. The value None means that any value matches.
+
+    With a single value, an index returns the rows in the wanted order.
+    """
     if len(values) == 1:
         return column, f"{column} = :{column}", next(iter(values))
     return column, f"{column} = ANY(CAST(:{column} AS {kind}[]))", sorted(values) or None
 
 
 def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
-    """Return the text after WHERE, with ORDER BY, and its parameters."""
+    """Return the text after WHERE, including ORDER BY, and its parameters."""
     where = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
     values: dict[str, Any] = {"environment": wanted.environment, "since": since}
     for name, condition, value in (

@@ -1,9 +1,11 @@
-"""The call log in a SQLite file of its own, in segments: a table is written without an index, and indexed once it is
-full.
+"""The call log in a SQLite file of its own, in segments.
 
-Indexes are the largest cost of a write: one random page for each row. A full segment gets its indexes in one sorted
-pass, at a tenth of that cost; the open segment is small enough to be scanned. A bound is kept by dropping the oldest
-segment, and the next segment reuses its pages: the file does not grow, and no row is deleted by itself.
+A segment is a table that is written without an index and indexed when it is full. Indexes would be the largest cost of
+a write, because each row would change a random page. A full segment gets its indexes in one sorted pass, at a tenth of
+that cost. The segment that is being written is small enough to be searched without an index.
+
+If the log reaches its limit, the oldest segment is dropped, and the next segment reuses its pages. So the file does not
+grow, and no row is deleted by itself.
 """
 
 import asyncio
@@ -52,15 +54,15 @@ from gateway.store.call_log.sqlite_segments import (
     run_all,
 )
 
-SEGMENTS: Final = 24  # minimum number of segments in the log: dropping one removes at most this part of the log
-ROW_BYTES: Final = 160  # estimated size of a row, indexes included
-# Rows per statement. Each statement releases the interpreter lock and must get it back from the event loop's thread,
-# which under load costs more than writing a hundred rows.
+SEGMENTS: Final = 24  # minimum number of segments; each segment is at most 1/24 of the log
+ROW_BYTES: Final = 160  # estimated size of a row, including indexes
+# Rows per statement. Each statement releases Python's interpreter lock, and must then wait for the event loop's thread
+# to get the lock back. Under load, this wait costs more than writing a hundred rows.
 AT_ONCE: Final = (500, 100, 10, 1)
 BUSY_S: Final = 5.0
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_BYTES: Final = 4 << 20
-RESERVE_BYTES: Final = 128 << 20  # disk space that the call log leaves free for tokens, which must not be lost
+RESERVE_BYTES: Final = 128 << 20  # disk space that the call log leaves free for tokens, because tokens must not be lost
 
 ADD_TOTAL: Final = upsert(lambda _: "?", "max")
 
@@ -70,13 +72,15 @@ T = TypeVar("T")
 
 
 def call_log_beside(database: Path) -> Path:
-    """Return the call log's path: ``gateway.db`` has ``gateway.calls.db``."""
+    """Return the call log's path: ``gateway.calls.db`` for the database ``gateway.db``."""
     return database.with_name(f"{database.stem}.calls.db")
 
 
 class SqliteCallLog:
-    """The call log in a SQLite file, opened at first use; several processes may share the file. One thread writes, one
-    reads."""
+    """The call log in a SQLite file, which is opened at first use. Several processes can share the file.
+
+    One thread writes, and another thread reads.
+    """
 
     def __init__(self, path: Path, bounds: CallLogBounds | None = None) -> None:
         self.path = path
@@ -92,27 +96,27 @@ class SqliteCallLog:
             await self._writer.run(lambda db: self._add(db, records))
 
     async def find(self, wanted: OperationFilter) -> OperationPage:
-        """Return the newest operations that match. Raises Unavailable."""
+        """Return the newest operations that match `wanted`. Raises Unavailable."""
         if not self.path.exists():
             return OperationPage()
         oldest = self.bounds.oldest(clock.now())
         return await self._reader.run(lambda db: find_operations(db, wanted, oldest))
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
-        """Return sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
+        """Return the sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
         if not self.path.exists():
             return Traffic()
         return await self._reader.run(lambda db: _totals(db, environment, slot_of(since)))
 
     async def prune(self, now: datetime) -> int:
-        """Remove rows until the bounds are kept. Returns how many rows were removed. Raises Unavailable."""
+        """Remove the oldest rows until the bounds are met. Return how many rows were removed. Raises Unavailable."""
         return await self._writer.run(lambda db: self._prune(db, now)) if self.path.exists() else 0
 
     async def close(self) -> None:
         await self._writer.close()
         await self._reader.close()
 
-    # ── Runs in the writer's thread.
+    # ── Functions that run in the writer's thread.
 
     def _add(self, db: sqlite3.Connection, records: Sequence[ExchangeRecord | Operation]) -> None:
         _check_disk(self.path)
@@ -125,7 +129,8 @@ class SqliteCallLog:
                 number = self._subject_number(db, segment)
                 ats: list[int] = []
                 for at in range(0, len(records), AT_ONCE[0]):
-                    some = records[at : at + AT_ONCE[0]]  # takes a millisecond; then other threads can run
+                    # Writing so many rows takes a millisecond. Then other threads can run.
+                    some = records[at : at + AT_ONCE[0]]
                     values = [_row(top + at + n, one, number(one)) for n, one in enumerate(some, 1)]
                     _insert(db, segment, values)
                     ats += [one[1] for one in values]
@@ -136,13 +141,13 @@ class SqliteCallLog:
                 )
                 db.executemany(ADD_TOTAL, totals_of(records))
         except BaseException:
-            self._subjects.clear()  # subjects added in this transaction were rolled back
+            self._subjects.clear()  # the subjects that this transaction had added were rolled back
             raise
         self._index_full_segments(db)
         self._prune_to_limits(db)
 
     def _open_segment(self, db: sqlite3.Connection) -> int:
-        """Return the number of the open segment. Begins a new segment if that one is full or too old."""
+        """Return the number of the segment to write into. Begin a new segment if the newest is full or too old."""
         row = db.execute("SELECT id, rows, since_at FROM segments ORDER BY id DESC LIMIT 1").fetchone()
         if row is not None and row[1] < self._segment_rows and not self._too_old(row[2]):
             return int(row[0])
@@ -164,8 +169,10 @@ class SqliteCallLog:
         )
 
     def _subject_number(self, db: sqlite3.Connection, segment: int) -> Callable[[ExchangeRecord | Operation], int]:
-        """Return a function that numbers an operation's subject. A subject new to this process gets a row, even if
-        another process has written the same subject."""
+        """Return a function that returns the number of an operation's subject.
+
+        A subject that is new to this process gets a row, even if another process has written the same subject.
+        """
         if segment != self._segment:
             self._subjects.clear()
             self._segment = segment
@@ -189,13 +196,13 @@ class SqliteCallLog:
         return number
 
     def _index_full_segments(self, db: sqlite3.Connection) -> None:
-        """Index the segments that are full or too old to be written."""
+        """Index the segments that are full or too old, and therefore receive no more rows."""
         newest = db.execute("SELECT max(id) FROM segments").fetchone()[0]
         due = [row[0] for row in db.execute("SELECT id FROM segments WHERE NOT sealed AND id < ?", (newest,))]
         for segment in due:
             with _transaction(db):
                 if db.execute("SELECT 1 FROM segments WHERE id = ? AND NOT sealed", (segment,)).fetchone() is None:
-                    continue  # another process has sealed it
+                    continue  # another process has indexed the segment
                 run_all(db, SEAL, segment)
 
     def _prune_to_limits(self, db: sqlite3.Connection) -> int:
@@ -217,13 +224,13 @@ class SqliteCallLog:
             gone += _drop_segment(db, segment)
         gone += self._prune_to_limits(db)
         free = db.execute("PRAGMA freelist_count").fetchone()[0] * _page_bytes(db)
-        if free > self.bounds.max_bytes // SEGMENTS * 2:  # a bound was lowered, or age has removed many rows
-            db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page
+        if free > self.bounds.max_bytes // SEGMENTS * 2:  # a limit was lowered, or many old rows were removed by age
+            db.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
         return gone
 
 
 class _Thread:
-    """A thread with a connection, both created at first use. SQLite's errors are raised as Unavailable."""
+    """A thread with a connection, both created at first use. Raises Unavailable in place of SQLite's errors."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self._path, self._write = path, write
@@ -287,8 +294,10 @@ def _connect(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def _set_damaged_log_aside(path: Path, why: str) -> None:
-    """Rename a damaged log, so that the next write begins a new one. Its rows can no longer be searched; calls
-    continue."""
+    """Rename a damaged log, so that the next write begins a new log.
+
+    The damaged log can no longer be searched. Calls are not affected.
+    """
     aside = path.with_name(f"{path.name}.damaged")
     with suppress(OSError):
         path.replace(aside)
@@ -310,7 +319,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _check_disk(path: Path) -> None:
-    """Raise OSError if the disk is nearly full: the remaining space is for tokens."""
+    """Raise OSError if the disk is nearly full. The remaining space is for tokens."""
     space = os.statvfs(path.parent)
     if space.f_bavail * space.f_frsize < RESERVE_BYTES:
         raise OSError(0, f"less than {RESERVE_BYTES >> 20} MiB are free on its disk")
@@ -326,7 +335,7 @@ def _used_bytes(db: sqlite3.Connection) -> int:
 
 
 def _drop_segment(db: sqlite3.Connection, segment: int) -> int:
-    """Drop a segment unless another process has dropped it. Returns how many rows it had."""
+    """Drop a segment unless another process has already dropped it. Return how many rows the segment had."""
     with _transaction(db):
         row = db.execute("SELECT rows FROM segments WHERE id = ?", (segment,)).fetchone()
         if row is None:
@@ -340,7 +349,7 @@ def _drop_segment(db: sqlite3.Connection, segment: int) -> int:
 
 def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone() is None:
-        return Traffic()  # a log of an earlier release, not written since the upgrade
+        return Traffic()  # a log of an earlier release, in which this release has not written yet
     parameters = (environment, slot)
     return traffic(
         db.execute(query_by_slot(lambda _: "?"), parameters), db.execute(query_by_place(lambda _: "?"), parameters)

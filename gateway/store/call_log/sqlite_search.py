@@ -1,5 +1,7 @@
-"""Searches the SQLite call log segment by segment, newest first, until the page is full or the time limit is
-reached."""
+"""Searches the SQLite call log, one segment after the other, the newest first.
+
+The search stops when the page is full or the time limit is reached.
+"""
 
 import json
 import sqlite3
@@ -16,12 +18,15 @@ from gateway.store.call_log.sqlite_segments import COLUMNS, EPOCH, ID_BITS, SEGM
 
 FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
 SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
-FEW_SUBJECTS: Final = 300  # at most this many subjects are looked up; for more, the segment is scanned
+FEW_SUBJECTS: Final = 300  # up to this number of subjects, an index finds the rows; above it, the whole segment is read
 
 
 class _Segment(NamedTuple):
-    """A segment. `counted`, if sealed: how many rows have the wanted status class, error code or kind (the smallest
-    count)."""
+    """A segment.
+
+    `counted`: how many rows of an indexed segment have the wanted status class, error code or kind. If several of these
+    are wanted, the smallest number. None if unknown.
+    """
 
     id: int
     sealed: bool
@@ -35,7 +40,7 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
     until = None if wanted.until is None else microseconds(wanted.until)
     started = clock.monotonic()
     page: list[StoredOperation] = []
-    db.execute("BEGIN")  # one consistent snapshot of the segments and their rows
+    db.execute("BEGIN")  # all reads see the same snapshot of segments and rows
     try:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'segments'").fetchone() is None:
             return OperationPage()  # the first writer has not created the tables yet
@@ -55,8 +60,10 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
 def _matching_segments(
     db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None
 ) -> list[_Segment]:
-    """Return the segments that can contain a match, judged by their times and by the counts stored when they were
-    sealed."""
+    """Return the segments that can contain a match.
+
+    A segment is excluded if the times of its rows do not match, or if its stored counts show that no row matches.
+    """
     rows = [
         _Segment(*row)
         for row in db.execute(
@@ -97,7 +104,8 @@ def _in_segment(
     subject, subject_values = _subject_conditions(wanted)
     by_index = f"INDEXED BY calls_{segment.id}_{index}" if segment.sealed and index is not None else "NOT INDEXED"
     at_once = segment.sealed and index in ("request", "trace")
-    if not at_once and (len(subject_values) > 1 or wanted.connections is not None):  # more than the environment
+    # The search has more conditions than the environment.
+    if not at_once and (len(subject_values) > 1 or wanted.connections is not None):
         numbers = _matching_subjects(db, segment.id, wanted)
         if not numbers:
             return []
@@ -110,7 +118,7 @@ def _in_segment(
         f"SELECT {columns} FROM calls_{segment.id} AS c {by_index} CROSS JOIN subjects_{segment.id} AS s ON s.id = c.subject"
         f" WHERE {' AND '.join([*where, *subject])} ORDER BY c.id DESC LIMIT ?"
     )
-    # The connections are checked row by row below, so SQL cannot apply the limit.
+    # The connection of each row is checked below, not in SQL. So SQL must not limit the number of rows.
     rows = db.execute(statement, (*values, *subject_values, most if wanted.connections is None else -1))
     try:
         return [_operation(row) for row in islice((row for row in rows if _reached(row, wanted)), most)]
@@ -129,8 +137,10 @@ def _has_fewer_rows(db: sqlite3.Connection, segment: _Segment, subjects: Sequenc
 def _row_conditions(
     wanted: OperationFilter, segment: _Segment, since: int, until: int | None
 ) -> tuple[list[str], list[Any], str | None]:
-    """Return the conditions on a row, their values, and the best index (None: no index helps): the last one that
-    applies."""
+    """Return the conditions on a row, their values, and the name of the best index (None: no index helps).
+
+    If several indexes apply, the last of them is the best.
+    """
     kind = None if wanted.kind is None else KINDS.index(wanted.kind)
     low, high = wanted.status or (None, None)
     of_trouble = low is not None and low >= 400
@@ -170,8 +180,8 @@ def _row_conditions(
 def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
     where = ["s.environment = ?"]
     values: list[Any] = [wanted.environment]
-    # A connection's index finds few rows. SQLite, without statistics of a segment, may choose another index; `+`
-    # prevents that.
+    # The index on the connection finds few rows. SQLite has no statistics of the segment and could choose another
+    # index. The sign `+` prevents the use of the other indexes.
     plus = "" if wanted.connection_id is None else "+"
     for name, value in (
         (f"{plus}s.integration_id", wanted.integration_id),
@@ -188,7 +198,11 @@ def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
 
 
 def _matching_subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> list[int]:
-    """Return the numbers of the matching subjects. One more than `FEW_SUBJECTS` means: too many to look up."""
+    """Return the numbers of the matching subjects.
+
+    If the result has more than `FEW_SUBJECTS` numbers, it can be incomplete. The caller must then read the whole
+    segment.
+    """
     where, values = _subject_conditions(wanted)
     if wanted.connections is None:
         statement = f"SELECT s.id FROM subjects_{segment} AS s WHERE {' AND '.join(where)} LIMIT {FEW_SUBJECTS + 1}"

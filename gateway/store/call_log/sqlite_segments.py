@@ -1,7 +1,8 @@
-"""The tables of the SQLite call log. A segment has two: its rows, and the subjects that many rows share.
+"""The tables of the SQLite call log. A segment has two tables: its rows, and the subjects of the rows.
 
-A subject is an environment, integration, connection, key, method, host and rule; each row names one by number. Each
-process adds its own subjects, so the same subject may have several rows.
+A subject consists of environment, integration, connection, key, method, host and rule. Many rows have the same subject,
+so a row contains only the subject's number. Each process adds its own subjects, so several rows can describe the same
+subject.
 """
 
 import sqlite3
@@ -10,7 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 SEGMENT_ROWS: Final = 100_000
-ID_BITS: Final = 32  # the low bits of an id are the row's number in its segment, those above the segment's number
+# The low bits of an id are the row's number in its segment. The bits above are the segment's number.
+ID_BITS: Final = 32
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 SUBJECT: Final = ("environment", "integration_id", "connection_id", "key_id", "method", "host", "rule")

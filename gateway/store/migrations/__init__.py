@@ -4,10 +4,10 @@
     env        the script that Alembic runs for the revisions
     versions   the revisions, one file each, in order
 
-`tables.py` describes the present schema; a test compares it with the schema that all revisions build. To change the
-schema, change `tables.py` and add a revision.
+`tables.py` describes the present schema. A test compares `tables.py` with the schema that all revisions build. To
+change the schema, change `tables.py` and add a revision.
 
-Always true: a released revision is never changed; a store of any earlier release opens.
+Always true: a released revision is never changed. A gateway can open the store of any earlier release.
 """
 
 from sqlalchemy import Connection, column, inspect, select, table

@@ -7,7 +7,8 @@ from gateway.store.tables import metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    transactional_ddl=True,  # all revisions and the version row are one transaction; SQLite needs an explicit BEGIN
+    # all revisions and the version row are one transaction, also on SQLite, where the caller has begun it
+    transactional_ddl=True,
     render_as_batch=True,
 )
 with context.begin_transaction():

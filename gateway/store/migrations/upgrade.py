@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 
 def configuration(db: Connection | None = None) -> Config:
-    """Return Alembic's configuration for this folder. There is no ini file."""
+    """Return Alembic's configuration for this folder. No ini file is needed."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = db
@@ -16,5 +16,5 @@ def configuration(db: Connection | None = None) -> Config:
 
 
 def upgrade(db: Connection) -> None:
-    """Run the missing revisions. The caller's transaction on `db` holds a lock that makes other processes wait."""
+    """Run the revisions that the database does not have yet. The caller's transaction makes other processes wait."""
     command.upgrade(configuration(db), "head")

@@ -5,7 +5,7 @@
     server_preflight      checks the database before a start, without changing anything
     sqlstates             describes PostgreSQL's errors, by SQLSTATE (PostgreSQL's manual, appendix A)
 
-The statements themselves are in `gateway/store/`, the same for both databases.
+The SQL statements, which are the same for SQLite and PostgreSQL, are in `gateway/store/`.
 
-Always true: a gateway with a SQLite file imports nothing of this package except `sqlstates`.
+Always true: a gateway with a SQLite file imports only `sqlstates` from this package.
 """

@@ -1,9 +1,10 @@
 """The store in a PostgreSQL database: its engines, and its change feed by LISTEN.
 
-One connection LISTENs; as its heartbeat, it also reads where the change log ends.
+One connection LISTENs. As its heartbeat, the same connection reads the last id of the change log.
 
-A notification only says that the change log has grown; the log says what changed. So a lost notification, for example
-with the connection or because a pooler has no LISTEN, only delays the next read.
+A notification only says that the change log has grown. The change log itself says what changed. So if a notification is
+lost, only the next read is delayed. A notification is lost if its connection breaks, or if a pooler does not support
+LISTEN.
 """
 
 import asyncio
@@ -33,20 +34,26 @@ from gateway.store.postgres.sqlstates import USELESS_AFTER
 from gateway.store.transactions import Engines, Transactions, as_json
 from gateway.vault import Keyring
 
-# ── Engines for PostgreSQL: a pool that reads and one that writes, so that neither waits for the other.
+# ── Engines for PostgreSQL: one pool for reads and one pool for writes, so that reads never wait for writes.
 
 DIALECT: Final = "postgresql+asyncpg://"  # the driver gets the URL itself and parses it like libpq
 
 
 def postgres_engines(url: str, pool: PoolConfig) -> Engines:
-    """Return the engines. Connections are opened when first needed and kept; one that the server closed is replaced."""
+    """Return the engines.
+
+    A connection is opened when it is first needed, and then kept. A connection that the server has closed is replaced.
+    """
     reader = _engine(url, pool, size=pool.readers, read_only=True, isolation_level="AUTOCOMMIT")
     writer = _engine(url, pool, size=pool.writers, read_only=False)
     return Engines(writer, reader, writes_at_once=pool.writers, takes_one_statement=True)
 
 
 def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:
-    """Return an engine without a statement timeout, for one transaction: migrating a large table may take long."""
+    """Return an engine without a statement timeout, for one transaction.
+
+    The migration of a large table can take longer than `store.pool.statement_s`.
+    """
 
     async def made() -> Any:
         return await connect(url, connect_s=pool.connect_s, statement_s=None)
@@ -75,8 +82,10 @@ def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options
 
 
 def _refuse_closed(connection: Any, _record: Any, _proxy: Any) -> None:
-    """Reject a closed connection, and with it the pool: a restarted server has closed them all. The driver knows this
-    without a ping, which every call would pay for."""
+    """Reject a closed connection, and with it the whole pool: a restarted server has closed all connections.
+
+    The driver notices when the server closes a connection. So calls need no ping, which would make every call slower.
+    """
     if connection.driver_connection.is_closed():
         raise InvalidatePoolError
 
@@ -87,8 +96,10 @@ def _give_up_useless(context: ExceptionContext) -> None:
 
 
 CHANNEL: Final = "gateway_changes"
-TOGETHER_S: Final = 0.01  # wait this long, to read a burst of notifications together
-LONGEST_CONNECT_S: Final = 2.0  # after the start: a hanging attempt must not outlast the outage by much
+TOGETHER_S: Final = 0.01  # the wait after a notification, so that one read covers a burst of notifications
+# The limit after the start, so that an attempt that hangs does not outlast an outage by much. At the start, the limit
+# is `store.pool.connect_s`.
+LONGEST_CONNECT_S: Final = 2.0
 LAST: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
 TIMELINE: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
 
@@ -113,10 +124,10 @@ class PostgresWatch:
                 await asyncio.sleep(TOGETHER_S)
 
     async def version(self) -> Hashable:
-        """Return the last id of the change log, at the cost of one index lookup. Listens again if the connection was
-        lost.
+        """Return the last id of the change log. Costs one index lookup.
 
-        Also measures the offset of the database's clock (`gateway.clock.offset`).
+        Listens again if the connection was lost. Also measures the offset of the database's clock
+        (`gateway.clock.offset`).
         """
         async with self._looking:
             try:
@@ -136,7 +147,7 @@ class PostgresWatch:
             _measure_clock_offset(sent, received, database)
             before, self.timeline = self.timeline, timeline or self.timeline
             if before is not None and self.timeline != before:
-                raise ChangesMissed  # a standby took over; its log may lack changes that we have read
+                raise ChangesMissed  # a standby took over, whose log possibly lacks changes that this process has read
             return int(last_id)
 
     async def close(self) -> None:
@@ -150,7 +161,7 @@ class PostgresWatch:
             try:
                 await db.fetchval(f"SELECT {TIMELINE}")
                 self.timeline_sql = TIMELINE
-            except asyncpg.PostgresError:  # a PostgreSQL-compatible server may lack these functions
+            except asyncpg.PostgresError:  # some PostgreSQL-compatible servers do not have these functions
                 self.timeline_sql = None
         except BaseException:
             db.terminate()
@@ -178,7 +189,7 @@ def _measure_clock_offset(sent: datetime, received: datetime, database: datetime
 
 # ── The store in a PostgreSQL database, which several nodes share.
 
-TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # ASCII "gateway", then the number of the lock
+TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # ASCII "gateway", then the lock's number
 
 
 NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
@@ -187,8 +198,8 @@ NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
 async def notify(transactions: Transactions) -> None:
     """Wake the processes that listen to the change log.
 
-    This is a statement of its own, after the commit: PostgreSQL commits one notifying transaction at a time in the
-    whole cluster, including its wait for a synchronous standby.
+    The notification is a statement of its own, after the commit. PostgreSQL commits only one notifying transaction at a
+    time in the whole cluster. With a synchronous standby, each of these commits also waits for the standby.
     """
     async with transactions.read() as db:
         await db.execute(NOTIFY)
@@ -200,7 +211,10 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
     transactions = Transactions(postgres_engines(url, pool), queue_s=pool.wait_s, notify=notify)
 
     async def upgrade_in_turn(upgrade: Upgrade) -> None:
-        """Upgrade one node at a time, even if many start together; the next node then has nothing to upgrade."""
+        """Run the upgrade on one node at a time, even if many nodes start at the same time.
+
+        The later nodes find that there is nothing to upgrade.
+        """
         engine = migrating_engine(url, pool)
         try:
             with raised_as_unavailable():

@@ -1,5 +1,4 @@
-"""Opens a connection to PostgreSQL, or describes why it cannot. Needs neither SQLAlchemy nor an event loop of its
-own."""
+"""Opens a connection to PostgreSQL, or describes why the connection fails. Needs no SQLAlchemy."""
 
 import socket
 import ssl
@@ -11,11 +10,12 @@ import asyncpg
 from gateway.store.postgres.sqlstates import postgres_cause
 from gateway.text import unconnected
 
-# TCP options that detect a vanished peer: seconds to the first probe, seconds between probes, number of probes, and
-# milliseconds that sent data may stay unacknowledged.
+# TCP options that detect a peer that no longer responds. The values are: seconds until the first probe, seconds between
+# probes, number of probes, and milliseconds for which sent data can stay unacknowledged.
 PROBES: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
-# These settings override the server's defaults: statements and idle transactions time out, and a commit waits for the
-# disk. A read-only connection does not wait for a standby, which its NOTIFY otherwise would.
+# These settings override the server's defaults. Statements and idle transactions time out. A commit waits for the disk.
+# A read-only connection does not wait for a standby. Otherwise each NOTIFY, which it also sends, would wait for a
+# standby.
 SETTINGS_OF: Final = """
 SELECT set_config('statement_timeout', '{0}', false),
        set_config('idle_in_transaction_session_timeout', '{0}', false),
@@ -24,11 +24,11 @@ SELECT set_config('statement_timeout', '{0}', false),
             WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 APPLICATION: Final = "integration-gateway"
-GRACE_S: Final = 1.0  # extra time for the server to end a statement itself, before the client gives up
+GRACE_S: Final = 1.0  # the server ends slow statements; the client gives up only after this additional time
 
 
 class DatabaseUnreachable(OSError):
-    """No connection could be opened. The only argument describes the cause."""
+    """No connection could be opened. The only argument is a text that describes the cause."""
 
 
 def place_of(url: str) -> str:
@@ -62,7 +62,7 @@ async def connect(
 
 
 def cause_in_words(fault: BaseException, connect_s: float) -> str:
-    """Describe why the database cannot be used, without its URL, which may contain a password."""
+    """Describe why the database cannot be used. The text omits the URL, which can contain a password."""
     if isinstance(fault, asyncpg.PostgresError):
         return postgres_cause(fault.sqlstate) or str(fault)
     if isinstance(fault, TimeoutError):
@@ -81,8 +81,11 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
 
 
 def _probe(db: "asyncpg.Connection[Any]") -> None:
-    """Set the keepalive options. asyncpg sets none and does not expose its socket, so this uses its private
-    transport."""
+    """Set the keepalive options of the socket.
+
+    asyncpg does not set these options and does not expose its socket. So this function uses asyncpg's private
+    transport.
+    """
     end = db._transport.get_extra_info("socket")
     if end is None or end.family == socket.AF_UNIX:
         return

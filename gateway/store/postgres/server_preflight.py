@@ -1,6 +1,6 @@
-"""Checks a PostgreSQL database without changing anything in it, before any engine uses it.
+"""Checks a PostgreSQL database before any engine uses it, without changing anything in it.
 
-The check is one transaction, so that it sees another node's migration either not at all or complete.
+The check is one transaction. So the check sees the migration of another node either completely or not at all.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_k
 
 
 def check_server(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
-    """Run `examine` for a caller without an event loop. Raises StoreRefused. Blocks."""
+    """Check the database like `examine`, for a caller without an event loop. Raises StoreRefused. Blocks."""
     return asyncio.run(examine(url, keyring, connect_s=connect_s))
 
 
@@ -57,11 +57,11 @@ def query_read_only(url: str, statement: str, *, connect_s: float) -> Sequence[A
 
 
 async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
-    """Check that the gateway may open the database: it is empty, or a gateway's with a known schema version and a known
-    key.
+    """Check that the gateway may open the database.
 
-    Waits at most `connect_s` for a connection and as long for each response. Returns the schema's revision; None if the
-    database is empty. Raises StoreRefused.
+    The database must be empty; or it must have a schema of a known version, and data keys that `keyring` opens. Waits
+    at most `connect_s` seconds for a connection, and the same time for each response. Returns the schema's revision;
+    None if the database is empty. Raises StoreRefused.
     """
     place = place_of(url)
     try:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# A whole code takes precedence over its class (the first two characters).
+# An entry for a whole code takes precedence over the entry for its class (the first two characters of the code).
 CAUSES: Final = {
     "25006": "it is read-only, as a standby is; store.url may name several hosts and target_session_attrs=primary",
     "28000": "it refuses this user",
@@ -26,13 +26,13 @@ CAUSES: Final = {
     "58": "reading or writing its files failed",
     "XX": "it is damaged",
 }
-# After these errors the connection must be replaced, although it may still be open: a new one may reach another server.
+# After these errors the connection is replaced even if it is still open: a new connection can reach another server.
 USELESS_AFTER: Final = frozenset({"25006", "57P01", "57P02", "57P03", "57P05"})
 UNREADABLE_TEXT: Final = frozenset({"22021", "22P05"})  # U+0000, which PostgreSQL cannot store in text
 
 
 def postgres_cause(sqlstate: object) -> str | None:
-    """Return why the database failed; None if the statement itself is at fault."""
+    """Return why the database failed; None if the cause is the statement itself."""
     if not isinstance(sqlstate, str):
         return None
     return CAUSES.get(sqlstate) or CAUSES.get(sqlstate[:2])

@@ -1,12 +1,12 @@
 """The store in a SQLite file, for one machine.
 
     sqlite_backend   creates, opens and watches the file; notices the changes of other processes
-    sqlite_driver    one trip to a connection's thread for each statement
+    sqlite_driver    runs each statement with a single trip to the connection's thread
     group_commit     runs all waiting writes in one transaction with one commit (ADR 31)
     file_preflight   checks the file before a start, without changing a byte
     sqlite_backup    makes a consistent copy while gateways serve, and verifies the copy
-    sqlite_restore   replaces the database with a backup, and keeps the former file beside it
+    sqlite_restore   replaces the database with a backup, and keeps the replaced file in the same folder
 
-Always true: one process writes at a time; a write that returned is on the disk; the file is readable by its owner
-alone.
+Always true: only one process writes at a time. When a write returns, its data is on the disk. Only the file's owner can
+read the file.
 """

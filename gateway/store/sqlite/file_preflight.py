@@ -1,7 +1,7 @@
-"""Checks the database file without changing a byte, before any engine uses it.
+"""Checks the database file without changing a byte, before any engine uses the file.
 
-This module imports neither SQLAlchemy nor an event loop: `gateway serve` runs this check before it loads the rest, so
-that a wrong key is reported within two seconds even if Python cannot cache bytecode.
+This module imports neither SQLAlchemy nor an event loop. `gateway serve` runs this check before loading other modules.
+So a wrong key is reported within two seconds, even if Python cannot cache bytecode.
 """
 
 import os
@@ -31,15 +31,16 @@ from gateway.vault import Keyring, WrappedKey
 EXAMPLE: Final = "sqlite:///gateway.db"
 ANOTHER: Final = "let store.url name another file"
 LOOKS: Final = 10
-LOOK_S: Final = 1.5  # a wrong key is reported within two seconds, even if another process keeps the file busy
+LOOK_S: Final = 1.5  # so that a wrong key is reported within two seconds, even if another process keeps the file busy
 COUNT_S: Final = 0.5
 STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the file that ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db`` names. Raises StoreRefused.
+    """Return the file that `url` names. Raises StoreRefused.
 
-    The path is the text after the third slash, without percent-decoding.
+    `url`: ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db``. The path is the text after the third slash,
+    without percent-decoding.
     """
     scheme, colon, rest = url.partition(":")
     if not colon or not rest.startswith("//"):
@@ -53,11 +54,11 @@ def sqlite_path(url: str) -> Path:
 
 
 def check_file(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
-    """Check that the gateway may open `path`: absent, empty, or a gateway's database with a known schema version and
-    key.
+    """Check that the gateway may open `path`. Raises StoreRefused. Blocks.
 
-    Reads only, so that a refused start changes no byte. Returns the schema's revision, None for an absent or empty
-    file. `instead`: the advice in the message for another file. Raises StoreRefused. Blocks.
+    The file must be absent, empty, or a gateway's database with a known schema version and a known key. This function
+    only reads, so a refused start changes no byte. Returns the schema's revision; None for an absent or empty file.
+    `instead`: the advice for the operator if the file belongs to another program.
     """
     for last_try in (False,) * LOOKS + (True,):
         before = _stamp(path)
@@ -66,7 +67,8 @@ def check_file(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str |
         except StoreRefused:
             if last_try or before == _stamp(path):
                 raise
-        time.sleep(0.05)  # another process was writing the file, so this check may have read a partial state
+        # another process wrote the file during this check, so the check has possibly read an incomplete state
+        time.sleep(0.05)
     raise AssertionError("the last try returns or raises")
 
 
@@ -104,10 +106,10 @@ def _check_once(path: Path, keyring: Keyring, instead: str) -> str | None:
 
 
 def quick_check(path: Path, *, at_most_s: float) -> bool:
-    """Look for damaged pages. Returns True if there are none, False if `at_most_s` was too short. Blocks.
+    """Look for damaged pages. Return True if there are none, False if `at_most_s` seconds were too short. Blocks.
 
-    Raises StoreDamaged. Does not compare indexes with their tables: SQLite's full check does, and takes several times
-    as long.
+    Does not compare indexes with their tables: SQLite's full check does, but takes several times as long. Raises
+    StoreDamaged.
     """
     end = time.monotonic() + at_most_s
     while True:
@@ -124,7 +126,7 @@ def quick_check(path: Path, *, at_most_s: float) -> bool:
             found = str(error)
         if before == _stamp(path):
             raise StoreDamaged(f"{path} is damaged ({' '.join(found.split())}): {RESTORE}.")
-        if time.monotonic() > end:  # another process wrote during every check
+        if time.monotonic() > end:  # every check failed because another process wrote the file during the check
             return False
 
 
@@ -140,7 +142,7 @@ def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | N
         for one in SEALED:
             key_id = f"substr({one.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
             total += db.execute(f"SELECT count(*) FROM {one.table} WHERE {key_id} IN ({marks})", ids).fetchone()[0]  # noqa: S608 (names of ours)
-    except sqlite3.OperationalError:  # interrupted, or an older schema
+    except sqlite3.OperationalError:  # counting was interrupted, or an older schema lacks a table
         return None
     finally:
         db.set_progress_handler(None, 0)
@@ -148,7 +150,7 @@ def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | N
 
 
 def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
-    """Return a value that changes when another process writes the file, or begins to write it."""
+    """Return a value that changes when another process writes the file or begins to write it."""
     try:
         state = path.stat()
     except OSError:
@@ -157,7 +159,7 @@ def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
 
 
 def _wal(path: Path) -> bool:
-    """Return whether there is a WAL that is not empty: left by a crash, or in use by a process."""
+    """Return whether the file has a WAL that is not empty: either a crash left the WAL, or a process uses it."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size > 0
     except OSError:
@@ -165,9 +167,10 @@ def _wal(path: Path) -> bool:
 
 
 def _check_file_access(path: Path) -> None:
-    """Make the checks that do not open the file: closing it would drop the locks of this process's connections.
+    """Make the checks that do not open the file.
 
-    (POSIX, fcntl(2): a process's locks on a file end when the process closes any descriptor of the file.)
+    When a process closes any descriptor of a file, all its locks on the file end (POSIX, fcntl(2)). So opening and
+    closing the file here would drop the locks of this process's connections.
     """
     if path.is_dir():
         raise StoreRefused(f"{path} is a folder: let store.url name a file in it.")
@@ -187,10 +190,10 @@ def _check_file_access(path: Path) -> None:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a read-only connection that leaves no file behind.
+    """Open a read-only connection that creates no file.
 
-    Without a WAL, no process uses the file and nothing needs recovery; `immutable` keeps SQLite from creating a WAL.
-    With a WAL, its committed part belongs to the database, so it is read in place.
+    Without a WAL, no process uses the file and nothing needs recovery; `immutable` then keeps SQLite from creating a
+    WAL. With a WAL, the connection also reads the WAL, because its committed part belongs to the database.
     """
     mode = "mode=ro" if _wal(path) else "mode=ro&immutable=1"
     with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=LOOK_S)) as db:

@@ -1,8 +1,8 @@
 """Group commit, for a database with one writer: all waiting writes run in one transaction with one commit.
 
-A commit waits for the disk and needs trips to the driver's thread, so many small commits cost several times as much as
-their statements. Each write has its own savepoint: a write that fails is undone alone and does not affect the others.
-No caller gets a result before the commit has ended.
+A commit waits for the disk and needs trips to the driver's thread. So many small commits cost several times as much as
+their statements. Each write has a savepoint of its own. If a write fails, only this write is undone, and the other
+writes are not affected. No caller gets a result before the commit has ended.
 """
 
 import asyncio
@@ -22,15 +22,18 @@ from gateway.store.sqlite.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, T, Transactions, Work, with_fence
 
 AT_ONCE: Final = 64
-HOLDS_S: Final = 0.05  # then the batch commits: other processes wait for the lock; the rest goes into the next batch
+# After this time the batch commits, because other processes wait for the lock. The remaining writes wait for the next
+# batch.
+HOLDS_S: Final = 0.05
 PART: Final = "one_of_several"
 
 
 @dataclass(eq=False, slots=True)
 class WaitingWrite:
-    """A write in the queue. `asked_at`, `late_at`: when it was queued and when it times out, on the loop's clock.
+    """A write in the queue.
 
-    `alone`: its batch failed, so it runs in a transaction of its own.
+    `asked_at`, `late_at`: when the write was queued and when it times out, on the event loop's clock. `alone`: the
+    write's batch failed, so the write runs in a transaction of its own.
     """
 
     work: Work[Any]
@@ -54,10 +57,10 @@ class WaitingWrite:
 
 
 class BatchLost(Exception):
-    """The failure of one write ended the whole transaction, not only that write's savepoint.
+    """The failure of one write ended the whole transaction, not only the savepoint of that write.
 
-    `first`: the failed write was the first to run (another process held the lock, say), so no other write can be the
-    cause.
+    `by`: the failed write. `first`: whether the failed write was the first of its batch. Then no other write of the
+    batch can be the cause. For example, another process had the lock.
     """
 
     def __init__(self, by: WaitingWrite, *, first: bool) -> None:
@@ -67,7 +70,7 @@ class BatchLost(Exception):
 
 
 class GroupCommit(Transactions):
-    """Transactions with group commit. A write that finds no other waiting is a transaction of its own."""
+    """Transactions with group commit. A write gets a transaction of its own if no other write waits."""
 
     _leading: "asyncio.Task[None] | None" = None
     _waiting: deque[WaitingWrite]
@@ -99,7 +102,7 @@ class GroupCommit(Transactions):
                 else:
                     await self._by_itself(batch[0])
         finally:
-            for write in (*batch, *self._waiting):  # none, unless this task was cancelled
+            for write in (*batch, *self._waiting):  # empty, unless this task was cancelled
                 write.outcome.cancel()
             self._leading = None
 
@@ -116,14 +119,14 @@ class GroupCommit(Transactions):
         _set_task_name(write.name)
         try:
             result = await self._alone(write.work, write.before)
-        except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
+        except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
             _unless_cancelled(fault)
             write.finish(fault)
         else:
             write.finish(result)
 
     async def _together(self, writes: Sequence[WaitingWrite]) -> None:
-        """Run the writes in one transaction. Afterwards each has its outcome or waits again."""
+        """Run the writes in one transaction. Afterwards, each write has its outcome or is in the queue again."""
         ended: dict[WaitingWrite, object] = {}
         again: list[WaitingWrite] = []
         failed: frozenset[WaitingWrite] = frozenset()
@@ -136,7 +139,7 @@ class GroupCommit(Transactions):
                     await self._parts(db, driver, works, ended, again)
             if not any(isinstance(result, Unavailable) for result in ended.values()):
                 self.damage.record_commit()
-        except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
+        except Exception as fault:  # noqa: BLE001 (nothing was written; each write runs alone to find the cause)
             settled = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
             again = [write for write in writes if write not in settled]
             ended = {write: result for write, result in ended.items() if write in settled}
@@ -159,7 +162,8 @@ class GroupCommit(Transactions):
         enough_at = math.inf
         for number, (write, work) in enumerate(works):
             if number == 1:
-                enough_at = loop.time() + HOLDS_S  # not from the first: it may have waited long for the lock
+                # Measured from the second write, because the first write possibly waited long for the lock.
+                enough_at = loop.time() + HOLDS_S
             elif loop.time() > enough_at:
                 again.append(write)
                 continue
@@ -179,7 +183,7 @@ class GroupCommit(Transactions):
                     raise BatchLost(write, first=number == 0) from fault
 
     def _wait_again(self, writes: Sequence[WaitingWrite]) -> None:
-        """Put the writes back at their old places in the queue. Writes that have timed out fail."""
+        """Put the writes back at their former places in the queue. A write that has timed out fails."""
         now = asyncio.get_running_loop().time()
         for write in reversed(writes):
             if now < write.late_at:
@@ -188,16 +192,16 @@ class GroupCommit(Transactions):
                 write.finish(unavailable(CROWDED))
 
     def _late(self, write: WaitingWrite) -> None:
-        if write in self._waiting:  # a write that runs is not in the queue
+        if write in self._waiting:  # a write that already runs is no longer in the queue
             self._waiting.remove(write)
             write.finish(unavailable(CROWDED))
 
 
 async def _prepared(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
-    """Run the write's `before`, then return the work for the transaction; None if `before` failed."""
+    """Run the write's `before`. Return the work for the transaction, or None if `before` failed."""
     try:
         fence = await write.before() if write.before is not None else None
-    except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
+    except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
         _unless_cancelled(fault)
         ended[write] = fault
         return None
@@ -206,7 +210,7 @@ async def _prepared(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> W
 
 @asynccontextmanager
 async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
-    """Yield the driver's connection. Meanwhile no write on it can commit for itself."""
+    """Yield the driver's connection. Until this context ends, no write on the connection can commit by itself."""
     driver: Any = (await db.get_raw_connection()).driver_connection
     driver.shared = True
     try:
@@ -225,9 +229,10 @@ async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any],
 
 
 async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | None:
-    """Undo the failed write. Returns None, or why it cannot be undone.
+    """Undo the failed write. Return None, or the reason why the write cannot be undone.
 
-    SQLite ends a transaction by itself if the disk is full or fails. Or SQLite could not begin the transaction at all.
+    The write cannot be undone if SQLite has ended the transaction itself, because the disk is full or fails, or if
+    SQLite could not begin the transaction.
     """
     try:
         with raised_as_unavailable():
@@ -239,15 +244,14 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
 
 
 def _unless_cancelled(fault: BaseException) -> None:
-    """Raise `fault` if the task that writes is itself cancelled. Any other CancelledError concerns a single write
-    only."""
+    """Raise `fault` if it cancels the task that runs the writes. Otherwise `fault` concerns a single write only."""
     task = asyncio.current_task()
     if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
         raise fault
 
 
 def _set_task_name(name: str) -> None:
-    """Give the task that writes the name of the task that asked for the write."""
+    """Give the task that runs the writes the name of the task that requested this write."""
     task = asyncio.current_task()
     if task is not None:
         task.set_name(name)

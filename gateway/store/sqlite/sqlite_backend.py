@@ -29,18 +29,23 @@ from gateway.store.sqlite.sqlite_driver import Connector
 from gateway.store.transactions import CloseLeft, Engines, as_json
 from gateway.vault import Keyring
 
-# ── The engines for SQLite: one connection writes, several read; nothing else opens the file.
+# ── The engines for SQLite: one connection writes, and several read. Nothing else opens the file.
 #
-# The writer's transactions begin with BEGIN IMMEDIATE, so that none fails half-way because another process has the
-# write lock. The readers have their own engine: with the same BEGIN, each read would take the write lock too.
+# The writer's transactions begin with BEGIN IMMEDIATE. So a transaction cannot fail half-way when another process has
+# the write lock. The readers have an engine of their own: with BEGIN IMMEDIATE, each read would take the write lock
+# too.
 
 READERS: Final = 4
-READING: Final = 3  # a read waits 3 × `busy_s` for a connection: reads wait for no lock, so their queue moves
+# a read waits up to 3 × `busy_s` for a connection; reads need no lock, so the queue of reads keeps moving
+READING: Final = 3
 EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 
 def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
-    """Return engines for `path`, which exists and is in WAL mode. A write waits up to `busy_s` for other processes."""
+    """Return engines for `path`, an existing file in WAL mode.
+
+    `busy_s`: how long a write waits for other processes, in seconds.
+    """
     busy = f"busy_timeout = {int(busy_s * 1000)}"
     writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
     reader, close_readers = _engine(
@@ -51,7 +56,10 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
 
 
 def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft]:
-    """Return an engine with one connection, and its part of `Engines.close_left`. data_version is per connection."""
+    """Return an engine with a single connection, and the function for `Engines.close_left`.
+
+    Values of `PRAGMA data_version` can only be compared on the same connection.
+    """
     pragmas = (f"busy_timeout = {int(busy_s * 1000)}", "query_only = ON")
     return _engine(path, connections=1, wait_s=busy_s, pragmas=pragmas, autocommit=True)
 
@@ -59,7 +67,7 @@ def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft
 def _engine(
     path: Path, *, connections: int, wait_s: float, pragmas: tuple[str, ...], autocommit: bool = False
 ) -> tuple[AsyncEngine, CloseLeft]:
-    # Without a transaction there is nothing to roll back; this saves a trip to the thread.
+    # In AUTOCOMMIT there is no transaction to roll back. Skipping the rollback saves a trip to the thread.
     options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True} if autocommit else {}
     connector = Connector(path)
     engine = create_async_engine(
@@ -79,7 +87,7 @@ def _engine(
 
 def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
     def prepare(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # the driver begins no transaction; `_begin_immediate` does
+        connection.isolation_level = None  # the driver begins no transaction by itself: `_begin_immediate` begins it
         cursor = connection.cursor()
         for pragma in pragmas:
             cursor.execute(f"PRAGMA {pragma}")
@@ -97,10 +105,11 @@ def _begin_immediate(connection: Connection) -> None:
 
 
 def prepare(path: Path, *, busy_s: float) -> None:
-    """Create the file, readable by its owner alone (0600; -wal and -shm get its mode), and set WAL mode. Blocks.
+    """Create the file if it does not exist, readable only by its owner (0600), and set WAL mode. Blocks.
 
-    Raises StoreRefused. Two processes may do this at the same time. Unlike other statements, changing the journal mode
-    does not wait for a lock, hence the loop.
+    SQLite gives the files `-wal` and `-shm` the same mode. Two processes can do this at the same time. Unlike other
+    statements, a change of the journal mode does not wait for a lock, so this function retries until `busy_s` has
+    passed. Raises StoreRefused.
     """
     try:
         _create(path)
@@ -114,8 +123,10 @@ def prepare(path: Path, *, busy_s: float) -> None:
 
 
 def _create(path: Path) -> None:
-    """Create the file. An existing file is not opened: closing it would drop this process's locks
-    (`_check_file_access`)."""
+    """Create the file if it does not exist.
+
+    An existing file is not opened: closing it would drop this process's locks on the file (fcntl(2)).
+    """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -133,7 +144,10 @@ def _in_wal_mode(db: sqlite3.Connection, *, last_try: bool) -> bool:
 
 
 def same_file_check(path: Path) -> Callable[[], None]:
-    """Return a check that `path` still names the same file as now. The check takes microseconds and raises FileGone."""
+    """Return a function that checks whether `path` still names the same file as now.
+
+    The check takes microseconds. The check raises FileGone if the file was removed or replaced.
+    """
     opened = path.stat()
 
     def check() -> None:
@@ -147,15 +161,18 @@ def same_file_check(path: Path) -> Callable[[], None]:
     return check
 
 
-# ── Noticing changes on SQLite: `PRAGMA data_version` changes with every commit; a change of the WAL file is a cheap hint
-# at a commit.
+# ── Noticing changes on SQLite. `PRAGMA data_version` changes with every commit. The WAL file usually changes too,
+# which is cheap to check.
 
 GLANCE_S: Final = 0.05
 
 
 class SqliteWatch:
-    """Notices commits. `engine` has a single connection, because values of data_version compare on one connection
-    only."""
+    """Notices commits.
+
+    `engine` has a single connection, because values of `PRAGMA data_version` can only be compared on the same
+    connection.
+    """
 
     timeline: str | None = None
     timeline_sql: str | None = None
@@ -167,8 +184,10 @@ class SqliteWatch:
         self._seen = self._stamp()
 
     async def wait_for_change(self, at_most_s: float) -> None:
-        """Wait until size or time of the WAL file changes, at most `at_most_s`. A commit may change neither; the caller
-        then notices it after `at_most_s`."""
+        """Wait until the size or the time of the WAL file changes, at most `at_most_s` seconds.
+
+        A commit does not always change the size or the time. The caller then notices the commit after `at_most_s`.
+        """
         end = clock.monotonic() + at_most_s
         while (left := end - clock.monotonic()) > 0:
             await asyncio.sleep(min(left, GLANCE_S))
@@ -178,7 +197,7 @@ class SqliteWatch:
                 return
 
     async def version(self) -> Hashable:
-        """Return data_version with the connection's identity. Reads no table."""
+        """Return the value of `PRAGMA data_version` with the connection's identity. Reads no table."""
         with raised_as_unavailable():
             async with self._engine.connect() as db:
                 raw = await db.get_raw_connection()
@@ -198,13 +217,13 @@ class SqliteWatch:
 
 # ── The store in a SQLite file.
 
-QUEUED: Final = 3  # a write waits 3 × `busy_s` in this process's queue, which keeps moving
+QUEUED: Final = 3  # a write waits up to 3 × `busy_s` in this process's queue, because the queue keeps moving
 
 
 async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     """Check, create and open the database. Raises StoreRefused.
 
-    A write waits at most `busy_s` for other processes, and three times as long in this process's queue.
+    A write waits at most `busy_s` seconds for other processes, and three times as long in this process's queue.
     """
     path = sqlite_path(url)
     await asyncio.to_thread(check_file, path, keyring)
@@ -218,7 +237,7 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
         str(path),
         transactions,
         watch,
-        transactions.write,  # the write lock makes other processes wait during an upgrade
+        transactions.write,  # the write lock makes other processes wait while one process upgrades
         call_log,
         journal_beside(path),
         ONLY,

@@ -1,6 +1,6 @@
-"""Copies the SQLite database while gateways use it. The copy is a consistent snapshot, and is verified.
+"""Copies the SQLite database, even if gateways are using it. The copy is a consistent snapshot, and is verified.
 
-Needs neither SQLAlchemy nor an event loop. The copy stores the time of its snapshot as `PRAGMA user_version`.
+Needs neither SQLAlchemy nor an event loop. In the copy, `PRAGMA user_version` contains the time of the snapshot.
 """
 
 import os
@@ -18,16 +18,21 @@ from gateway.store.preflight_checks import StoreRefused, sqlite_cause
 from gateway.store.sqlite.file_preflight import check_file
 from gateway.vault import Keyring
 
-PAGES_AT_ONCE: Final = 256  # a megabyte
+PAGES_AT_ONCE: Final = 256  # one megabyte
 BUSY_S: Final = 5.0
-UNSIGNED: Final = 1 << 32  # user_version is a signed 32-bit number; read as unsigned, it holds times until 2106
+# user_version is a signed 32-bit number. Read as an unsigned number, it can express times until 2106.
+UNSIGNED: Final = 1 << 32
 
 Step = Callable[[int, int], None]  # called with the pages copied so far and in total
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup. `at`: the time of its snapshot. `connections`: how many it contains. `recorded`: in the audit trail."""
+    """A backup.
+
+    `at`: the time of the snapshot. `connections`: the number of connections in the backup. `recorded`: whether the
+    audit trail has an entry for the backup.
+    """
 
     path: Path
     at: datetime
@@ -37,10 +42,10 @@ class Backup:
 
 
 def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: Step) -> Backup:
-    """Copy the database at `source` to `target`, readable by its owner alone. Blocks.
+    """Copy the database at `source` to `target`, readable only by its owner. Blocks. Raises StoreRefused.
 
-    `target` appears only when the copy is complete and undamaged, and opens with `keyring`. `over`: an existing
-    `target` is replaced atomically. Raises StoreRefused.
+    `target` appears only when the copy is complete, is undamaged and opens with `keyring`. `over`: whether to replace
+    an existing `target`; the replacement is atomic. `step`: called with the progress.
     """
     if target.exists() and not over:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
@@ -60,7 +65,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
             put(partial, target, over=over)
         finally:
             partial.unlink(missing_ok=True)
-    with suppress(OSError):  # this user may not write to the folder; the backup is complete nevertheless
+    with suppress(OSError):  # this user cannot write to the folder, but the backup is complete
         marker_of(source).touch()
     detail = {"file": str(target), "at": at.isoformat(), "connections": connections}
     recorded = _record(source, AuditEntry.of(AuditAction.STORE_BACKED_UP, detail=detail))
@@ -68,8 +73,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
 
 
 def _record(source: Path, entry: AuditEntry) -> bool:
-    """Record the backup in the audit trail of the source. Returns False if that fails; the copy is complete
-    nevertheless."""
+    """Record the backup in the audit trail of the source. Return False if this fails; the backup is still complete."""
     try:
         with closing(
             sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
@@ -81,17 +85,17 @@ def _record(source: Path, entry: AuditEntry) -> bool:
 
 
 def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
-    """Write an audit entry as `AuditTrail.record` does, without SQLAlchemy."""
+    """Write an audit entry without SQLAlchemy. With SQLAlchemy, `AuditTrail.record` is used."""
     db.execute("INSERT INTO audit_pending (body) VALUES (?)", (entry.body(),))
 
 
 def marker_of(source: Path) -> Path:
-    """Return the path of the marker file beside a database. Its time is that of the last backup, for metrics."""
+    """Return the path of the marker file next to a database. The file's time is the time of the last backup."""
     return source.with_name(f"{source.name}.backed-up")
 
 
 def last_backup(source: Path) -> datetime | None:
-    """Return when the database at `source` was last backed up; None if it never was."""
+    """Return when the database at `source` was last backed up; None if it was never backed up."""
     try:
         return datetime.fromtimestamp(marker_of(source).stat().st_mtime, UTC)
     except OSError:
@@ -99,9 +103,10 @@ def last_backup(source: Path) -> datetime | None:
 
 
 def copy(source: Path, target: Path, step: Step) -> datetime:
-    """Copy with SQLite's online backup, in one snapshot. Returns the time of the snapshot.
+    """Copy one snapshot with SQLite's online backup. Return the time of the snapshot.
 
-    An open transaction on the source keeps the snapshot. Without it, every write of the gateway would restart the copy.
+    During the copy, an open transaction on the source keeps the snapshot. Without this transaction, every write of the
+    gateway would restart the copy.
     """
     target.unlink(missing_ok=True)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -115,7 +120,7 @@ def copy(source: Path, target: Path, step: Step) -> datetime:
         at = clock.now().replace(microsecond=0)
         live.backup(into, pages=PAGES_AT_ONCE, progress=lambda _, left, total: step(total - left, total), sleep=0)
         live.execute("COMMIT")
-        into.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        into.execute("PRAGMA journal_mode = DELETE")  # so that the copy is a single file, without a WAL file
     return at
 
 
@@ -126,7 +131,7 @@ def _mark(path: Path, at: datetime) -> None:
 
 
 def backed_up_at(db: sqlite3.Connection) -> datetime | None:
-    """Return the time of a copy's snapshot; None if `db` is not a copy made by `back_up`."""
+    """Return the time of the snapshot; None if `db` is not a copy that `back_up` has made."""
     seconds = db.execute("PRAGMA user_version").fetchone()[0] % UNSIGNED
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
@@ -134,7 +139,7 @@ def backed_up_at(db: sqlite3.Connection) -> datetime | None:
 def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
     """Check that a copy is undamaged, has a known schema and opens with `keyring`. Raises StoreRefused.
 
-    `called`: the path for messages, if not `path`.
+    `called`: the path to show in messages; None for `path`.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
@@ -146,14 +151,17 @@ def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
 
 
 def put(fresh: Path, target: Path, *, over: bool) -> None:
-    """Rename `fresh` to `target` atomically, once it is on the disk."""
+    """Write `fresh` to the disk, then rename it to `target` atomically.
+
+    `over`: whether to replace an existing `target`. Raises StoreRefused if `target` exists and `over` is false.
+    """
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
     if over:
         fresh.replace(target)
     else:
         try:
-            os.link(fresh, target)  # unlike a rename, a link fails if the target exists by now
+            os.link(fresh, target)  # unlike a rename, a link fails if the target exists
         except FileExistsError:
             raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.") from None
         fresh.unlink()
@@ -170,7 +178,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def faults_of_file(path: Path, done: str = "written") -> Iterator[None]:
-    """Raise errors of SQLite or the system as StoreRefused, with a message of one line."""
+    """Raise StoreRefused, with a message of one line, in place of an error of SQLite or of the operating system.
+
+    `done`: the verb of the message, for example "read": the message then says that the file cannot be read.
+    """
     try:
         yield
     except (sqlite3.Error, OSError) as fault:

@@ -1,9 +1,9 @@
 """A SQLite driver that makes one trip to the connection's thread per statement, where aiosqlite makes up to four.
 
-A trip wakes a thread and then the event loop, and each waits for the interpreter lock: under load, that costs several
-times as much as SQLite itself. So one trip runs a statement, fetches all rows and closes the cursor. Statements such as
-BEGIN share the trip of the next statement. A commit, and an insert that depends on a statement's success, share the trip
-of that statement.
+A trip wakes the thread and then the event loop, and both the thread and the loop wait for Python's interpreter lock.
+Under load, a trip costs several times as much as SQLite itself. So one trip runs a statement, fetches all rows and
+closes the cursor. A statement such as BEGIN shares the trip of the next statement. A commit, and an insert that depends
+on a statement's result, share the trip of that statement.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from urllib.parse import quote
 
 import aiosqlite
 
-CHUNK_ROWS: Final = 64  # for aiosqlite's own cursors, which are not used here
+CHUNK_ROWS: Final = 64  # for aiosqlite's own cursors, which this driver does not use
 
 
 @dataclass(slots=True)
 class FollowUp:
-    """An insert that runs in the trip of another statement, after it, if that returned a row.
+    """An insert that runs in the trip of another statement, after that statement, if that statement returned a row.
 
-    `ends`: the trip then commits too. `row_id`: of the inserted row; None if the insert did not run.
+    `ends`: whether the trip then also commits. `row_id`: the id of the inserted row; None if the insert did not run.
     """
 
     statement: str
@@ -35,14 +35,14 @@ class FollowUp:
     row_id: int | None = None
 
     def run(self, db: sqlite3.Connection) -> None:
-        """Run the insert, and commit if it ends the transaction. Blocks."""
+        """Run the insert. Commit if `ends` is set. Blocks."""
         self.row_id = db.execute(self.statement, self.parameters).lastrowid
         if self.ends:
             db.commit()
 
 
 class OneTripCursor:
-    """The cursor for SQLAlchemy. After a statement it holds all rows, and SQLite's own cursor is closed."""
+    """The cursor for SQLAlchemy. After a statement, the cursor has all rows, and SQLite's own cursor is closed."""
 
     __slots__ = ("_connection", "_rows", "arraysize", "description", "lastrowid", "rowcount")
 
@@ -68,7 +68,7 @@ class OneTripCursor:
         return rows
 
     async def close(self) -> None:
-        """Do nothing: SQLite's own cursor is closed already."""
+        """Do nothing, because SQLite's own cursor is already closed."""
 
     async def _run(self, statement: Callable[[sqlite3.Cursor], object]) -> None:
         result = await self._connection.trip(partial(_run, statement, self._connection.take_follow_up()))
@@ -76,41 +76,44 @@ class OneTripCursor:
 
 
 class OneTripConnection(aiosqlite.Connection):
-    """A connection that creates cursors without a trip to its thread, and whose thread does not keep the process
-    alive."""
+    """A connection that creates cursors without a trip to its thread. The thread does not keep the process alive."""
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, CHUNK_ROWS)
-        self._thread.daemon = True  # SQLAlchemy sets this when it creates the connection itself
+        self._thread.daemon = True  # SQLAlchemy sets this only for the connections that SQLAlchemy creates
         self._ahead: list[str] = []
         self._last = False
         self._follow_up: FollowUp | None = None
         self._cut = False
-        self.shared = False  # several writes share the transaction: none may commit it alone
+        self.shared = False  # true: several writes share the transaction, so no single write may commit
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
         return OneTripCursor(self)
 
     def ahead(self, statement: str) -> None:
-        """Run `statement` (BEGIN, SAVEPOINT or RELEASE) before the next statement and in the same trip.
+        """Run `statement` (BEGIN, SAVEPOINT or RELEASE) before the next statement, in the same trip.
 
-        If `statement` fails, the next statement raises and is not run.
+        If `statement` fails, the next statement raises the error and does not run.
         """
         self._ahead.append(statement)
 
     def commit_with_next(self) -> None:
-        """Commit in the trip of the next statement, the last of its transaction. A failed commit raises from that
-        statement."""
+        """Commit in the trip of the next statement, which must be the last of its transaction.
+
+        If the commit fails, the next statement raises the error.
+        """
         self._last = not self.shared
 
     def follow_next(self, statement: str, parameters: Mapping[str, Any], *, ends: bool) -> FollowUp:
-        """Run the insert `statement` in the trip of the next statement, if that returns a row. `ends`: and then commit,
-        unless other writes share the transaction."""
+        """Run the insert `statement` in the trip of the next statement, if the next statement returns a row.
+
+        `ends`: whether to commit after the insert. No commit happens if other writes share the transaction.
+        """
         self._follow_up = FollowUp(statement, parameters, ends and not self.shared)
         return self._follow_up
 
     def take_follow_up(self) -> FollowUp | None:
-        """Return the insert that follows the statement which runs now, if any."""
+        """Return the insert to run after the present statement, and forget the insert; None if there is no insert."""
         follow_up, self._follow_up = self._follow_up, None
         return follow_up
 
@@ -131,14 +134,14 @@ class OneTripConnection(aiosqlite.Connection):
             await self.trip(sqlite3.Connection.commit)
 
     async def rollback(self) -> None:
-        """Roll back. Makes no trip if no transaction is open: a pool rolls back even after a commit."""
+        """Roll back. Makes no trip if no transaction is open, because a pool rolls back even after a commit."""
         self._nothing_comes()
         if self._cut or self.in_transaction:
             await self.trip(sqlite3.Connection.rollback)
             self._cut = False
 
     def _nothing_comes(self) -> None:
-        """Drop the statements that were to share the next statement's trip: there is no next statement."""
+        """Forget the statements that would share the next statement's trip, because there is no next statement."""
         self._ahead.clear()
         self._last = False
         self._follow_up = None
@@ -147,8 +150,8 @@ class OneTripConnection(aiosqlite.Connection):
 class Connector:
     """Opens `path` only if it exists: SQLite would otherwise create an empty file in place of a removed one.
 
-    If the caller is cancelled, the connection is still opened and then closed: otherwise its thread would report to an
-    event loop that may have ended.
+    If the caller is cancelled, the connection is still opened, and then closed. Otherwise the connection's thread would
+    report to an event loop that has possibly ended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -165,10 +168,12 @@ class Connector:
             raise
 
     async def close_left(self) -> None:
-        """Close connections that the disposed engine has left open: a connection in use at that time returns to a pool
-        that nothing closes."""
+        """Close the connections that were in use during the engine's `dispose`, which did not close them.
+
+        A connection of this kind later returns to the disposed pool, which does not close connections.
+        """
         for connection in list(self._opened):
-            with suppress(sqlite3.Error, ValueError):  # ValueError: it is being closed already
+            with suppress(sqlite3.Error, ValueError):  # ValueError: another task is already closing the connection
                 await connection.close()
 
     async def _open(self) -> OneTripConnection:
@@ -198,6 +203,7 @@ def _run(
         rows = cursor.fetchall() if cursor.description else ()
         if follow_up is not None and rows:
             follow_up.run(db)
-        return cursor.description, rows, cursor.rowcount, cursor.lastrowid  # the row count is known after the last row
+        # SQLite knows the row count only after the last row
+        return cursor.description, rows, cursor.rowcount, cursor.lastrowid
     finally:
         cursor.close()

@@ -1,8 +1,8 @@
-"""Replaces the SQLite database with a backup, and keeps the replaced database beside it.
+"""Replaces the SQLite database with a backup, and keeps the replaced database in the same folder.
 
-Rotating refresh tokens make a plain copy dangerous: a token that was refreshed since the backup is used up, and a
-provider that sees it again may revoke the whole grant (RFC 9700 §4.14.2). So if the replaced database can still be
-read, its newer credentials of the same connections are kept.
+With rotating refresh tokens, restoring a plain copy is dangerous. If a token was refreshed after the backup, the token
+in the backup is already used up. A provider that receives a used token again can revoke the whole grant (RFC 9700
+§4.14.2). So if the replaced database can still be read, its newer credentials of the same connections are kept.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from gateway.store.sqlite.file_preflight import check_file
 from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, faults_of_file, note, put, sync_folder
 from gateway.vault import Keyring
 
-# How SQLite locks its file (sqlite.org, os.h): every open connection in WAL mode holds a byte of this range.
+# How SQLite locks its file (os.h of sqlite.org): in WAL mode, every open connection locks a byte of this range.
 LOCK_FROM: Final = 0x40000000
 LOCK_BYTES: Final = 512
-# The columns of a credential and of its refreshes; not the data that the application stores with a connection.
+# The columns of a credential and of its refreshes, without the data that the application stores with a connection.
 OF_THE_CREDENTIAL: Final = (
     *("version", "credential", "expires_at", "config", "secret_config", "secret_config_version"),
     *("previous_refresh", "previous_refresh_version", "previous_refresh_until", "intent_digest", "intent_at"),
@@ -42,11 +42,15 @@ OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore. `at`: the time of the backup; None if unknown. `kept`: the replaced database's new path.
+    """The result of a restore.
 
-    `taken_over`: number of connections whose newer credential was kept from the replaced database; None if there
-    was none, if it could not be read, or with `exactly`. `back`: number of connections deleted since the backup;
-    `gone`: number of connections created since.
+    `at`: the time of the backup; None if unknown. `connections`: the number of connections after the restore. `kept`:
+    the new path of the replaced database; None if there was no database. `back`: the number of connections that had
+    been deleted after the backup and now exist again. `gone`: the number of connections that had been created after the
+    backup and no longer exist.
+
+    `taken_over`: the number of connections whose newer credential was taken from the replaced database. None if there
+    was no database, if the database could not be read, or with `exactly`.
     """
 
     at: datetime | None
@@ -58,9 +62,10 @@ class Restored:
 
 
 def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: Step) -> Restored:
-    """Replace the database at `path` with `backup`. Blocks. Raises StoreRefused; then nothing has changed.
+    """Replace the database at `path` with `backup`. Blocks.
 
-    `exactly`: keep nothing from the replaced database.
+    `exactly`: whether to take nothing from the replaced database. `step`: called with the progress. Raises
+    StoreRefused; in this case, nothing has changed.
     """
     if not backup.is_file():
         raise StoreRefused(f"{backup} is not a file: {ANOTHER}.")
@@ -85,7 +90,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
 
 
 def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
-    """Check the backup, copy it to `fresh` and upgrade the copy's schema. Returns the time of the backup."""
+    """Check the backup, copy it to `fresh`, and upgrade the schema of the copy. Return the time of the backup."""
     with faults_of_file(backup, "read"):
         if check_file(backup, keyring, instead=ANOTHER) is None:
             raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
@@ -104,7 +109,10 @@ async def _upgrade(fresh: Path, keyring: Keyring) -> None:
 
 
 def _write_wal_into_file(path: Path) -> None:
-    """Write the WAL into the database file, if it can be read, so that one rename replaces the database."""
+    """Write the WAL into the database file, so that one rename replaces the whole database.
+
+    Does nothing if the database cannot be read.
+    """
     if path.exists():
         with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
             db.execute("PRAGMA journal_mode = DELETE")
@@ -112,11 +120,11 @@ def _write_wal_into_file(path: Path) -> None:
 
 @contextmanager
 def _exclusive_file_lock(path: Path) -> Iterator[int | None]:
-    """Keep all other processes from opening the database. Raises StoreRefused if one has it open.
+    """Keep all other processes from opening the database. Raises StoreRefused if another process uses it.
 
-    Takes SQLite's file lock directly, since SQLite cannot lock a damaged file. Closing any descriptor of the file would
-    release the lock (fcntl(2)), so read the file through the descriptor that is yielded. Yields None if there is no
-    file.
+    Takes SQLite's file lock directly, because SQLite cannot lock a damaged file. Yields the file's descriptor; None if
+    the file does not exist. Read the file only through this descriptor: closing any other descriptor of the file would
+    release the lock (fcntl(2)).
     """
     if not path.exists():
         yield None
@@ -135,7 +143,11 @@ def _exclusive_file_lock(path: Path) -> Iterator[int | None]:
 def _merge(
     fresh: Path, path: Path, held: int | None, keyring: Keyring, *, exactly: bool
 ) -> tuple[int | None, int, int]:
-    """Merge newer credentials from the replaced database. Returns the counts of `Restored`: taken over, back, gone."""
+    """Merge newer credentials from the replaced database into `fresh`.
+
+    Returns the counts `taken_over`, `back` and `gone` of `Restored`. `held`: the descriptor of the locked database
+    file; None if there is no file.
+    """
     if held is None:
         return None, 0, 0
     seen = path.with_name(f".{path.name}.replaced")
@@ -169,8 +181,7 @@ def _copy_through(descriptor: int, target: Path) -> None:
 
 
 def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
-    """Take over, in one transaction, the credentials whose version is not older, with their data keys. Returns the
-    counts."""
+    """Take over, in one transaction, the credentials with the same or a newer version, and their data keys."""
     gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
     back = _count(db, "SELECT count(*) FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)")
     if exactly:
@@ -188,7 +199,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | No
     )
     db.execute(f"UPDATE connections SET ({columns}) = (SELECT {columns} {same}) WHERE EXISTS ({newer})")  # noqa: S608
     _end_keys(db)
-    # Continue from the higher count of the two, so that no key seals more values than allowed.
+    # Continue from the higher of the two counts, so that no data key seals more values than allowed.
     db.execute(
         "UPDATE data_keys SET seals_reserved = max(seals_reserved, coalesce((SELECT other.seals_reserved "
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
@@ -198,8 +209,11 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | No
 
 
 def _end_keys(db: sqlite3.Connection) -> None:
-    """Keep revocations and used budgets. A key missing from the replaced database was pruned long after its end: revoke
-    it."""
+    """Keep the revocations and the used budgets of keys.
+
+    A key that is missing in the replaced database was pruned there, long after its end. So this function revokes the
+    key.
+    """
     ends = "revoked_at, expires_at, calls, last_used_at"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(
@@ -213,14 +227,14 @@ def _end_keys(db: sqlite3.Connection) -> None:
 
 
 def _entry(backup: Path, at: datetime | None, taken_over: int | None, back: int, gone: int) -> AuditEntry:
-    """Return the entry for the audit trail, which continues from the backup's last record."""
+    """Return the entry for the audit trail. The entry follows the last record in the backup."""
     counts = {"credentials_taken_over": taken_over, "deleted_since_and_back": back, "made_since_and_gone": gone}
     detail = {"file": str(backup), "at": at.isoformat() if at else None, **counts}
     return AuditEntry.of(AuditAction.STORE_RESTORED, detail=detail)
 
 
 def _note(db: sqlite3.Connection, at: datetime | None) -> None:
-    """Note the restore in every connection's history, so that `gateway connections why` can show it."""
+    """Add the restore to every connection's history, for `gateway connections why`."""
     detail = f"from a backup of {at:%Y-%m-%d %H:%M:%S} UTC" if at else "from a backup"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(
@@ -231,7 +245,10 @@ def _note(db: sqlite3.Connection, at: datetime | None) -> None:
 
 
 def _keep_replaced_file(path: Path) -> Path | None:
-    """Keep the present database, and its WAL if any, under another name. `path` itself stays until it is replaced."""
+    """Keep the present database, and its WAL if it has one, under another name.
+
+    Returns the new path; None if there is no database. `path` itself stays until it is replaced.
+    """
     if not path.exists():
         return None
     kept = path.with_name(f"{path.name}.replaced-{clock.now():%Y%m%dT%H%M%S%f}")

@@ -13,7 +13,7 @@ depends_on: str | Sequence[str] | None = None
 TIME = sa.DateTime(timezone=True)
 ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-# The state and history of connections that existed before states did.
+# The states and the history of connections that were created before this revision.
 STATE = "CASE WHEN failure_final THEN 'needs_reauth' WHEN failure_code IS NOT NULL THEN 'degraded' ELSE 'active' END"
 TELL = f"UPDATE connections SET state = {STATE}, state_reason = coalesce(failure_code, 'authorized'), "  # noqa: S608
 TELL += "state_since = coalesce(failure_at, created_at), granted_at = created_at"

@@ -1,4 +1,4 @@
-"""Events and their deliveries, the keys that sign them, webhooks received, and an index to find a webhook's connection."""
+"""Events, their deliveries, the keys that sign events, received webhooks, and an index from webhooks to connections."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -96,7 +96,7 @@ def _index_where_set(name: str, column: str, table: str, columns: list[str]) -> 
 
 
 def _fill_sites() -> None:
-    """Fill `site_origin` of existing connections in batches: there may be a million connections."""
+    """Fill `site_origin` of existing connections in batches, because there can be a million connections."""
     table = sa.table("connections", sa.column("id", ROW_ID), sa.column("config", sa.JSON), sa.column("site_origin"))
     db, after = op.get_bind(), 0
     while True:

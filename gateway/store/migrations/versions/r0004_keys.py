@@ -1,4 +1,4 @@
-"""Minted keys: digests, scopes, limits, and which key minted which."""
+"""Minted keys: their digests, scopes and limits, and the key that created each of them."""
 
 from collections.abc import Sequence
 

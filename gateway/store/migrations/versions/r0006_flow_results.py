@@ -1,4 +1,4 @@
-"""Results of authorizations, for browsers that wait on another node; and the account that authorized, from the provider."""
+"""The results of authorizations, for browsers that wait on another node. The provider's account that has authorized."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which key created a connect session, so that the open sessions of a key can be counted."""
+"""The key that created each connect session, so that the open sessions of a key can be counted."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""An index to count the waiting deliveries of one integration without reading those of others."""
+"""An index that counts the waiting deliveries of one integration without reading other integrations' deliveries."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which connections end with their access token: checked when the token expires, found by a small index."""
+"""A column and a small index for connections that end with their access token: checked when the token expires."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ depends_on: str | Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    # Null for all existing connections: each is checked once, when its access token expires.
+    # The column is null for all existing connections, so each of them is checked when its access token expires.
     op.add_column("connections", sa.Column("end_settled", sa.Boolean))
     condition = sa.text("end_settled IS NULL AND expires_at IS NOT NULL")
     op.create_index(

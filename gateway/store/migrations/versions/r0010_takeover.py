@@ -1,4 +1,4 @@
-"""Columns to decide who may finish a refresh after a crash or failover: do tokens rotate, and when was the failover."""
+"""Whether tokens rotate, and the times of failovers. Both decide which process may finish a refresh after a crash."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ depends_on: str | Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    op.add_column("connections", sa.Column("rotates", sa.Boolean))  # null: not known
+    op.add_column("connections", sa.Column("rotates", sa.Boolean))  # null: unknown
     op.create_table(
         "timelines",
         sa.Column("timeline", sa.Text, primary_key=True),

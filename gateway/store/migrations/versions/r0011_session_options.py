@@ -1,4 +1,4 @@
-"""Limits and bindings of a connect session: one browser, a number of connections, a code challenge, a return URL."""
+"""Options of a connect session: a single browser, a number of connections, a code challenge, a return URL."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Pending connections: sealed until the application completes them (sessions with a code challenge)."""
+"""Pending connections, which stay sealed until the application completes them (for sessions with a code challenge)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The audit trail: records and their chain, checkpoints, keyed digests of end users, counts of the use of credentials."""
+"""The audit trail: records with their chain, checkpoints, digests of end users, counts of the uses of credentials."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,7 @@
-"""An index to list one integration's connections, newest first, without reading those of others.
+"""An index that lists one integration's connections, the newest first, without reading other connections.
 
-Its first column is the integration, so that the planner does not choose it, with a sort, to list a whole environment.
+The integration is its first column. With the environment first, the database would also choose this index to list a
+whole environment, and would have to sort the rows.
 """
 
 from collections.abc import Sequence

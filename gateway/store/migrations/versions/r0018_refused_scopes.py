@@ -1,4 +1,4 @@
-"""Scopes that a provider's API required when it refused a call, until the end user authorizes again."""
+"""Scopes that a provider's API demanded when it refused a call. Kept until the end user authorizes again."""
 
 from collections.abc import Sequence
 

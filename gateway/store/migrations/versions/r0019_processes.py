@@ -1,4 +1,4 @@
-"""Which processes are alive, and for which timeline of the database each has written back its tokens."""
+"""The living processes, each with the timeline of the database for which it has written back its tokens."""
 
 from collections.abc import Sequence
 
