@@ -21,7 +21,7 @@ _NAMES: Final = [peer.name for peer in PEERS] + ["gateway"] + [variant.name for 
 
 
 def main() -> int:
-    """Return 0 when figures were written. Otherwise print one line with the reason and return 1."""
+    """Return 0 if the figures were written. Otherwise print one line with the reason and return 1."""
     asked = _arguments().parse_args()
     options = _options(asked)
     raise_file_limit()

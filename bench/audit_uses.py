@@ -1,7 +1,8 @@
 """``python -m bench.audit_uses 100000000``: how long SQLite takes to show what one key did, with 100 million counted
 calls.
 
-The counts are generated: 50 keys, 20,000 connections, 30 days, and 25 calls in each hour in which a connection is used.
+The counts are generated: 50 keys, 20,000 connections, 30 days. A connection is used in some hours, with 25 calls in
+each.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ INSERT: Final = (
 
 
 def generated_rows(calls: int) -> Iterator[tuple[int, int, str, str, int, int]]:
-    """Generate the rows in the order of their keys, so that inserting them takes only a minute."""
+    """Generate the rows in the order of their keys, because SQLite then inserts them in only a minute."""
     drawn = random.Random(1)
     a_key_and_hour = max(1, calls // CALLS_A_ROW // (KEYS * HOURS))
     for key in range(1, KEYS + 1):

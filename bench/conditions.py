@@ -24,13 +24,13 @@ from bench.server import CannotRun, Server, raise_file_limit
 from bench.shapes import MANY_TURNS, NAMES, WARM_S, measure, one_load, running_contenders, table
 
 GET, POST = "GET 1.3 kB", "POST 300 B"
-LATE: Final = 2.0  # limit, as a multiple of Go's p99.9
+LATE: Final = 2.0  # largest accepted p99.9, as a multiple of the Go proxy's
 ONCE_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two loads that are compared in turns. `one`, `other`: a contender's name and a shape's name. `limit`: of their
+    """Two loads to compare. `one`, `other`: the name of a contender and the name of a shape. `limit`: largest accepted
     ratio.
     """
 
@@ -76,7 +76,7 @@ class Ratio:
 
 
 def compare(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) -> Ratio:
-    """Measure both loads of `pair` in turns. Raises CannotRun."""
+    """Measure both loads of `pair` alternately. Raises CannotRun."""
     both: tuple[list[float], list[float]] = ([], [])
     sides = (pair.one, pair.other)
     for who, _ in sides:
@@ -95,7 +95,7 @@ def compare(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) -
 def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[float, dict[str, list[Latency]]]:
     """Measure latencies at half of the gateway's maximum rate.
 
-    Return that rate and each server's latencies, one per round. Raises CannotRun.
+    Return this rate, and the latencies of each server, one per round. Raises CannotRun.
     """
     rate = load.measure_load(servers[GATEWAY], connections=MANY, seconds=max(2, seconds)).per_second / 2
     found: dict[str, list[Latency]] = {}
@@ -108,7 +108,7 @@ def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[fl
 
 
 def cold_and_warm(server: Server) -> tuple[float, float]:
-    """Return the CPU time in µs of each connection's first call after the start, and of its second call."""
+    """Return the CPU time in µs of each connection's first call after the start, and the CPU time of its second call."""
     figures = []
     for _ in range(2):
         pids, before = server.pids(), proc.cpu_s(server.pids())
@@ -126,7 +126,7 @@ def ratio_table(found: list[Ratio]) -> str:
 
 
 def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
-    """Return the table of latencies and the goal for p99.9."""
+    """Return the table of latencies, and the goal for p99.9."""
     lines = ["| | p50 ms | p99 ms | p99.9 ms |", "|---|---:|---:|---:|"]
     for name, rounds in found.items():
         cells = [f"{statistics.median(getattr(one, what) for one in rounds):.2f}" for what in ("p50", "p99", "p999")]
@@ -138,7 +138,7 @@ def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
 
 
 def conditions(rounds: int, seconds: int) -> list[str]:
-    """Return the parts of the page that follow the shapes."""
+    """Return the parts of the page that come after the shapes."""
     peers: list[Contender] = [peer for peer in PEERS if peer.name in ("nginx", "go", "node", "aiohttp")]
     parts: list[str] = []
     failed: list[str] = []

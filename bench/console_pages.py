@@ -1,6 +1,6 @@
 """``python -m bench.console_pages FOLDER [connections] [calls]``: server time of each console page with a large store.
 
-The first run builds the store in FOLDER with bulk inserts. Later runs measure the store that they find there.
+The first run builds the store in FOLDER with bulk inserts. Later runs use this store again.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ async def running_gateway(folder: Path) -> TestServer:
 
 
 async def first_rows(server: TestServer) -> None:
-    """Create a connection of each integration, and keys, through the API."""
+    """Create one connection of each integration, and keys, through the API."""
     headers = {"Authorization": f"Bearer {KEY}"}
     async with aiohttp.ClientSession(headers=headers) as http:
         for n in range(INTEGRATIONS):
@@ -101,7 +101,7 @@ async def first_rows(server: TestServer) -> None:
 
 
 def more_connections(folder: Path, rows: int) -> None:
-    """Copy the rows of `first_rows`. The copies' sealed values cannot be opened, and no list opens them."""
+    """Copy the rows of `first_rows`. The sealed values of a copy cannot be opened, but lists do not open them."""
     db = sqlite3.connect(folder / "gateway.db")
     names = [row[1] for row in db.execute("PRAGMA table_info(connections)")]
     own = {
@@ -176,7 +176,7 @@ async def measure(folder: Path) -> None:
         for name, path in PAGES.items():
             url = server.make_url("/console/dev") if not path else None
             async with http.get(url or f"{server.make_url('/console/dev')}{path.format(call=newest)}") as response:
-                await response.read()  # the first request loads what the view imports
+                await response.read()  # the first request loads the modules that the view imports
             took.clear()
             size, status, cpu_s = 0, 0, time.process_time()
             for _ in range(ROUNDS):
@@ -186,7 +186,7 @@ async def measure(folder: Path) -> None:
                     size = len(await response.read())
                     status = response.status
                 took.append((time.perf_counter() - begun) * 1000)
-            cpu_ms = (time.process_time() - cpu_s) * 1000 / ROUNDS  # includes the client's CPU time
+            cpu_ms = (time.process_time() - cpu_s) * 1000 / ROUNDS  # this includes the CPU time of the client
             took.sort()
             p95 = took[int(len(took) * 0.95)]
             worst = max(worst, p95)

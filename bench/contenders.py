@@ -1,6 +1,6 @@
-"""The proxies that the benchmark compares with the gateway: how to start each one, and what it needs.
+"""The proxies that the benchmark compares with the gateway: how to start each proxy, and which programs it needs.
 
-A new proxy is one line in PEERS.
+To add a proxy, add one line to PEERS.
 """
 
 import os
@@ -32,22 +32,22 @@ class Contender(Protocol):
     def note(self) -> str: ...
 
     def missing(self) -> str | None:
-        """Return why the contender cannot run here, or None if it can."""
+        """Return the reason why the contender cannot run here, or None if it can."""
 
     def version(self) -> str: ...
 
     def running(
         self, folder: Path, upstream: int, *, streams: bool, certificate: Path | None = None
     ) -> AbstractContextManager[Server]:
-        """Return a context manager that yields a Server in front of the upstream on that port. Raises CannotRun.
+        """Return a context manager that yields a Server in front of the upstream on this port. Raises CannotRun.
 
-        `streams`: configure the proxy for bodies of any size, if it needs that.
+        `streams`: configure the proxy for bodies of any size, if it needs a setting for them.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another proxy. `command`, and `file`, its configuration, may have {port}, {upstream}, {file} and {folder}."""
+    """Another proxy. `command` and `file` (its configuration) can contain {port}, {upstream}, {file} and {folder}."""
 
     name: str
     title: str
@@ -63,7 +63,7 @@ class Peer:
         return None if self._binary() else f"{self.program} is not installed"
 
     def version(self) -> str:
-        """Return the first word of the program's version output that looks like a version number."""
+        """Run the program and return the first word of its output that looks like a version number."""
         said = subprocess.run([self._binary() or "", *self.version_of], capture_output=True, text=True, check=False)
         words = (said.stdout + said.stderr).replace("/", " ").split()
         return next((word.removeprefix("go").lstrip("v") for word in words if any(map(str.isdigit, word))), "")
@@ -95,14 +95,14 @@ class Peer:
 
 
 def _trust(certificate: Path | None) -> str:
-    """Return the directives that make nginx verify the upstream's certificate, or "" without a certificate."""
+    """Return the directives with which nginx verifies the upstream's certificate, or "" without a certificate."""
     if certificate is None:
         return ""
     return f"proxy_ssl_verify on; proxy_ssl_trusted_certificate {certificate}; proxy_ssl_name localhost;"
 
 
 def _for_streams(streams: bool) -> dict[str, str]:
-    """Return the settings that make nginx and HAProxy forward streams without buffering."""
+    """Return the settings with which nginx and HAProxy forward streams without buffering."""
     if streams:
         return {"BUFFERING": "off", "NO_DELAY": "option http-no-delay"}
     return {"BUFFERING": "on", "NO_DELAY": ""}

@@ -1,10 +1,11 @@
 """``python -m bench.fast_path``: CPU cost of the fast path's own code, without sockets.
 
-The benchmark calls the two protocols many times with a request and its response, as the event loop would, over
-transports that discard what is written. This leaves only Python code: no system call, no load generator, no second
-process. So two versions can be compared on a busy machine. ``--shape`` chooses the request and the response.
-``--beside`` measures a second shape in turns with the first, and prints the median of the ratios. ``--profile`` shows
-where the time goes (cProfile, which itself costs much).
+The benchmark calls the client protocol and the provider protocol many times with a request and its response, as the
+event loop does. Their transports discard what is written. So only Python code is measured: no system call, no load
+generator, no second process. Two versions can be compared even on a busy machine.
+
+``--shape`` chooses the request and the response. ``--beside`` measures a second shape alternately with the first, and
+prints the median of the ratios. ``--profile`` shows where the time is spent (cProfile, which itself costs much).
 """
 
 import argparse
@@ -38,7 +39,8 @@ from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import FastPath
 from gateway.server.serving_worker import freeze_startup_objects
 
-# The gateway never connects to this origin: its pool already holds a connection with the benchmark's transport.
+# The gateway never connects to this origin, because its pool already contains a connection with the benchmark's
+# transport.
 ORIGIN: Final = ("http", "127.0.0.1", 9)
 RESPONSE: Final = (
     "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 22:00:00 GMT\r\n"
@@ -52,15 +54,15 @@ EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
 SHAPES: Final = ("get", "turns", "trace", "post", "ids", "headers", "events", "bursts", "agent", "minted")
-AGENT_BODY: Final = json.dumps(BODY)  # what the call of the shape `agent` sends
+AGENT_BODY: Final = json.dumps(BODY)  # body of the call that the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
 AT_ONCE: Final = 100
 TOGETHER: Final = 1000
-IN_TURN: Final = 5000  # connections that the shape `turns` calls one after the other
+IN_TURN: Final = 5000  # number of connections that the shape `turns` calls one after the other
 
 
 class DiscardingTransport(asyncio.Transport):
-    """A transport that discards what is written. `written` counts the calls."""
+    """A transport that discards what is written. `written`: number of write calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +81,7 @@ class DiscardingTransport(asyncio.Transport):
 
 
 class Stage:
-    """A gateway with one client. The provider of its connection `c0` does not exist."""
+    """A gateway with one client. Connection `c0` has a provider that does not exist."""
 
     def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str, agent: str) -> None:
         self.fast_path, self.runtime, self.client = fast_path, runtime, client
@@ -90,13 +92,14 @@ class Stage:
         self.response = [RESPONSE.format(length=len(SMALL), body=SMALL).encode()]
 
     def requests(self, shape: str, count: int) -> list[bytes]:
-        """Return the next `count` requests of that shape."""
+        """Return the next `count` requests of this shape."""
         extra, body = "", ""
         if shape == "agent":
             head = f"POST /mcp HTTP/1.1\r\n{self.agent}Content-Length: {len(CALL)}\r\n\r\n"
             return [head.encode() + CALL.encode()] * count
         key = self.names
-        if shape == "minted":  # the POST that `agent` leads to, by HTTP and with the same key
+        # the POST that the gateway sends for a call of `agent`, here sent by HTTP with the same key
+        if shape == "minted":
             extra, body = f"Content-Type: application/json\r\nContent-Length: {len(AGENT_BODY)}\r\n", AGENT_BODY
             key = f"{self.agent}Provider-Config-Key: {INTEGRATION}\r\n"
         elif shape == "headers":
@@ -120,8 +123,10 @@ class Stage:
         return made
 
     def response_with(self, shape: str) -> None:
-        """Set the provider's response. `events`: one event per read; `bursts`: several per read, as from a provider
-        faster than its readers.
+        """Set the provider's response.
+
+        `events`: one event per read. `bursts`: several events per read, as from a provider that is faster than its
+        readers.
         """
         at_once = {"events": 1, "bursts": BURST}.get(shape)
         if at_once is not None:
@@ -131,7 +136,7 @@ class Stage:
 
     async def open(self) -> None:
         self.client.connection_made(self.caller)
-        await asyncio.sleep(0)  # aiohttp starts to wait for the first message
+        await asyncio.sleep(0)  # in this iteration, aiohttp starts to wait for the first message
         pool = self.runtime.generation.egress._new_pool(*ORIGIN, None)
         self.runtime.generation.egress._pools[(*ORIGIN, None)] = pool
         self.connection = ProviderConnection("http://127.0.0.1:9", pool)
@@ -140,7 +145,7 @@ class Stage:
         pool.release(self.connection, None)
 
     def close(self) -> None:
-        """Report both connections as lost, as the transports would; the closing code waits for that."""
+        """Report both connections as lost, as their transports would, because the closing code waits for this report."""
         self.client.connection_lost(None)
         self.connection.connection_lost(None)
 
@@ -152,7 +157,7 @@ class Stage:
                 responded(piece)
 
     async def run_messages(self, requests: list[bytes]) -> None:
-        """Do the same as `run` for MCP messages: each is a task, which waits for the provider's response."""
+        """Make the requests as MCP messages. Each message is a task that waits for the provider's response."""
         came, responded = self.client.data_received, self.connection.data_received
         for request in requests:
             sent = self.provider.written
@@ -201,7 +206,7 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
     runner = gateway.runner(app)
     await runner.setup()
     for task in asyncio.all_tasks():
-        if task.get_name() == "write_call_log":  # the benchmark writes the records itself
+        if task.get_name() == "write_call_log":  # the benchmark writes the call records itself
             task.cancel()
     try:
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
@@ -219,7 +224,7 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
             wish = {"display_name": "agent", "limits": limits}
             async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=wish) as response:
                 agent = (await response.json())["data"]["secret"]
-            first = {"Authorization": f"Bearer {agent}"}  # makes the gateway load the key
+            first = {"Authorization": f"Bearer {agent}"}  # this request makes the gateway load the key
             async with client.post(f"http://127.0.0.1:{site.port}/mcp", json={}, headers=first) as response:
                 assert response.status == 400, await response.text()
         runtime = app[RUNTIME]
@@ -237,7 +242,9 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
 
 @dataclass(slots=True)
 class Costs:
-    """CPU µs a request of one shape: a figure for each `AT_ONCE` requests, and one for the records of each batch."""
+    """CPU time in µs per request of one shape: one figure per `AT_ONCE` requests, and one for the records of each
+    batch.
+    """
 
     fast_path: list[float] = field(default_factory=list)
     records: list[float] = field(default_factory=list)
@@ -277,9 +284,9 @@ async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
 
 
 async def one_batch(stage: Stage, shape: str, cost: Costs, profile: cProfile.Profile | None) -> float:
-    """Make `TOGETHER` requests, and write their records: as many as a busy gateway writes at once.
+    """Make `TOGETHER` requests and write their records, which is as many as a busy gateway writes at once.
 
-    Return the CPU µs of one request and its records.
+    Return the CPU time of one request and of its records, in µs.
     """
     stage.response_with(shape)
     figures = []

@@ -1,7 +1,7 @@
-"""The gateway under measurement: a real `gateway serve` with key, connection, injection, access log and request log.
+"""The gateway under measurement: a real `gateway serve` with secret key, connection, access log and request log.
 
-It can also run as a plugin of a host application, or on PostgreSQL. `other_targets` returns targets of a running
-gateway that use other keys, URLs or headers.
+The gateway can also run as a plugin of a host application, or on PostgreSQL. `other_targets` returns targets of a
+running gateway that use other keys, URLs or headers.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ ENVIRON: Final = {"PYTHONPATH": str(ROOT)}
 class GatewayContender:
     """A gateway to start and measure.
 
-    `connections`: how many the store holds; the usable ones are `c0` to `c<usable - 1>`.
-    `plugin`: run it in a host application with aiohttp's own runner, so that every request takes the chain.
-    `postgres`: use PostgreSQL as the store. `settings`: sections of gateway.yaml.
-    `traced`: the share of calls whose trace is sent to a collector.
+    `connections`: number of connections in the store; the usable connections are `c0` to `c<usable - 1>`. `plugin`: run
+    the gateway in a host application with aiohttp's own runner, so that every request goes through the middleware
+    chain. `postgres`: use PostgreSQL as the store. `settings`: sections of gateway.yaml. `traced`: the share of calls
+    with a trace that is sent to a collector.
     """
 
     name: str = "gateway"
@@ -70,7 +70,7 @@ class GatewayContender:
         streams: bool,  # noqa: ARG002 (as the peers)
         certificate: Path | None = None,
     ) -> Iterator[Server]:
-        """Start the gateway on a store that already holds its connections, as after a restart."""
+        """Start the gateway on a store that already contains its connections, as after a restart."""
         port, held = free_port(), seed(self.usable)
         named = {"Authorization": f"Bearer {held.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
         target = Target(port, "/proxy", named)
@@ -92,13 +92,13 @@ class GatewayContender:
                 }
             if self.plugin:
                 command = [sys.executable, str(PEERS / "plugin_host.py"), str(port), command[-1]]
-            if self.postgres:  # the store is empty, so no call can be tried yet
+            if self.postgres:  # no call can be tried yet, because the store is empty
                 starting = running_server(
                     self.title, command, Target(port), folder=folder, environ=environ, probe="/ready"
                 )
             else:
                 for file in Path(held.folder.name).glob("gateway.db*"):
-                    if file.is_file():  # the refresh journal belongs to the previous process
+                    if file.is_file():  # the refresh journal is a folder and belongs to the previous process
                         shutil.copy(file, folder)
                 fill(folder / "gateway.db", self.connections)
                 starting = running_server(self.title, command, target, folder=folder, environ=environ)
@@ -112,7 +112,7 @@ class GatewayContender:
 
 
 def other_targets(server: Server) -> dict[str, Target]:
-    """Return targets of a running gateway with another key, URL or header, by name. Raises CannotRun."""
+    """Return targets of a running gateway with another key, URL or header, by the name of the target. Raises CannotRun."""
     port, named = server.target.port, dict(server.target.headers)
     key = named["Authorization"].partition(" ")[2]
     held = {
@@ -139,7 +139,7 @@ def _mint_key(port: int, key: str, wish: dict[str, Any]) -> str:
 
 @contextmanager
 def _collector() -> Iterator[str]:
-    """Run a trace collector in this process that accepts every trace and stores none. Yield its URL."""
+    """Run a trace collector in this process, and yield its URL. The collector accepts every trace and stores none."""
 
     class Taking(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -151,7 +151,7 @@ def _collector() -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log nothing."""
+            """Log nothing, because the log would cost CPU time."""
 
     with ThreadingHTTPServer((HOST, 0), Taking) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -161,7 +161,7 @@ def _collector() -> Iterator[str]:
 
 @contextmanager
 def _postgres() -> Iterator[str]:
-    """Start a PostgreSQL server as the tests do. Yield the URL of its database."""
+    """Start a PostgreSQL server with the code of the tests. Yield the URL of its database."""
     from tests.fakes.postgres import PostgresServer
 
     server = PostgresServer(settings=("log_min_messages=fatal",))
@@ -174,8 +174,9 @@ def _postgres() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A folder whose gateway.db holds the usable connections, and the keys to them. The folder is deleted with this
-    object.
+    """A folder with a gateway.db that contains the usable connections, and the keys to them.
+
+    The folder is deleted together with this object.
     """
 
     folder: "tempfile.TemporaryDirectory[str]"
@@ -185,7 +186,7 @@ class Seed:
 
 @cache
 def seed(usable: int = IN_USE) -> Seed:
-    """Create the seed once per run and number of connections, through a gateway's API. Raises CannotRun."""
+    """Create the seed through a gateway's API, only once per run and number of connections. Raises CannotRun."""
     fresh = Seed(
         tempfile.TemporaryDirectory(prefix="bench-seed-"),
         "sk-bench-" + secrets.token_hex(16),
@@ -202,7 +203,7 @@ def seed(usable: int = IN_USE) -> Seed:
 def _write_configuration(
     folder: Path, held: Seed, *, store: str, port: int, upstream: int, workers: int, tls: bool = False
 ) -> list[str]:
-    """Write the configuration and the catalog entry. Return the command that serves with them."""
+    """Write the configuration and the catalog entry. Return the command that starts a gateway with these files."""
     configuration = {
         "server": {"host": HOST, "port": port, "admin_port": free_port(), "workers": workers},
         "store": {"url": store, "encryption_keys": [held.encryption_key]},
@@ -229,7 +230,7 @@ def _entry(upstream: int, *, tls: bool) -> dict[str, Any]:
 
 
 def _import(target: Target, key: str, connection_id: str) -> None:
-    """Store a connection that has its own API key. Raises CannotRun."""
+    """Store a connection with its own API key. Raises CannotRun."""
     body = {
         "provider_config_key": INTEGRATION,
         "connection_id": connection_id,
@@ -254,10 +255,10 @@ def _post(port: int, key: str, path: str, body: dict[str, Any], expected: int) -
 
 
 def fill(database: Path, connections: int) -> None:
-    """Fill the store up to `connections` rows with renamed copies of the first row.
+    """Add renamed copies of the first row until the store contains `connections` rows.
 
-    A credential can be opened only under the name that it was sealed for, so the copies cannot be used. They only make
-    the store larger.
+    The copies only make the store larger. They cannot be used, because a credential can be opened only under the name
+    for which it was sealed.
     """
     with sqlite3.connect(database) as db:
         columns = [row[1] for row in db.execute("PRAGMA table_info(connections)") if row[1] != "id"]

@@ -7,7 +7,7 @@ from bench.result import Result, ratio, speed_ratio
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`found` and `limit` have the same unit. `found` is None if this run did not measure it."""
+    """A goal. `found` and `limit` have the same unit. `found` is None if this run did not measure the figure."""
 
     words: str
     limit: float

@@ -1,9 +1,8 @@
-"""``python -m bench.hold``: keep one contender under load and print its process id, so that a profiler can attach.
+"""``python -m bench.hold``: keep one contender under load and print its process ID, so that a profiler can attach.
 
-    python -m bench.hold --seconds 30 &
-    py-spy record --pid <the printed id> --duration 20 --native --output profile.svg
+python -m bench.hold --seconds 30 & py-spy record --pid <the printed id> --duration 20 --native --output profile.svg
 
-``--shape "POST 300 B"`` sends that shape of `bench.shapes` instead of a GET, with TLS to the upstream.
+``--shape "POST 300 B"`` sends this shape of `bench.shapes` instead of a GET, with TLS to the upstream.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Closed-loop load on one server, with keep-alive and a fixed number of connections.
+"""Closed-loop load on one server: a fixed number of keep-alive connections, each with one request at a time.
 
-Uses wrk if it is installed, else the built-in load generator.
+The load generator is wrk if it is installed, otherwise the built-in one.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _END: Final = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The result of one run. `cpu_us`: CPU time per request of all the server's processes, in µs."""
+    """The result of one run. `cpu_us`: CPU time per request of all processes of the server, in µs."""
 
     requests: int
     seconds: float
@@ -44,9 +44,9 @@ def generator() -> str:
 
 
 def measure_load(server: Server, *, connections: int, seconds: float, turns: int = 0, built_in: bool = False) -> Load:
-    """Send load for `seconds` and measure the server's CPU time. Raises CannotRun if responses were bad.
+    """Send load for `seconds` and measure the server's CPU time. Raises CannotRun if a response was wrong.
 
-    `turns`: the requests rotate over this many connections of the gateway.
+    `turns`: number of gateway connections that the requests use one after the other.
     """
     pids = server.pids()
     before = proc.cpu_s(pids)
@@ -85,7 +85,7 @@ def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int)
 
 
 async def _built_in(target: Target, connections: int, seconds: float, turns: int) -> Load:
-    """Run one protocol per connection. Each sends its next request when it has received the whole response."""
+    """Run one protocol per connection. Each protocol sends its next request after it has received the whole response."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     heads = [_request(target, f"c{number}") for number in range(turns)] or [_request(target, None)]
@@ -100,7 +100,7 @@ async def _built_in(target: Target, connections: int, seconds: float, turns: int
 
 
 def once_each(target: Target, connections_of_ours: int, at_once: int) -> None:
-    """Send one request for each of the gateway's connections `c0`, `c1` …, `at_once` at a time. Raises CannotRun."""
+    """Send one request for each gateway connection `c0`, `c1` …, `at_once` requests at a time. Raises CannotRun."""
     asyncio.run(_once_each(target, connections_of_ours, at_once))
 
 
@@ -116,7 +116,7 @@ async def _once_each(target: Target, connections_of_ours: int, at_once: int) -> 
 
 
 class _Caller(asyncio.Protocol):
-    """`took_us`: the time of each complete response with status 200. `once`: send each head only once."""
+    """A client. `took_us`: the time of each complete response with status 200. `once`: send each head only once."""
 
     def __init__(self, heads: list[bytes], done: "asyncio.Future[None]", until: float, *, once: bool = False) -> None:
         self._heads = heads

@@ -1,7 +1,8 @@
 """Load at a fixed rate: each request is sent when it is due, even if earlier requests have no response yet.
 
-So a stall delays all requests that are due meanwhile, and the delay of each one counts. (wrk's closed loop would not
-send them.) A request waits if no connection is idle. Its latency counts from the moment when it was due.
+If the server stalls, the requests that are due during the stall are late, and the delay of each counts. (wrk would not
+send these requests, because it waits for earlier responses.) A request waits if no connection is idle. Its latency
+counts from the time when the request was due.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from bench.load import _END, _LENGTH, _request
 from bench.server import HOST, CannotRun, Target
 
 CONNECTIONS: Final = 64
-PATIENCE_S: Final = 20.0  # wait for the last responses
+PATIENCE_S: Final = 20.0  # how long to wait for the last responses, in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Latency:
 
 
 def at_rate(target: Target, rate: float, seconds: float) -> Latency:
-    """Measure the latency at `rate` requests per second. Raises CannotRun if a response was bad."""
+    """Measure the latency at `rate` requests per second. Raises CannotRun if a response was wrong."""
     took = sorted(uvloop.run(_run(target, rate, seconds)))
     return Latency(len(took), *(took[min(len(took) - 1, int(len(took) * part))] * 1000 for part in (0.5, 0.99, 0.999)))
 
@@ -77,7 +78,7 @@ class _Caller(asyncio.Protocol):
         self._due_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport class does not inherit from asyncio's
         self._idle.append(self)
 
     def send(self, due_at: float) -> None:

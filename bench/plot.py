@@ -25,7 +25,7 @@ _STYLE: Final = """
 
 
 def as_svg(result: Result) -> str:
-    """Return the chart. The shortest bar costs least; all bars start at zero."""
+    """Return the chart. All bars start at zero, so the shortest bar shows the least CPU time."""
     measured = [(row, cpu) for row in result.rows if (cpu := row.middle(MANY, "cpu_us"))]
     longest = max((cpu for _, cpu in measured), default=1.0)
     height = _TOP + len(measured) * (_BAR + _GAP) + 30

@@ -1,6 +1,6 @@
 """Reads CPU time, memory and number of the processes of one session from /proc.
 
-Each server runs in its own session, so its workers are counted too, no matter how it starts them.
+Each server runs in its own session. So its workers are counted too, no matter how the server starts them.
 """
 
 import os
@@ -10,11 +10,12 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_SESSION, _UTIME, _STIME = 3, 11, 12  # positions in /proc/PID/stat after the closing bracket of the command
+# positions of the fields in /proc/PID/stat, counted after the closing bracket of the command
+_SESSION, _UTIME, _STIME = 3, 11, 12
 
 
 def members(session: int) -> list[int]:
-    """Return the ids of a session's processes."""
+    """Return the process IDs of a session."""
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
@@ -25,7 +26,7 @@ def members(session: int) -> list[int]:
 
 
 def cpu_s(pids: list[int]) -> float:
-    """Return the user and system time of all these processes so far, in seconds, with a resolution of 10 ms."""
+    """Return the user and system time of all processes of the session so far, in seconds. The resolution is 10 ms."""
     ticks = 0
     for pid in pids:
         if fields := _stat(pid):
@@ -34,7 +35,7 @@ def cpu_s(pids: list[int]) -> float:
 
 
 def rss_mib(pids: list[int]) -> float:
-    """Return the resident memory, in MiB. Memory that forked processes share is counted for each of them."""
+    """Return the resident memory in MiB. Memory that several processes share is counted for each of them."""
     return sum(_status_kib(pid, "VmRSS") for pid in pids) / 1024
 
 

@@ -1,4 +1,4 @@
-"""bench/results.md: the figures of one run as tables."""
+"""bench/results.md: the figures of one run, as tables."""
 
 import statistics
 

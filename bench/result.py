@@ -1,4 +1,4 @@
-"""The results of a run: one Row per contender, medians over rounds, and ratios taken within each round."""
+"""The results of a run: one Row per contender, medians over all rounds, and ratios of figures of the same round."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ MANY: Final = 32  # connections under load
 
 @dataclass(slots=True)
 class Row:
-    """All results of one contender. `loads`: by number of connections, one per round. `skipped`: what failed."""
+    """All results of one contender. `loads`: number of connections ▸ one load per round. `skipped`: what failed."""
 
     name: str
     title: str
@@ -30,24 +30,24 @@ class Row:
     skipped: list[str] = field(default_factory=list)
 
     def middle(self, connections: int, what: str) -> float | None:
-        """Return the median over rounds of one figure of a Load, or None if it was not measured."""
+        """Return the median of one figure of a Load over all rounds, or None if the figure was not measured."""
         loads = self.loads.get(connections)
         figures: list[float] = [getattr(load, what) for load in loads or []]
         return statistics.median(figures) if figures else None
 
     @property
     def start_s(self) -> float | None:
-        """The median time of its starts, each until the first good response."""
+        """The median time of the contender's starts. A start lasts until the first correct response."""
         return statistics.median(self.starts_s) if self.starts_s else None
 
     @property
     def start_cpu_s(self) -> float | None:
-        """The median CPU time of its starts, which does not depend on how busy the machine is."""
+        """The median CPU time of the contender's starts. It depends less on how busy the machine is than the time."""
         return statistics.median(self.starts_cpu_s) if self.starts_cpu_s else None
 
     def stream(self, way: str, what: str) -> float | None:
-        """Return the median over rounds of one figure of a Stream, `way` down or up. For memory growth, return the
-        maximum.
+        """Return the median of one figure of a Stream over all rounds, or the maximum for memory growth. `way`: down or
+        up.
         """
         streams: list[Stream] = getattr(self, way)
         if not streams:
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(slots=True)
 class Result:
-    """A whole run. `variants`: the gateway under other conditions. `missing`: name ▸ why it was not run."""
+    """A whole run. `variants`: the gateway under other conditions. `missing`: name of a contender ▸ why it was not run."""
 
     machine: str
     made: str
@@ -73,8 +73,9 @@ class Result:
 
 
 def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections: int = MANY) -> float | None:
-    """Return the median over rounds of the ratio `one` / `other`, taken within each round, so that a slow minute
-    affects both.
+    """Return the median over all rounds of the ratio `one` / `other`.
+
+    Both figures of a ratio are from the same round, so a slow minute affects both.
     """
     if one is None or other is None:
         return None
@@ -85,7 +86,7 @@ def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections:
 
 
 def speed_ratio(one: Row | None, other: Row | None, way: str) -> float | None:
-    """Return the median ratio of `one`'s stream speed to `other`'s, `way` down or up."""
+    """Return the median ratio of the stream speed of `one` to the stream speed of `other`. `way`: down or up."""
     if one is None or other is None:
         return None
     pairs = zip(getattr(one, way), getattr(other, way), strict=False)

@@ -1,4 +1,4 @@
-"""Runs the benchmark: all contenders are up at the same time and are measured in turns, round after round."""
+"""Runs the benchmark. All contenders run at the same time and are measured one after the other, in several rounds."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ _SETTLE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to measure. `only`: names of contenders; empty means all. Sizes in bytes, times in seconds."""
+    """What to measure. `only`: names of contenders; empty means all. Sizes are in bytes, times in seconds."""
 
     rounds: int = 5
     seconds: float = 3.0
@@ -46,7 +46,7 @@ QUICK: Final = Options(rounds=2, seconds=1.0, size=1 << 26, events=10, idle=500)
 
 
 def run(options: Options, say: Callable[[str], None]) -> Result:
-    """Measure everything and call `say` with every step. Raises CannotRun when nothing could be measured."""
+    """Measure everything. Call `say` with the text of each step. Raises CannotRun if nothing could be measured."""
     generator = "the built-in load generator" if options.built_in else load.generator()
     made = time.strftime("%Y-%m-%d")
     result = Result(f"{proc.machine()}, Python {sys.version.split()[0]}", made, generator, asdict(options))
@@ -95,7 +95,7 @@ def _measure_all(
 def _running_contenders(
     contenders: Sequence[Contender], rows: dict[str, Row], folder: Path, say: Callable[[str], None], *, streamed: bool
 ) -> Iterator[list[Server]]:
-    """Start the contenders in front of one upstream and yield those that started. Report and leave out the others."""
+    """Start the contenders in front of one upstream. Yield those that started, and report the others."""
     with ExitStack() as stack:
         (folder / "upstream").mkdir(parents=True)
         make = upstream.streams if streamed else upstream.small
@@ -124,7 +124,7 @@ def _running_contenders(
 
 
 def _take_turns(servers: list[Server], rows: dict[str, Row], options: Options, say: Callable[[str], None]) -> None:
-    """Measure round after round. Round 0 only warms up. Each later round begins with another contender."""
+    """Measure in several rounds. Round 0 only warms up. Each later round begins with another contender."""
     for number in range(options.rounds + 1):
         for connections in (MANY, 1):
             for server in _rotate(servers, number):
@@ -161,7 +161,7 @@ def _events(server: Server, row: Row, options: Options) -> None:
 
 
 def _try(row: Row, say: Callable[[str], None], what: str, measure: Callable[[], None]) -> None:
-    """Run `measure`; if it fails, record that in the row and let the other measurements go on."""
+    """Run `measure`. If it fails, record the failure in the row, so that the other measurements continue."""
     say(f"{row.name}: {what}")
     try:
         measure()

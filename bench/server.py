@@ -23,7 +23,7 @@ STOP_LIMIT_S: Final = 15.0
 _LOOK_EVERY_S: Final = 0.004
 _PORTS: Final = (12_000, 32_000)
 _FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-# each may need two files
+# a proxied client can need two open files
 CLIENTS: Final = 12_000 if _FILES == resource.RLIM_INFINITY else min(12_000, _FILES // 2 - 100)
 
 
@@ -33,28 +33,29 @@ class CannotRun(Exception):
 
 @dataclass(slots=True)
 class Target:
-    """Where load is sent. `path` is prepended to each request's path, `headers` are sent with each request."""
+    """Where load is sent. `path`: prepended to each request's path. `headers`: sent with each request."""
 
     port: int
     path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    certificate: Path | None = None  # trusted for TLS; None: plain HTTP
+    certificate: Path | None = None  # the certificate to trust for TLS; None: plain HTTP
 
 
 @dataclass(slots=True)
 class Server:
-    """A running server. `start_s`: seconds from its start to its first good response; `start_cpu_s`: CPU time in
-    that."""
+    """A running server. `start_s`: seconds from its start to its first correct response. `start_cpu_s`: CPU seconds in
+    this time.
+    """
 
     name: str
     target: Target
     process: subprocess.Popen[bytes]
     start_s: float = 0.0
     start_cpu_s: float = 0.0
-    other_targets: dict[str, Target] = field(default_factory=dict)  # other targets, by name
+    other_targets: dict[str, Target] = field(default_factory=dict)  # other targets of this server, by name
 
     def pids(self) -> list[int]:
-        """Return the ids of its process and of all workers. The process is the leader of its session."""
+        """Return the process IDs of the server and of all its workers. The server leads its session."""
         return proc.members(self.process.pid)
 
 
@@ -68,7 +69,7 @@ def running_server(
     environ: Mapping[str, str] | None = None,
     probe: str = "/small",
 ) -> Iterator[Server]:
-    """Run a server for the duration of the block, with its output in `folder`. Raises CannotRun."""
+    """Run a server for the duration of the block. Its output is in `folder`. Raises CannotRun."""
     log = folder / "output.log"
     began = time.monotonic()
     with log.open("wb") as output:
@@ -92,7 +93,7 @@ def running_server(
 
 
 def get(target: Target, path: str) -> tuple[int, bytes]:
-    """Send one request on a new connection. Return status and body. Raises OSError, HTTPException."""
+    """Send one request on a new connection. Return status and body. Raises OSError or HTTPException."""
     connection = http.client.HTTPConnection(HOST, target.port, timeout=10)
     if target.certificate is not None:
         trust = ssl.create_default_context(cafile=str(target.certificate))
@@ -106,12 +107,12 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files as far as the system allows. The servers inherit it."""
+    """Raise the limit of open files as far as the system allows. Servers that are started later inherit the limit."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES))
 
 
 def free_port() -> int:
-    """Return a free port below the system's ephemeral ports, so that it stays free."""
+    """Return a free port below the system's ephemeral ports, so that no outgoing connection takes the port."""
     while True:
         port = random.randrange(*_PORTS)
         with socket.socket() as probe, suppress(OSError):
@@ -137,13 +138,13 @@ def _await_response(server: Server, probe: str, log: Path) -> None:
 
 
 def _last_words(log: Path) -> str:
-    """Return the log's last line without the folder's path, which differs in each run."""
+    """Return the last line of the log. Remove the path of the folder, because it differs in each run."""
     lines = log.read_text(errors="replace").replace(f"{log.parent}/", "").strip().splitlines()
     return lines[-1] if lines else "(no output)"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM; if that is not enough, send SIGKILL to the whole session."""
+    """Send SIGTERM. If the server does not end in time, send SIGKILL to its whole session."""
     process.terminate()
     try:
         process.wait(STOP_LIMIT_S)

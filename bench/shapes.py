@@ -1,5 +1,6 @@
-"""The shapes of ordinary calls, and a mix of them, through a TLS upstream: CPU time per request of gateway and
-peers."""
+"""The shapes of ordinary calls, and a mix of these shapes: CPU time per request of gateway and peers with a TLS
+upstream.
+"""
 
 import json
 import os
@@ -26,12 +27,14 @@ BESIDE: Final = ("nginx", "go", "node", "aiohttp")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight` is its percentage of
-    the mix. `trace`: each request has another ``traceparent``; `ids`: also another ``tracestate``, ``Idempotency-Key`` and
-    ``X-Request-Id``.
+    """A kind of request.
 
-    `target`: which of the gateway's targets to call (`bench.gateway_contender.other_targets`); peers get the plain
-    request. `text`: the body itself. `turns`: the requests rotate over this many connections of the gateway.
+    `body` and `headers` (additional header bytes) are sizes in bytes. `weight`: percentage of the shape in the mix.
+    `trace`: each request has another ``traceparent``. `ids`: each request also has another ``tracestate``,
+    ``Idempotency-Key`` and ``X-Request-Id``.
+
+    `target`: the target of the gateway to call (`bench.gateway_contender.other_targets`); other proxies get the plain
+    request. `text`: the body itself. `turns`: number of gateway connections that the requests use one after the other.
     """
 
     name: str
@@ -49,7 +52,7 @@ class Shape:
 
     @property
     def words(self) -> str:
-        """Return the shape in the form that bench/peers/shapes.lua reads."""
+        """Return the shape in the format that bench/peers/shapes.lua reads."""
         flags = f"{2 if self.ids else int(self.trace)} {int(self.keep_alive)}"
         return f"{self.method} {self.path} {len(self.text) or self.body} {self.headers} {flags} {self.weight or 1}"
 
@@ -85,13 +88,14 @@ NAMES: Final = (MIX, *(shape.name for shape in SHAPES))
 
 
 def shape_of(name: str) -> Shape:
-    """Return the shape of that name, or an empty shape for the mix."""
+    """Return the shape with this name, or an empty shape for the mix."""
     return next((shape for shape in (*SHAPES, *OWN) if shape.name == name), Shape(MIX))
 
 
 def requests(name: str) -> str:
-    """Return the description of a shape, or of the mix, for shapes.lua. Every second request of the mix has a new
-    traceparent."""
+    """Return the description of a shape, or of the mix, for shapes.lua. In the mix, every second request has a new
+    traceparent.
+    """
     if name == MIX:
         return ";".join(shape.words for shape in SHAPES if shape.weight)
     return shape_of(name).words
@@ -104,7 +108,8 @@ Found = dict[str, dict[str, list[float | None]]]
 
 
 def ratio(found: Found, name: str, peer: str) -> float | None:
-    """Return the median of the gateway's ratio to `peer` over the rounds in which the peer responded to every request.
+    """Return the median ratio of the gateway to `peer`, over the rounds in which the peer responded correctly to every
+    request.
 
     None if there is no such round, or if the gateway itself failed in any round.
     """
@@ -142,7 +147,7 @@ def table(found: Found) -> str:
 
 
 def one_load(server: Server, name: str, seconds: int) -> float:
-    """Return CPU µs per request. Raises CannotRun when a response was bad."""
+    """Return the CPU time per request in µs. Raises CannotRun if a response was wrong."""
     shape = shape_of(name)
     target = server.other_targets.get(shape.target, server.target)
     named = [word for key, value in target.headers.items() for word in ("-H", f"{key}: {value}")]
@@ -168,7 +173,7 @@ def one_load(server: Server, name: str, seconds: int) -> float:
 
 @contextmanager
 def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
-    """Yield all contenders that start, in front of one TLS upstream. The gateway has its `other_targets`."""
+    """Yield all contenders that start, in front of one TLS upstream. The gateway also has its `other_targets`."""
     with ExitStack() as stack:
         (top / "upstream").mkdir()
         behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
@@ -188,13 +193,14 @@ def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[lis
 
 
 def measure(names: Sequence[str], rounds: int, seconds: int) -> tuple[Found, list[str]]:
-    """Measure the shapes in turns. Return the figures and what failed. Raises CannotRun."""
+    """Measure the shapes alternately. Return the figures, and what failed. Raises CannotRun."""
     found: Found = {name: {} for name in names}
     failed: list[str] = []
     everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), GatewayContender()]
     with tempfile.TemporaryDirectory(prefix="bench-") as top, running_contenders(Path(top), everyone) as servers:
         for name in names:
-            for server in servers:  # new connections, TLS handshakes and first compilation are not measured
+            # warms up: new connections, TLS handshakes and first compilation must not be measured
+            for server in servers:
                 with suppress(CannotRun):
                     one_load(server, name, WARM_S)
             for number in range(rounds):

@@ -1,8 +1,8 @@
-"""The upstream for streams: a process of its own with one thread per connection. Python code does not touch the bytes.
+"""The upstream for streams, in its own process with one thread per connection. Python code does not touch the bytes.
 
 ``GET /bytes/{n}`` sends n bytes from a file by sendfile(2). ``POST /sink`` discards Content-Length bytes and returns
-their number. ``GET /events/{n}/{ms}`` sends n events, one every `ms`. Each event contains the monotonic time in ns at
-which it was sent (one clock for all processes of a machine). Every other request gets a body of 1.3 kB.
+their number. ``GET /events/{n}/{ms}`` sends n events, one every `ms` milliseconds. Each event contains the monotonic
+time in ns at which it was sent. All processes of a machine share this clock. Every other request gets a body of 1.3 kB.
 """
 
 import os
@@ -15,12 +15,12 @@ from typing import Final
 
 from bench.upstream import SMALL
 
-PIECE: Final = 1 << 24  # sent repeatedly: 16 MiB of random bytes, which do not compress
+PIECE: Final = 1 << 24  # 16 MiB of random bytes, which do not compress; sent repeatedly
 _HEAD_LIMIT: Final = 65536
 
 
 def serve(port: int) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is stopped."""
     with socket.create_server(("127.0.0.1", port), backlog=4096) as listening, tempfile.TemporaryFile() as noise:
         noise.write(os.urandom(PIECE))
         noise.flush()
@@ -48,7 +48,7 @@ def _converse(peer: socket.socket, noise: int) -> None:
 
 
 def _response(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
-    """Respond to one request. Return the bytes received after it."""
+    """Respond to one request. Return the bytes that were received after it."""
     line, *fields = head.decode("latin-1").split("\r\n")
     _, path, *rest = line.split(" ")[1].split("/")
     lengths = [field.partition(":")[2] for field in fields if field.lower().startswith("content-length:")]

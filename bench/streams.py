@@ -17,12 +17,12 @@ from bench.stream_server import PIECE
 
 MIB: Final = 1 << 20
 _SUNK: Final = re.compile(rb'"bytes":(\d+)')
-_AT_ONCE: Final = 64  # connections opened before their responses are read
+_AT_ONCE: Final = 64  # number of connections that are opened before their responses are read
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`grown_mib`: how far the peak of resident memory rose above `before_mib`."""
+    """A stream. `grown_mib`: by how many MiB the peak of resident memory exceeded `before_mib`."""
 
     mib_per_second: float
     cpu_ms_per_mib: float
@@ -32,7 +32,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Open idle connections, each after one response: their number, and the memory before and after."""
+    """Idle connections that have had one response each: their number, and the memory before and after they were opened."""
 
     connections: int
     before_mib: float
@@ -81,8 +81,9 @@ def upload(server: Server, size: int) -> Stream:
 
 
 def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]:
-    """Return the delay of each event between sending and arrival, in ms, sorted. Raises CannotRun if events are
-    missing."""
+    """Return the delay between sending and arrival of each event, in ms, sorted. Raises CannotRun if events are
+    missing.
+    """
     delays: list[float] = []
     with _send_request(server.target, "GET", f"/events/{count}/{every_ms}") as peer:
         held = b""
@@ -97,7 +98,7 @@ def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]
 
 
 def idle(server: Server, connections: int) -> Idle:
-    """Measure memory with this many keep-alive connections open, each after one request. Raises CannotRun if some are
+    """Measure memory with this many open keep-alive connections, each after one request. Raises CannotRun if some were
     closed.
     """
     request = _head(server.target, "GET", "/small", "")
@@ -148,7 +149,7 @@ def _head(target: Target, method: str, path: str, more: str) -> bytes:
 
 
 def _read_head(peer: socket.socket) -> bytes:
-    """Read until the head of a 200 is complete. Return the bytes of the body that arrived with it."""
+    """Read until the head of a 200 response is complete. Return the bytes of the body that arrived with the head."""
     held = b""
     while b"\r\n\r\n" not in held:
         got = peer.recv(65536)
@@ -171,7 +172,7 @@ def _whole_response(peer: socket.socket) -> None:
 
 
 def _count_closed(peers: list[socket.socket]) -> int:
-    """Return how many are readable. No data is expected, so a readable socket means a closed connection."""
+    """Return how many connections are closed. No data is expected, so a readable socket means a closed connection."""
     with selectors.DefaultSelector() as selector:
         for peer in peers:
             selector.register(peer, selectors.EVENT_READ)

@@ -1,4 +1,6 @@
-"""The upstream behind all proxies: nginx with 1.3 kB in memory for requests, and `bench.stream_server` for streams."""
+"""The upstream of all proxies: nginx with a body of 1.3 kB in memory for requests, and `bench.stream_server` for
+streams.
+"""
 
 import os
 import shutil
@@ -18,12 +20,12 @@ SMALL: Final = f'{{"issues":[{_ISSUES}'.ljust(1298) + "]}"
 
 
 def binary(name: str) -> str | None:
-    """Return the path of a program. Debian installs servers in folders outside an ordinary user's PATH."""
+    """Return the path of a program. Debian installs servers in folders that are not in an ordinary user's PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 def filled(name: str, folder: Path, **values: object) -> Path:
-    """Write the file `name` of peers/ to `folder`, with each @NAME@ replaced. Return its path."""
+    """Write the file `name` of peers/ to `folder`, and replace each @NAME@ in it. Return its path."""
     text = (PEERS / name).read_text()
     root = "user root;" if os.geteuid() == 0 else ""
     for key, value in {"USER": root, **values}.items():
@@ -35,7 +37,9 @@ def filled(name: str, folder: Path, **values: object) -> Path:
 
 @contextmanager
 def small(folder: Path) -> Iterator[Server]:
-    """Run an upstream that responds to every GET with SMALL: nginx if it is installed, else `bench.stream_server`."""
+    """Run an upstream that responds to every GET with SMALL. It is nginx if nginx is installed, otherwise
+    `bench.stream_server`.
+    """
     nginx = binary("nginx")
     if nginx is None:
         with streams(folder) as server:
@@ -50,7 +54,9 @@ def small(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def streams(folder: Path) -> Iterator[Server]:
-    """Run `bench.stream_server`: bodies of any size in both directions, and events that contain their send time."""
+    """Run `bench.stream_server`, which sends and receives bodies of any size, and sends events that contain their send
+    time.
+    """
     port = free_port()
     command = [sys.executable, "-m", "bench.stream_server", str(port)]
     environ = {"PYTHONPATH": str(ROOT)}
@@ -60,8 +66,9 @@ def streams(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def tls(folder: Path) -> Iterator[tuple[Server, Path]]:
-    """Run the TLS upstream of the shapes. Yield it with the certificate to trust. Raises CannotRun without nginx and
-    openssl.
+    """Run the TLS upstream of the shapes. Yield the upstream with the certificate to trust.
+
+    Raises CannotRun without nginx and openssl.
     """
     nginx, openssl = binary("nginx"), binary("openssl")
     if nginx is None or openssl is None:

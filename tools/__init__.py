@@ -1,1 +1,1 @@
-"""Generators of files in this repository. Run them after a change of their sources; the gateway never runs them."""
+"""Generators of files in this repository. Run a generator after its sources change. The gateway never runs them."""

@@ -37,7 +37,9 @@ def packages_table() -> str:
 
 
 def floors() -> list[list[str]]:
-    """Return the floors of the first contract, the highest first: the modules of each floor, without ``gateway.``."""
+    """Return the floors of the first import contract, the highest floor first. Each has its modules, without
+    ``gateway.``.
+    """
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

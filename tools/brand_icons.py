@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str, Any]]) -> dict[str, str]:
-    """Return entry ▸ slug of its icon."""
+    """Return the icon of each entry, as a mapping: name of the entry ▸ slug of the icon."""
     by_name = {name: one["slug"] for one in reversed(icons) if is_free(one) for name in _names(one)}
     own: dict[str, str] = {}
     for name, entry in entries.items():
@@ -59,7 +59,7 @@ def _family_icon(name: str, entries: Mapping[str, Mapping[str, Any]], own: Mappi
 
 
 def is_free(icon: Mapping[str, Any]) -> bool:
-    """Return whether the icon is CC0. The package is CC0 unless the icon has a licence of its own."""
+    """Return whether the icon has the CC0 licence. This is the package's licence, unless the icon has its own."""
     return bool(icon.get("license", {}).get("type", CC0) == CC0)
 
 
@@ -75,7 +75,7 @@ def _plain(name: str) -> str:
 
 
 def drawing(package: Path, slug: str) -> str:
-    """Return the icon's only path. Raises SystemExit if it has several."""
+    """Return the only path of the icon. Raises SystemExit if the icon has several paths."""
     found = _PATH.search((package / "icons" / f"{slug}.svg").read_text("utf-8"))
     if found is None:
         raise SystemExit(f"{slug}.svg must contain exactly one path")

@@ -60,7 +60,7 @@ def evidence_sources() -> str:
 
 
 def left_out() -> str:
-    """Return a Markdown table of the providers that the facts contain and the catalog leaves out."""
+    """Return a Markdown table of the providers that are in the facts but not in the catalog."""
     reasons = load_corrections(ROOT / "tools" / "corrections").left_out
     return "\n".join(
         ["| provider | reason |", "|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())]

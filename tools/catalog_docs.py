@@ -1,8 +1,7 @@
 """``python -m tools.catalog_docs`` (``make docs``): generates pages, and parts of pages, from the code.
 
-In docs/catalog.md and docs/architecture.md, it replaces the blocks between ``<!-- begin: … -->`` and ``<!-- end -->``
-and keeps the prose around them. It writes the whole of docs/auth-modes.md, and catalog/_schema.json, which editors
-read.
+In docs/catalog.md and docs/architecture.md, the generator replaces only the blocks between ``<!-- begin: … -->`` and
+``<!-- end -->``. It also writes the whole of docs/auth-modes.md, and catalog/_schema.json, which editors read.
 """
 
 import json
@@ -27,7 +26,7 @@ from tools.catalog_counts import counts, evidence_counts, evidence_sources, left
 ROOT: Final = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# Which fields of an entry are shown together; every field belongs to exactly one section.
+# Section ▸ the fields of an entry that it shows. Every field belongs to exactly one section.
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "identity": (
         "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",
@@ -59,7 +58,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "api": ("proxy", "webhook_signature", "webhook_user_defined_secret"),
 }  # fmt: skip
 
-# The anchor of a shape that is explained elsewhere than under the name of its field.
+# Name of a field ▸ the anchor of the section that explains its shape, if the anchor has another name than the field.
 _ANCHORS: Final = {
     "Setting": "a-setting",
     "Step": "additional_steps",
@@ -107,8 +106,9 @@ def _anchor(shape: type[BaseModel]) -> str:
 
 
 def blocks() -> dict[str, Callable[[], str]]:
-    """Return the function that generates each block of docs/catalog.md and docs/architecture.md, by the block's
-    name."""
+    """Return the functions that generate the blocks of docs/catalog.md and docs/architecture.md, by the name of the
+    block.
+    """
     made: dict[str, Callable[[], str]] = {}
     for section, names in SECTIONS.items():
         made[f"fields: {section}"] = partial(fields_table, shapes.Provider, names)
@@ -143,7 +143,7 @@ def _placeholders() -> str:
 
 
 def catalog_page(page: str) -> str:
-    """Return `page` with its blocks generated again. Raises KeyError for a block that is not in `blocks`."""
+    """Return `page` with newly generated blocks. Raises KeyError for a block that is not in `blocks`."""
     made = blocks()
     return _BLOCK.sub(lambda found: f"{found[1]}{made[found['name']]()}\n{found[3]}", page)
 

@@ -1,10 +1,11 @@
 """``python -m tools.code_figures``: figures on the structure of the code, and on the code that four paths run.
 
-It counts files, lines, repeated names, and modules with one importer. With ``--paths``, it lists the files and
-functions of gateway/ and middleware/ that run for a proxied request, a refresh, a connect flow and a reload. These run
-in a real gateway with the tests' fake provider: once to load lazy imports, and once with `sys.setprofile`. Tasks and
-threads that started earlier are not counted, nor is the code of imports. The refresh runs in the worker's own process,
-without a parent.
+The tool counts files, lines, repeated names, and modules with one importer. With ``--paths``, it lists the files and
+functions of gateway/ and middleware/ that run for a proxied request, a refresh, a connect flow and a reload.
+
+Each path runs twice in a real gateway with the tests' fake provider: first to load lazy imports, then with
+`sys.setprofile`. Not counted are tasks and threads that started earlier, and the code of imports. The refresh runs in
+the worker's own process, without a parent.
 """
 
 import argparse
@@ -32,7 +33,7 @@ FOLDERS: Final = ("gateway", "middleware")
 
 
 def modules() -> dict[str, Path]:
-    """Return name ▸ file. `gateway/middleware` is a link to `middleware/`; each file is counted once."""
+    """Return module ▸ file. `gateway/middleware` is a link to `middleware/`, so each file is counted only once."""
     found = {}
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
@@ -56,7 +57,7 @@ def code_lines(file: Path) -> int:
 
 
 def importers(found: dict[str, Path]) -> dict[str, set[str]]:
-    """Return module ▸ the modules that import it, anywhere in their code."""
+    """Return module ▸ the modules that import it, at any place in their code."""
     by: dict[str, set[str]] = defaultdict(set)
     for name, file in found.items():
         for node in ast.walk(ast.parse(file.read_text())):
@@ -110,7 +111,7 @@ def figures() -> Iterator[tuple[str, object]]:
 
 
 class CalledFunctions:
-    """The gateway's functions that ran, except in tasks that already existed."""
+    """Records the gateway's functions that ran. Tasks that already existed are ignored."""
 
     def __init__(self) -> None:
         self.functions: set[CodeType] = set()
@@ -140,10 +141,11 @@ class CalledFunctions:
 
 
 async def trace_calls(path: Callable[[], Awaitable[object]]) -> CalledFunctions:
-    await path()  # triggers lazy imports
+    await path()  # the first run triggers lazy imports
     await asyncio.sleep(0.05)
     touched = CalledFunctions()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # the pool's threads start under the profiler
+    # so that the threads of the pool start under the profiler
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
     threading.setprofile(touched)
     sys.setprofile(touched)
     try:

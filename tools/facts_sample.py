@@ -1,7 +1,8 @@
 """``python -m tools.facts_sample FACTS``: draw a hundred providers from a facts file, with a fixed seed, for a test.
 
-Writes tests/journeys/catalog_facts.json: of each provider only the fields that decide its URLs, its token request and
-where its credential is sent. The whole file stays outside the repository; most of it is about other things.
+The tool writes tests/journeys/catalog_facts.json. For each provider, this file has only the fields that decide its
+URLs, its token request and the place of its credential. The whole file of facts is not in the repository, because most
+of it is about other things.
 """
 
 import json
@@ -24,7 +25,7 @@ FIELDS: Final = (
 
 
 def draw_providers(facts: list[dict[str, Any]], made: set[str], *, seed: int, count: int) -> list[dict[str, Any]]:
-    """Return `count` providers of `facts` with a generated entry. The same `seed` draws the same providers."""
+    """Return `count` providers of `facts` that have a generated entry. The same `seed` always draws the same providers."""
     known = [one for one in facts if one["name"] in made and one["auth_mode"] in MODES]
     chosen = random.Random(seed).sample(known, count)  # noqa: S311 - a draw, not a secret
     return [_trim(one) for one in sorted(chosen, key=lambda one: str(one["name"]))]

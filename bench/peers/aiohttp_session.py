@@ -1,6 +1,7 @@
 """aiohttp_session.py PORT UPSTREAM_PORT: the simplest proxy on aiohttp's server, its ClientSession and uvloop.
 
-It only forwards: no key, no connection, no log. It drops framing fields in both directions.
+The proxy only forwards. It checks no key, looks up no connection and writes no log. It drops framing fields in both
+directions.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ HOP_BY_HOP = ("Connection", "Keep-Alive", "Transfer-Encoding", "TE", "Upgrade", 
 
 
 class Proxy:
-    """Sends every request to the one upstream."""
+    """Sends every request to the same upstream."""
 
     def __init__(self, upstream_port: int) -> None:
         self._origin = f"{os.environ.get('UPSTREAM_SCHEME', 'http')}://127.0.0.1:{upstream_port}"

@@ -1,4 +1,6 @@
-"""A gateway whose agents call a recorded provider through integration `lane` with connections `c1` and `c2`."""
+"""A gateway for agents, in front of a provider that records its calls. Integration `lane` has connections `c1` and
+`c2`.
+"""
 
 import json
 import secrets
@@ -22,9 +24,9 @@ Responding = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class RecordedProvider:
-    """A provider that responds with the result of `responding`, or, without it, with the request itself.
+    """A provider that returns the response of `responding`. If `responding` is None, it returns the request as JSON.
 
-    `calls` are (method, raw path, authorization, body).
+    `calls`: one tuple (method, raw path, Authorization header, body) for each request, in order.
     """
 
     port: int = 0
@@ -42,13 +44,15 @@ class RecordedProvider:
 
 @dataclass
 class Agents:
-    """A gateway for agents. `tell` sends one MCP message with a key or to a capability URL."""
+    """A gateway for agents. `tell` sends one MCP message, with a key or to a capability URL."""
 
     running: RunningGateway
     provider: RecordedProvider
 
     async def key(self, *rules: str, **wish: Any) -> str:
-        """Return a minted key for connection `c1`, unless `limits` name others."""
+        """Mint a key with these access rules and return it. The key may use connection `c1`, or the connections in
+        `limits`.
+        """
         limits = {"connections": ["lane/c1"], **wish.pop("limits", {})}
         limits = {name: value for name, value in limits.items() if value is not None}
         body = {"display_name": f"agent {secrets.token_hex(4)}", "limits": {**limits, "rules": list(rules)}, **wish}
@@ -66,7 +70,7 @@ class Agents:
         capabilities: Any = None,
         **params: Any,
     ) -> Any:
-        """Send one MCP message. Return the `result` or the `error` of the response."""
+        """Send one MCP message. Return `result` or `error` from the response."""
         _, body = await self.responded(key, method, path=path, revision=revision, capabilities=capabilities, **params)
         return body.get("result", body.get("error"))
 
@@ -80,7 +84,7 @@ class Agents:
         capabilities: Any = None,
         **params: Any,
     ) -> tuple[int, Any]:
-        """Send one MCP message. Return status and body of the response."""
+        """Send one MCP message. Return the HTTP status and the parsed body of the response."""
         headers = {"Authorization": f"Bearer {key}", "MCP-Protocol-Version": revision, "Accept": "application/json"}
         if revision == mcp.MODERN:
             params["_meta"] = {mcp.META_VERSION: revision, mcp.META_CAPABILITIES: capabilities or {}}
@@ -112,7 +116,9 @@ class Agents:
 async def agents(
     folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY", fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[Agents]:
-    """A gateway with an idle connection to the provider, so that calls take the fast path unless it is off."""
+    """Yield a gateway with an idle connection to the provider, so that calls take the fast path unless `fast_path` is
+    off.
+    """
     provider = RecordedProvider()
     runner = web.ServerRunner(web.Server(provider.response))  # type: ignore[arg-type]
     await runner.setup()
@@ -133,7 +139,8 @@ async def agents(
     try:
         for connection_id, team in (("c1", "red"), ("c2", "blue")):
             await made.connect(connection_id, tags={"team": team})
-        while fast_path and not running.fast_path.taken:  # the first request goes through the chain
+        # the first request never takes the fast path: it goes through the middleware chain
+        while fast_path and not running.fast_path.taken:
             async with running.proxied("c1", "/warm", integration="lane") as response:
                 await response.read()
         provider.calls.clear()
@@ -144,5 +151,5 @@ async def agents(
 
 
 def text_of(result: Any) -> str:
-    """Return the text of all text blocks of a tool's result."""
+    """Return the text of all text blocks in a tool's result."""
     return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")

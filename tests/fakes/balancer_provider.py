@@ -1,4 +1,6 @@
-"""A provider of what a balancer might break: events, WebSockets, large bodies, unusual paths, delayed responses."""
+"""A provider for traffic that a load balancer might break: events, WebSockets, large bodies, unusual paths, slow
+responses.
+"""
 
 import asyncio
 import hashlib
@@ -22,15 +24,18 @@ async def pause() -> None:
 
 
 def piece(number: int) -> bytes:
-    """Return MiB number `number` of every download. No two are equal."""
+    """Return mebibyte number `number` of every download. No two mebibytes of a download are equal."""
     return hashlib.sha256(b"%d" % number).digest() * (MIB // 32)
 
 
 class BalancerTestProvider:
-    """`requests`: their number by raw path. `headers`: of the last request, with names in lower case.
+    """A provider behind a load balancer.
 
-    While `hold` is unset, ``/held`` waits. ``/dialogue/N`` sends each event only after the test has released
-    `arrived` for the previous one.
+    `requests`: number of requests for each raw path. `headers`: header fields of the last request, with names in lower
+    case.
+
+    A request to ``/held`` waits until `hold` is set. ``/dialogue/N`` sends N events. After each event it waits until
+    the test releases `arrived`.
     """
 
     def __init__(self) -> None:

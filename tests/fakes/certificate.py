@@ -12,7 +12,9 @@ from cryptography.x509.oid import NameOID
 
 
 def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return the server's and the client's context. The certificate is self-signed and valid only for `host`."""
+    """Return a TLS context for the server and one for the client. The certificate is self-signed and valid only for
+    `host`.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = dt.datetime.now(dt.UTC)
@@ -39,7 +41,7 @@ def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 class Identity(NamedTuple):
-    """A certificate and its private key, both PEM."""
+    """A certificate and its private key, both as PEM."""
 
     certificate: str
     key: str
@@ -48,7 +50,10 @@ class Identity(NamedTuple):
 def issued(
     name: str, issuer: "tuple[Any, Any] | None" = None, host: str | None = None
 ) -> tuple[Identity, tuple[Any, Any]]:
-    """Return an identity for `name`, and its certificate and key as objects. Signed by `issuer`, or self-signed."""
+    """Return an identity for `name`, and its certificate and key as objects.
+
+    `issuer`: the certificate and key that sign the new certificate; None: the new certificate is self-signed.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)

@@ -4,7 +4,7 @@ import time
 
 
 class Clock:
-    """`ahead_s`: how many seconds the clock is ahead of the real one."""
+    """A clock for tests. `ahead_s`: how many seconds this clock is ahead of the real clock."""
 
     ahead_s = 0.0
 

@@ -1,4 +1,4 @@
-"""A local port on which nothing listens and which no other process gets during the test."""
+"""A local port on which nothing listens. No other process can use this port during the test."""
 
 import socket
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ KINDS = {2: "server", 3: "client"}
 
 @dataclass(frozen=True)
 class Span:
-    """`parent` is empty for a root; `start` and `end` in nanoseconds since 1970."""
+    """A received span. `parent` is empty for a root span. `start` and `end` are in nanoseconds since 1970."""
 
     name: str
     trace_id: str
@@ -38,7 +38,11 @@ class Span:
 
 @dataclass
 class Collector:
-    """`status`: of every response. `hold`: while unset, responses wait. `raw`: the received bodies, decompressed."""
+    """A trace collector.
+
+    `status`: the status of every response. While `hold` is unset, responses wait. `raw`: the received bodies,
+    decompressed.
+    """
 
     url: str = ""
     status: int = 200
@@ -61,7 +65,7 @@ class Collector:
         return web.Response(status=self.status, body=response, content_type="application/x-protobuf")
 
     async def until(self, enough: Callable[[], Any]) -> list[Span]:
-        """Wait until `enough()` is true and return the spans."""
+        """Wait until `enough()` is true, and return the spans."""
         async with asyncio.timeout(PATIENCE_S):
             while not enough():
                 await asyncio.sleep(0.005)
@@ -75,7 +79,7 @@ class Collector:
 
     @property
     def orphans(self) -> list[Span]:
-        """Spans whose parent was not received."""
+        """Return the spans that name a parent which was not received."""
         known = {(span.trace_id, span.span_id) for span in self.spans}
         return [span for span in self.spans if span.parent and (span.trace_id, span.parent) not in known]
 

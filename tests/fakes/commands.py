@@ -1,4 +1,6 @@
-"""Runs a `gateway …` command in this process, which saves a second. It runs on a thread with its own loop."""
+"""Runs a `gateway …` command in this process, in a thread with its own event loop. This saves the second that a new
+process needs.
+"""
 
 import asyncio
 from typing import NamedTuple
@@ -15,7 +17,9 @@ class CommandOutput(NamedTuple):
 
 
 async def command_output(*words: str, stdin: str | None = None) -> CommandOutput:
-    """Return exit code, stdout and stderr. Raise the exception that would be printed as a traceback."""
+    """Run a command. Return its exit code, stdout and stderr. Raise the exception that the command would print as a
+    traceback.
+    """
     done = await asyncio.to_thread(CliRunner().invoke, main, words, input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -1,4 +1,4 @@
-"""A user of the console, who signs in by a link as a browser does, reads pages and their JSON, and submits forms."""
+"""A user of the console, as a browser: signs in by a link, reads pages and their JSON, and submits forms."""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -16,7 +16,7 @@ from gateway.records.operation import Operation
 from gateway.store.console_sessions import new_link
 from tests.fakes.gateways import RunningGateway
 
-ONE = "/dev/connection?integration=tracker&id=c1"  # the page of connection c1
+ONE = "/dev/connection?integration=tracker&id=c1"  # path of the page about connection c1
 _FORM = re.compile(r'name="form" value="([0-9a-f]{64})"')
 
 
@@ -66,7 +66,7 @@ async def at_console(
     """Yield a console user who has signed in by a link."""
     switch_on(running)
     token, _ = await new_link(running.runtime.store.console_sessions, name, role)
-    jar = aiohttp.CookieJar(unsafe=True)  # allows cookies of IP addresses
+    jar = aiohttp.CookieJar(unsafe=True)  # without `unsafe`, the cookie jar ignores cookies of IP addresses
     async with aiohttp.ClientSession(cookie_jar=jar) as http:
         async with http.post(f"{running.url}/console/sign-in", data={"link": token.reveal()}) as response:
             assert response.status == 200, await response.text()
@@ -74,7 +74,7 @@ async def at_console(
 
 
 def operation(number: int, **fields: Any) -> Operation:
-    """Return the record of a successful call `number` seconds ago, changed by `fields`."""
+    """Return the call log record of a successful call that began `number` seconds ago. `fields` replace its values."""
     at = datetime.now(UTC) - timedelta(seconds=number)
     plain = Operation("call", at, f"r{number}", "dev", "tracker", "c1", "GET", path=f"/items/{number}", status=200)
     return plain._replace(**fields)

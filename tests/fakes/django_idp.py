@@ -1,4 +1,4 @@
-"""Starts the OAuth server of `django_idp_server.py`, and uses its pages as a user does."""
+"""Starts the OAuth server of `django_idp_server.py`, and uses its pages as an end user does."""
 
 import sys
 from asyncio import create_subprocess_exec, sleep
@@ -16,7 +16,7 @@ from tests.fakes import django_idp_server as server
 
 @dataclass(frozen=True, slots=True)
 class DjangoIdp:
-    """A running server: its URL, the user who may log in, and the application that it knows."""
+    """A running server: its URL, the user who can log in, and the client ID and secret of the registered application."""
 
     url: str
     client_id: str = server.CLIENT_ID
@@ -31,7 +31,7 @@ class DjangoIdp:
         return counts
 
     async def until_dead(self, session: aiohttp.ClientSession, access_token: str) -> None:
-        """Call the server directly with this token until it responds with 403, its status for invalid tokens."""
+        """Send requests with this token until the server responds with 403, its status for invalid tokens."""
         headers = {"Authorization": f"Bearer {access_token}"}
         while True:
             async with session.get(f"{self.url}/api/whoami", headers=headers) as response:
@@ -67,6 +67,6 @@ async def walk_consent(
     page = await visit(session, url, responses | ({"allow": "Authorize"} if allow else {}))
     if allow:
         return page
-    (consent,) = forms(page)  # its "Cancel" button has no name, so only the fields are sent
+    (consent,) = forms(page)  # the "Cancel" button has no name, so sending only the fields means consent
     async with session.post(consent.action, data=consent.fields) as response:
         return VisitedPage(str(response.url), response.status, await response.text())

@@ -1,11 +1,12 @@
 """A third-party OAuth 2.0 server: django-oauth-toolkit under Django, on SQLite, in its own process.
 
-    python tests/fakes/django_idp_server.py FOLDER REDIRECT_URI
+python tests/fakes/django_idp_server.py FOLDER REDIRECT_URI
 
-PKCE is required. Refresh tokens rotate, and a replay revokes their family. Access tokens are valid for 3 s. `iss` is
-sent. An invalid token gets 403, where other servers send 401. The scope `openid` adds an ID token. The server prints
-``idp ready on http://127.0.0.1:PORT``. Own additions: a login page template, a view that requires a token, and a
-counter of token requests.
+The server requires PKCE and rotates refresh tokens. If a refresh token is sent twice, the server revokes all tokens of
+that grant. Access tokens are valid for 3 s. Callbacks contain `iss`. An invalid token gets 403, where other servers
+send 401. The scope `openid` adds an ID token. When the server is ready, it prints ``idp ready on
+http://127.0.0.1:PORT``. We add a template for the login page, a view that requires a token, and a counter of token
+requests.
 """
 
 import sys
@@ -22,8 +23,9 @@ from django.conf import settings
 
 CLIENT_ID, CLIENT_SECRET = "gateway-at-django", "django-client-secret-0123456789"
 USERNAME, PASSWORD = "ada", "correct horse battery staple"
-OTHER_USERNAME = "bob"  # with the same password
-# the shortest lifetime whose refresh window (refresh/schedule.py) exceeds the second by which servers round
+OTHER_USERNAME = "bob"  # has the same password
+# Servers round an expiry by up to a second. This is the shortest lifetime with a longer refresh window
+# (refresh/schedule.py).
 TOKEN_TTL_S = 3
 APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "oauth2_provider"]
 LOGIN = """<!doctype html><title>Log in</title><form method="post">{% csrf_token %}{{ form.as_p }}
@@ -46,7 +48,7 @@ def configure(folder: Path, ttl_s: int) -> None:
         INSTALLED_APPS=APPS,
         MIGRATION_MODULES={
             app.rpartition(".")[2]: None for app in APPS
-        },  # create the last schema directly, which is faster than migrations
+        },  # create the latest schema directly, which is faster than running migrations
         MIDDLEWARE=[
             "django.contrib.sessions.middleware.SessionMiddleware",
             "django.middleware.csrf.CsrfViewMiddleware",
@@ -87,7 +89,7 @@ def configure(folder: Path, ttl_s: int) -> None:
 
 
 def rsa_key() -> str:
-    """Return a key for ID tokens that only this process uses."""
+    """Return a new key that signs the ID tokens of this process."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     plain = serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode()
@@ -117,7 +119,7 @@ def fill(redirect_uri: str) -> None:
 
 
 def routes() -> list[object]:
-    """Return Django's login, the toolkit's endpoints, and two additional views."""
+    """Return the routes: Django's login, the toolkit's endpoints, and the two views that we add."""
     from django.contrib.auth.views import LoginView
     from django.http import HttpRequest, HttpResponse, JsonResponse
     from django.urls import path
@@ -138,7 +140,7 @@ def routes() -> list[object]:
         return JsonResponse(counts)
 
     class WhoAmI(views.generic.ProtectedResourceView):  # type: ignore[misc]
-        """Return the token's user and the request's query."""
+        """Return the user of the token, and the query of the request."""
 
         def get(self, request: HttpRequest) -> HttpResponse:
             return JsonResponse({"user": request.resource_owner.username, "query": request.META["QUERY_STRING"]})

@@ -9,7 +9,7 @@ from tests.fakes.postgres import PASSWORD, PostgresServer
 
 
 class Cluster:
-    """A primary and a standby. `url(database)` leads to the primary, and after `fail_over` to the standby."""
+    """A primary and a standby. `url(database)` connects to the primary, and after `fail_over` to the standby."""
 
     def __init__(self) -> None:
         self.primary = PostgresServer()
@@ -34,12 +34,12 @@ class Cluster:
         return f"postgresql://gateway:{PASSWORD}@127.0.0.1:{self.port}/{database}"
 
     async def replicate(self) -> None:
-        """Create a standby with everything that is committed so far. It does not receive later commits."""
+        """Create a standby that has everything committed so far. The standby does not receive later commits."""
         port = self.primary.port
         self.standby = await asyncio.to_thread(lambda: PostgresServer(copied_from=port))
 
     async def fail_over(self) -> None:
-        """Kill the primary. The standby takes its place, on a new timeline."""
+        """Kill the primary and promote the standby, which starts a new timeline."""
         assert self.standby is not None
         await asyncio.to_thread(self.primary.kill)
         await self._abort_connections()

@@ -1,7 +1,8 @@
 """A catalog in the format of public catalogs (one mapping with an entry per name), generated from the shipped entries.
 
-Field names are those of that format's documentation. Some entries get `QUIRKS`: each uses a feature that the gateway's
-format expresses differently or not at all, with the field that must be reported as lost, or None.
+The documentation of this format defines the field names. Some entries get a change from `QUIRKS`. Each quirk uses a
+feature that the gateway's format expresses differently or not at all. With each quirk comes the field that the
+conversion must report as lost, or None.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,7 @@ CAMEL: Final = {"jira_post_connection": "jiraPostConnection", "jira_webhook_rout
 
 
 def foreign(provider: Provider) -> Entry:
-    """Return `provider` in that format, as far as the format can express it."""
+    """Return `provider` in the format of public catalogs, as far as this format can express the provider."""
     entry = provider.model_dump(exclude_unset=True, exclude_none=True)
     out: Entry = {key: entry[key] for key in SAME if key in entry}
     for key in ("post_connection_script", "webhook_routing_script"):
@@ -119,7 +120,10 @@ _WARNED: Final = {"title": "Extra", "warnings": ["beware"], "optional": True}
 
 
 def foreign_catalog(providers: Mapping[str, Provider]) -> tuple[dict[str, Entry], dict[str, str | None]]:
-    """Return every entry, with a quirk in each fifth and an alias of each seventh, and the fields to report as lost."""
+    """Return all entries, and the field that the conversion must report as lost for each changed entry.
+
+    Every fifth entry is changed by a quirk. Every seventh entry gets an alias.
+    """
     entries: dict[str, Entry] = {}
     lost: dict[str, str | None] = {}
     quirks = _quirks_in_a_circle()

@@ -1,4 +1,6 @@
-"""nginx and HAProxy as processes, with the configurations of deploy/. Only ports and file names are replaced."""
+"""Runs nginx and HAProxy with the configurations of deploy/. Only ports and file names in the configurations are
+replaced.
+"""
 
 import asyncio
 import contextlib
@@ -22,7 +24,7 @@ HOST: Final = "gateway.example.com"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The balancer's ports for HTTPS and plain HTTP, and the nodes as host and port."""
+    """The balancer's ports for HTTPS and plain HTTP. `nodes`: the address of each node, as ``host:port``."""
 
     https: int
     plain: int
@@ -31,7 +33,9 @@ class Ports:
 
 @dataclass(slots=True)
 class Front:
-    """A running balancer. `tls` trusts its certificate; `log` is all of its output."""
+    """A running balancer. `tls` is a client context that trusts its certificate. `log` is all output of the balancer so
+    far.
+    """
 
     name: str
     ports: Ports
@@ -45,12 +49,14 @@ class Front:
 
 
 def program(name: str) -> str | None:
-    """Return the program's path. Debian installs daemons outside most users' PATH."""
+    """Return the program's path. Debian installs daemons outside of most users' PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
-    """Write deploy/nginx.conf for these ports into `folder`. Return the command to run; ``-t`` may be appended."""
+    """Write deploy/nginx.conf for these ports into `folder`. Return the command to run. Append ``-t`` to only check the
+    file.
+    """
     text = (DEPLOY / "nginx.conf").read_text()
     text = replace_exactly(text, r"/etc/nginx/tls/(fullchain|privkey)\.pem", str(certificate), 2)
     text = replace_exactly(text, r"listen 443 ", f"listen 127.0.0.1:{ports.https} ", 1)
@@ -59,14 +65,17 @@ def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
     for number, node in enumerate(ports.nodes, 1):
         text = replace_exactly(text, rf"172\.30\.30\.1{number}:3003", node, 1)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    scratch = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in kinds)  # so that any user can run it
+    # not every user can write to the default paths of nginx
+    scratch = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in kinds)
     path = folder / "nginx.conf"
     path.write_text(replace_exactly(text, r"^http \{\n", "http {\n" + scratch, 1))
     return [str(program("nginx")), "-e", "stderr", "-p", str(folder), "-c", str(path)]
 
 
 def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
-    """Write deploy/haproxy.cfg, as `nginx_conf` does. Return the command to run; ``-c`` may be appended."""
+    """Write deploy/haproxy.cfg for these ports into `folder`. Return the command to run. Append ``-c`` to only check
+    the file.
+    """
     text = (DEPLOY / "haproxy.cfg").read_text()
     text = replace_exactly(text, r"/etc/haproxy/tls/gateway\.pem", str(certificate), 1)
     text = replace_exactly(text, r"bind :443 ", f"bind 127.0.0.1:{ports.https} ", 1)
@@ -79,7 +88,7 @@ def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
 
 
 def replace_exactly(text: str, pattern: str, by: str, times: int) -> str:
-    """Replace `pattern` by `by`. Raises AssertionError unless it matches `times` times, as in the shipped file."""
+    """Replace `pattern` by `by`. Raises AssertionError unless `pattern` matches exactly `times` times."""
     text, found = re.subn(pattern, lambda _: by, text, flags=re.MULTILINE)
     assert found == times, (pattern, found)
     return text

@@ -24,7 +24,9 @@ ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 
 
 class RunningGateway:
-    """A running gateway. `url` has no trailing slash; `headers` contain the key; `runtime` is the application's."""
+    """A running gateway. `url` has no trailing slash. `headers` contain the secret key. `runtime` is the application's
+    runtime.
+    """
 
     def __init__(self, folder: Path, document: dict[str, Any], *, fast_path: bool = True) -> None:
         self.folder = folder
@@ -71,11 +73,11 @@ class RunningGateway:
 
     @property
     def runtime(self) -> Runtime:
-        """The application's runtime, which a reload leaves in place."""
+        """The application's runtime. A reload does not replace it."""
         return self.app[RUNTIME]
 
     def configure(self, **changes: Any) -> None:
-        """Replace the generation: change these members of the configuration and keep all others."""
+        """Install a new configuration: these members change, all other members stay the same."""
         current = self.runtime.current
         config = replace(current.generation.config, **changes)
         current.replace(replace(current.generation, config=config))
@@ -86,20 +88,20 @@ class RunningGateway:
         return self._session
 
     async def json(self, method: str, path: str, *, expect: int | None = None, **options: Any) -> Any:
-        """Call the gateway's API with the key and return the parsed body. `expect`: the status to assert."""
+        """Call the gateway's API with the secret key and return the parsed body. `expect`: the status to assert."""
         async with self.http.request(method, self.url + path, headers=self.headers, **options) as response:
             body = await response.json()
             assert expect is None or response.status == expect, (response.status, body)
             return body
 
     def proxied(self, connection_id: str, path: str = "/x", method: str = "GET", **options: Any) -> Any:
-        """Return a request context on /proxy for integration `tracker`, or for `integration`."""
+        """Return the request context of a call to /proxy. `integration`: its integration ID, `tracker` by default."""
         names = {"Provider-Config-Key": options.pop("integration", "tracker"), "Connection-Id": connection_id}
         headers = {**self.headers, **names, **options.pop("headers", {})}
         return self.http.request(method, f"{self.url}/proxy{path}", headers=headers, **options)
 
     async def imported(self, grant: Mapping[str, Any], connection_id: str = "c1", **more: Any) -> Any:
-        """Import a connection of integration `tracker` with the tokens of a token endpoint's response."""
+        """Import a connection of integration `tracker` with the tokens of this token endpoint response."""
         credentials = {"type": "OAUTH2", **{k: v for k, v in grant.items() if k != "token_type"}}
         body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **more}
         return await self.json("POST", "/connections", json=body, expect=201)
@@ -112,7 +114,7 @@ class RunningGateway:
 
 @asynccontextmanager
 async def in_front_of(url: str, folder: Path) -> AsyncIterator[RunningGateway]:
-    """Run a gateway with integration `tracker`. Its provider is the `tests.fakes.tracker` at `url`."""
+    """Yield a gateway with integration `tracker`. The provider is the `tests.fakes.tracker` at `url`."""
     write_entry(folder, "tracker", tracker_entry(url))
     gateway = RunningGateway(folder, document([f"127.0.0.1/32:{url.rpartition(':')[2]}"]))
     await gateway.start()
@@ -152,7 +154,7 @@ def write_entry(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     file = folder / "catalog" / f"{name}.yaml"
     half = file.with_suffix(".half")
     half.write_text(yaml.dump(dict(entry), Dumper=yaml.CSafeDumper, sort_keys=False))
-    half.replace(file)  # atomically, since a gateway may be watching the folder
+    half.replace(file)  # replaced atomically, because a gateway may read the folder at the same time
 
 
 def document(allow: list[str], **integrations: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An OpenID provider in this process. It signs `user` in immediately, and can send wrong responses on demand."""
+"""An OpenID provider in this process. It logs in `user` without a page, and can send wrong responses on demand."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +18,10 @@ CLIENT_SECRET = "console-secret-0123456789"
 
 @dataclass
 class IdentityProvider:
-    """`change`: changes the claims before they are signed. `sign`: creates the ID token.
+    """An OpenID provider. `change`: changes the claims before they are signed. `sign`: creates the ID token instead of
+    the default.
 
-    `asked`: the queries of requests to ``/authorize``.
+    `asked`: the query parameters of each request to ``/authorize``.
     """
 
     url: str = ""

@@ -1,7 +1,7 @@
-"""Packages that only tests need, installed once, outside the repository, in a folder named after a hash of the
-requirements.
+"""Packages that only tests need. Each set is installed only once, outside of the repository.
 
-A test whose packages cannot be installed is skipped, with the reason.
+The folder's name is a hash of the requirements. If the packages cannot be installed, the test is skipped, with the
+reason.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 LIMIT_S = 240
-# Without a network, the installation gives up soon and the test is skipped.
+# Without a network, the installation gives up early, and the test is skipped.
 IMPATIENT = {"UV_HTTP_TIMEOUT": "15", "UV_HTTP_RETRIES": "1", "PIP_RETRIES": "1", "npm_config_fetch_retries": "1"}
 
 
@@ -56,7 +56,7 @@ def node_modules(name: str, package_json: Path) -> Path:
 def debian(name: str, packages: Sequence[str]) -> Path:
     """Return a folder with the files of Debian `packages` (``name`` or ``name=version``), unpacked but not configured.
 
-    Libraries of other packages are the system's. Skip the test if apt does not have these packages.
+    Dependencies are not unpacked: the system's libraries are used. Skip the test if apt does not have these packages.
     """
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         pytest.skip(f"{name} is a Debian package, and apt-get and dpkg are not installed")
@@ -66,7 +66,8 @@ def debian(name: str, packages: Sequence[str]) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             archives = folder / "archives"
             archives.mkdir(parents=True)
-            # Own package lists: the system's may be absent, and only root may write them.
+            # These tests use package lists of their own, because the system may have none, and only root can write the
+            # system's lists.
             lists = folder / "lists"
             (lists / "partial").mkdir(parents=True)
             apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={folder}"]
@@ -89,7 +90,7 @@ def _folder(kind: str, wanted: str) -> Path:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Lock the folder, since tests run in several processes."""
+    """Lock the folder, because several test processes may install at the same time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,6 @@
-"""All providers at the URLs of the shipped entries: one local server receives every request that the gateway sends."""
+"""All providers of the shipped catalog. One local server receives every request that the gateway sends to any of their
+URLs.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,16 +12,16 @@ from aiohttp import web
 
 from gateway.egress.client import Egress
 
-ORIGIN = "X-Asked-Origin"  # the origin that a request was meant for
+ORIGIN = "X-Asked-Origin"  # header with the origin to which the gateway addressed the request
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
 async def divert_requests(monkeypatch: pytest.MonkeyPatch, response: Handler) -> AsyncIterator[int]:
-    """Send every outgoing request of the gateway to `response`, over a real connection. Yield the port that receives
-    them.
+    """Send every outgoing request of the gateway to `response`, over a real connection. Yield the port of the local
+    server.
 
-    The header `ORIGIN` contains the origin that the request was meant for.
+    The header `ORIGIN` contains the origin to which the gateway addressed the request.
     """
     app = web.Application(client_max_size=1 << 20)
     app.router.add_route("*", "/{rest:.*}", response)
@@ -47,14 +49,14 @@ async def divert_requests(monkeypatch: pytest.MonkeyPatch, response: Handler) ->
 
 @dataclass
 class Internet:
-    """`seen`: the received requests as (method, URL without query)."""
+    """A fake internet. `seen`: the received requests as (method, URL without query)."""
 
     port: int = 0
     seen: list[tuple[str, str]] = field(default_factory=list)
     _handlers: dict[str, Handler] = field(default_factory=dict)
 
     def on(self, url: str, handler: Handler) -> None:
-        """Let `handler` respond to requests to `url`, for every method and query."""
+        """Use `handler` for all requests to `url`, with any method and query."""
         self._handlers[url] = handler
 
     async def response(self, request: web.Request) -> web.StreamResponse:
@@ -66,23 +68,24 @@ class Internet:
 
 @asynccontextmanager
 async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
-    """Yield an internet in which no URL has a handler."""
+    """Yield a fake internet that responds with 404 to every URL, until the test adds handlers."""
     fake = Internet()
     async with divert_requests(monkeypatch, fake.response) as fake.port:
         yield fake
 
 
 async def sent(request: web.Request) -> dict[str, str]:
-    """Return the parameters of a token request, from its body and query."""
+    """Return the parameters of a token request, from its body and its query."""
     body = await request.json() if request.content_type == "application/json" else dict(await request.post())
     return {**dict(request.query), **{name: str(value) for name, value in body.items()}}
 
 
 class LongLivedTokens:
-    """Instagram and Threads: a code yields a token valid for an hour, which is exchanged for a token valid for sixty
-    days.
+    """Instagram and Threads: a code returns a token valid for an hour, which can be exchanged for a token valid for
+    sixty days.
 
-    The long-lived token can be refreshed when it is a day old. `prefix`: of their grant types, ``ig`` or ``th``.
+    The long-lived token can be refreshed when it is at least a day old. `prefix`: first part of the grant types, ``ig``
+    or ``th``.
     """
 
     DAY_S = 86_400
@@ -162,7 +165,7 @@ class AccountHosts:
 
 
 class StateInExchange:
-    """Dropbox Sign: the token request must contain the `state` of the callback."""
+    """Dropbox Sign: the token request must repeat the `state` of the callback."""
 
     def __init__(self, providers: Internet) -> None:
         self.state = ""
@@ -177,7 +180,7 @@ class StateInExchange:
 
 
 class DropsState:
-    """Mixcloud: redirects to the callback URL exactly as requested and adds only the code."""
+    """Mixcloud: redirects to the callback URL and adds only the code. Mixcloud drops the `state` parameter."""
 
     def __init__(self, providers: Internet) -> None:
         self.redirect_uri = ""
@@ -194,7 +197,7 @@ class DropsState:
 
 
 class CompanyPages:
-    """Front: the URL of the next page is on a host of the customer's company, `next_host`."""
+    """Front: the URL of the next page is on `next_host`, a host of the customer's company."""
 
     def __init__(self, providers: Internet, next_host: str) -> None:
         self._next = f"https://{next_host}/teammates?page=2"

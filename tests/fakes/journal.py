@@ -1,4 +1,4 @@
-"""A journal file as another process writes it, and a file in the previous format."""
+"""Journal files as another process writes them, and files in the format that was used before the journal."""
 
 import secrets
 import struct
@@ -13,7 +13,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 
 
 class JournalFile:
-    """The journal file of a process that lives until `die` is called."""
+    """The journal file of another process. The process counts as alive until `die` is called."""
 
     def __init__(self, folder: Path) -> None:
         self.segment = Segment(folder, secrets.token_hex(6))
@@ -27,7 +27,7 @@ class JournalFile:
         self.segment.append(REPLY, head + b"\n" + entry.sealed(head, call, reply))
 
     def die(self) -> None:
-        """Close the file as the system does when the process is killed."""
+        """Close the file as the system does when a process is killed."""
         self.segment.close(remove=False)
 
 
@@ -40,10 +40,10 @@ def slot_file(place: Path, records: Sequence[bytes]) -> Path:
 
 
 def left(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Return the records that are not released."""
+    """Return the records that are not released, as (description, sealed reply)."""
     return [(record.about, record.sealed) for record in open_records(folder)]
 
 
 def living(folder: Path) -> list[OpenRecord]:
-    """Return the records whose process lives."""
+    """Return the records of processes that are still alive."""
     return [record for record in open_records(folder) if record.is_writer_alive]

@@ -16,7 +16,7 @@ OTHER_KEY = "sk-other-0123456789abcdef"
 
 
 class TwoConnectionGateway:
-    """`running` has integration `lane` with connections `c1` and `c2` in `dev`, and `c1` in `other`."""
+    """A gateway. `running` has integration `lane` with connections `c1` and `c2` in `dev`, and with `c1` in `other`."""
 
     def __init__(self, running: RunningGateway, provider: RawProvider) -> None:
         self.running = running
@@ -27,7 +27,9 @@ class TwoConnectionGateway:
         return int(self.running.url.rpartition(":")[2])
 
     async def key(self, name: str = "agent", *, key: str | None = None, **wish: Any) -> dict[str, Any]:
-        """Mint a key and return `data` of the response. `key`: the key that mints it."""
+        """Mint a key and return `data` of the response. `key`: the key that authorizes the request; the gateway's own
+        by default.
+        """
         headers = {"Authorization": f"Bearer {key}"} if key else self.running.headers
         body = {"display_name": name, **wish}
         url = f"{self.running.url}/environment/api-keys"
@@ -38,7 +40,7 @@ class TwoConnectionGateway:
             return data
 
     async def asked(self, method: str, path: str, key: str, **options: Any) -> tuple[int, Any, Any]:
-        """Call the gateway's API with this key. Return status, headers and JSON."""
+        """Call the gateway's API with this key. Return status, headers and parsed JSON."""
         headers = {"Authorization": f"Bearer {key}", **options.pop("headers", {})}
         async with self.running.http.request(method, self.running.url + path, headers=headers, **options) as response:
             return response.status, response.headers, await response.json(content_type=None)

@@ -1,4 +1,4 @@
-"""A provider with one list whose pages are defined by a test, and a gateway in front of it."""
+"""A provider with one list, and a gateway in front of it. A test defines the pages of the list."""
 
 import asyncio
 import json
@@ -30,7 +30,10 @@ Page = Callable[[web.Request], Awaitable[web.StreamResponse] | web.StreamRespons
 
 @dataclass
 class Lists:
-    """A list provider. `page` responds to every request; `seen`: request targets; `headers`: their header fields."""
+    """A list provider. `page`: returns the response to every request.
+
+    `seen`: the request targets. `headers`: the header fields of each request.
+    """
 
     page: Page
     url: str = ""
@@ -45,7 +48,9 @@ class Lists:
 
 
 def pages_of(count: int, size: int = 2) -> Page:
-    """Return `count` pages of records ``{"n": 1}`` … under ``items``, linked by the cursor ``after``."""
+    """Return a page function: `count` pages with records ``{"n": 1}`` … under ``items``. The cursor ``after`` links the
+    pages.
+    """
 
     def page(request: web.Request) -> web.Response:
         number = int(request.query.get("after", "0"))
@@ -71,9 +76,9 @@ async def serving(page: Page) -> AsyncIterator[Lists]:
 
 @asynccontextmanager
 async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) -> AsyncIterator["Paged"]:
-    """Run a gateway whose connections ``c1`` and ``c2`` lead to a list with these pages.
+    """Yield a gateway whose connections ``c1`` and ``c2`` belong to a provider with these pages.
 
-    `proxy`: more fields of the entry's `proxy`.
+    `proxy`: more fields for the catalog entry's `proxy`.
     """
     async with serving(page) as lists:
         entry = {
@@ -107,7 +112,9 @@ async def imported(gateway: RunningGateway, connection_id: str) -> None:
 
 @dataclass(frozen=True)
 class PagedReply:
-    """The response to a paged call. `lines`: all of its lines. `records`: the lines that are not the gateway's own."""
+    """The response to a paged call. `lines`: all of its lines. `records`: the lines of the provider, without the
+    gateway's own.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -155,7 +162,7 @@ class Paged:
         method: str = "GET",
         **more: Any,
     ) -> PagedReply:
-        """Make one call with ``Gateway-Paginate: wish``. `since`: value of Gateway-Paginate-From."""
+        """Make one call with ``Gateway-Paginate: wish``. `since`: the value of the header Gateway-Paginate-From."""
         headers = {} if wish is None else {"Gateway-Paginate": wish}
         since = more.pop("since", None)
         headers |= {} if since is None else {"Gateway-Paginate-From": since}
@@ -164,7 +171,7 @@ class Paged:
             return PagedReply(response.status, response.headers, await response.read())
 
     async def raw(self, head: str) -> bytes:
-        """Send a request with these lines and the three gateway headers. Return all received bytes."""
+        """Send a request that begins with `head` and has the three gateway headers. Return all received bytes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.gateway.url.rpartition(":")[2]))
         ours = {**self.gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
         lines = [head, *(f"{name}: {value}" for name, value in ours.items()), "", ""]

@@ -18,12 +18,14 @@ SHORT = bytes(range(65, 91)) * 50  # 1,300 bytes
 
 
 def content(number: int, pieces: int) -> bytes:
-    """Return the body of ``/stream/{number}``. No two streams have a piece in common."""
+    """Return the body of ``/stream/{number}``. No part of the body occurs in another stream."""
     return b"".join(hashlib.sha256(b"%d/%d" % (number, n)).digest() * (PIECE // 32) for n in range(pieces))
 
 
 class Upstream:
-    """A provider. `release` lets streams continue after their first half; `begun` is how many have sent that half."""
+    """A provider. Each stream stops after its first half, until `release` is set. `begun`: number of streams that
+    stopped there.
+    """
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
@@ -71,11 +73,11 @@ class Upstream:
 
 
 class Load:
-    """Clients on keep-alive connections. Each sends requests without pause, or every `each_s` seconds.
+    """Clients on keep-alive connections. Each client sends requests without pause, or every `each_s` seconds.
 
-    `done` counts responses by status; `failed` counts failures by kind; `closed` counts connections that ended after a
-    response with `Connection: close`, which is not a failure. Everything except a complete response with the body of
-    `Upstream.short` is a failure, a refused connection too.
+    `done`: number of responses by status. `failed`: number of failures by cause. `closed`: number of connections that
+    ended after a response with `Connection: close`, which is not a failure. A failure is everything except a complete
+    response with the body of `Upstream.short`. A refused connection is a failure too.
     """
 
     def __init__(
@@ -96,13 +98,13 @@ class Load:
         return self.done.total()
 
     async def further(self, requests: int) -> None:
-        """Wait until this many more responses have arrived, or a request has failed."""
+        """Wait until this many more responses have arrived, or until a request has failed."""
         goal = self.total + requests
         async with asyncio.timeout(PATIENCE_S), self._changed:
             await self._changed.wait_for(lambda: self.total >= goal or self.failed)
 
     async def stop(self) -> None:
-        """Stop after the outstanding responses."""
+        """Stop all clients after their outstanding responses have arrived."""
         self._more = False
         await asyncio.gather(*self._tasks)
 

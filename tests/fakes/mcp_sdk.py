@@ -1,4 +1,4 @@
-"""Client registration and client authentication as in servers built with the MCP Python SDK (mcp 2.3)."""
+"""Client registration and client authentication with the rules of the MCP Python SDK (mcp 2.3)."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ METHODS = ("client_secret_post", "client_secret_basic")
 
 
 class NotAuthenticated(Exception):
-    """Client authentication failed. The text is the SDK's."""
+    """The client authentication failed. The message is the same as in the SDK."""
 
 
 @dataclass
@@ -22,7 +22,9 @@ class SdkClients:
     registered: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def register(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the response to a registration. The method is the requested one, by default `client_secret_post`."""
+        """Return the response to a registration. The authentication method is the requested one, by default
+        `client_secret_post`.
+        """
         method = request.get("token_endpoint_auth_method") or METHODS[0]
         client: dict[str, Any] = {**request, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": method}
         if method != "none":
@@ -31,7 +33,7 @@ class SdkClients:
         return client
 
     def authenticate(self, form: Mapping[str, str], authorization: str) -> dict[str, Any]:
-        """Return the client that sent a token request. Raises NotAuthenticated."""
+        """Return the client that sent this token request. Raises NotAuthenticated."""
         client_id = form.get("client_id")
         if not client_id:
             raise NotAuthenticated("Missing client_id")

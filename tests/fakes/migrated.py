@@ -1,6 +1,7 @@
-"""An empty SQLite database with the gateway's tables. Copying one is ten times as fast as creating one.
+"""An empty SQLite database with the gateway's tables. To copy it is ten times as fast as to create it.
 
-For gateways with the encryption key that most tests use, it also contains their environments, each with a data key.
+If a gateway has the encryption key that most tests use, the database also contains its environments, each with a data
+key.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ from gateway.vault import Keyring
 
 
 def lay(path: Path, key: str = "", environments: Collection[str] = ()) -> None:
-    """Create the database at `path`, unless the file exists. With a key, it has `environments` and their data keys."""
+    """Create the database at `path`, unless the file exists. With a key, the database has `environments` and their data
+    keys.
+    """
     if not path.exists():
         shutil.copyfile(_original(key, tuple(sorted(environments))), path)
         path.chmod(0o600)
@@ -32,6 +35,6 @@ def _original(key: str, environments: tuple[str, ...]) -> Path:
     async def make() -> None:
         await (await open_store(f"sqlite:///{path}", keyring, environments=environments)).close()
 
-    with ThreadPoolExecutor(1) as aside:  # on a thread of its own, since the caller's loop may be running
+    with ThreadPoolExecutor(1) as aside:  # in a thread, because the caller's event loop may be running
         aside.submit(lambda: asyncio.run(make())).result()
     return path

@@ -1,4 +1,4 @@
-"""Several `gateway serve` processes on one store, with integration `tracker`, whose provider runs in the test."""
+"""Several `gateway serve` processes on one store, with integration `tracker`. The provider runs in the test's process."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,9 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 
 
 class Nodes:
-    """`urls`: of all nodes. `http` sends the secret key and opens an unlimited number of connections."""
+    """Running nodes. `urls`: the URL of each node. `http`: sends the secret key and opens an unlimited number of
+    connections.
+    """
 
     def __init__(self, running: Sequence[Serving], http: aiohttp.ClientSession) -> None:
         self.running = running
@@ -26,7 +28,7 @@ class Nodes:
         self.http = http
 
     async def imported(self, grant: dict[str, Any], connection_id: str) -> None:
-        """Import a connection with the tokens of a token endpoint's response. The access token expired long ago."""
+        """Import a connection with the tokens of this token endpoint response. Its access token has expired long ago."""
         tokens = {name: text for name, text in grant.items() if name in ("access_token", "refresh_token")}
         body = {
             "provider_config_key": "tracker",
@@ -37,13 +39,13 @@ class Nodes:
             assert response.status == 201, await response.text()
 
     async def expires_at(self, connection_id: str) -> datetime:
-        """Return when the connection's access token expires, as shown by the API."""
+        """Return the time at which the connection's access token expires, as shown by the API."""
         url = f"{self.urls[0]}/connections/{connection_id}?provider_config_key=tracker"
         async with self.http.get(url) as response:
             return datetime.fromisoformat((await response.json())["credentials"]["expires_at"])
 
     async def call(self, node: int, connection_id: str) -> tuple[int, dict[str, Any]]:
-        """Make one proxied call through node number `node`, modulo the number of nodes. Return status and body."""
+        """Make one proxied call through node `node` modulo the number of nodes. Return status and body."""
         names = {"Provider-Config-Key": "tracker", "Connection-Id": connection_id}
         url = f"{self.urls[node % len(self.urls)]}/proxy/x"
         async with self.http.get(url, headers=names) as response:
@@ -61,10 +63,11 @@ async def nodes(
     token_url: str | None = None,
     skews_s: Sequence[float] = (),
 ) -> AsyncIterator[Nodes]:
-    """Run `count` processes with this many workers each. At the end, stop them, or kill them if necessary.
+    """Run `count` processes with this many workers each. At the end, stop the processes, and kill those that do not
+    stop.
 
-    `skews_s`: instead of `count`, one process per value, on a simulated machine whose clock is this far ahead.
-    `token_url`: the origin of the token endpoint, if it is not the provider's.
+    `skews_s`: starts one process per value instead of `count`, each on a simulated machine whose clock is ahead by this
+    many seconds. `token_url`: the origin of the token endpoint, if it differs from the provider's.
     """
     token_url = token_url or provider_url
     write_entry(folder, "tracker", tracker_entry(provider_url, token_url=f"{token_url}/token"))

@@ -1,4 +1,4 @@
-"""Submits forms of the gateway's pages as a browser does: loads the page first, and sends its hidden inputs."""
+"""Submits forms of the gateway's pages as a browser does: loads the page, then sends the form with its hidden inputs."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,9 @@ def hidden_in(html: str) -> dict[str, str]:
 async def submit(
     http: aiohttp.ClientSession, url: str, typed: Mapping[str, str] | None = None, **options: object
 ) -> aiohttp.ClientResponse:
-    """Submit the form at `url` with the fields `typed`. Return the response, already read. `options`: of the POST."""
+    """Submit the form at `url` with the fields `typed`. Return the response, whose body was read. `options`: arguments
+    of the POST.
+    """
     async with http.get(url, headers=BROWSER) as page:
         html = await page.text()
     form = {**hidden_in(html), **(typed or {})}
@@ -32,7 +34,7 @@ async def submit(
 
 
 async def consent_url(http: aiohttp.ClientSession, url: str, typed: Mapping[str, str] | None = None) -> str:
-    """Submit the form at `url` and return the provider's URL to which the response leads the browser."""
+    """Submit the form at `url`. Return the provider's URL to which the response sends the browser."""
     response = await submit(http, url, typed)
     html = await response.text()
     found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', html)

@@ -1,4 +1,6 @@
-"""How long a test waits for an event: so long that only a hang reaches it, even on a slow and busy machine."""
+"""How long a test waits for an event. The limit is so long that only a hang reaches it, even on a slow and busy
+machine.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""A fake Nango with its public API (docs/compatibility.md), and with faults that a test can add."""
+"""A fake Nango server with Nango's public API (docs/compatibility.md). A test can add faults."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,11 +12,13 @@ KEY = "7f3e1b9a-52c4-4d18-9a77-0d3e5b1c2f60"
 
 @dataclass
 class FakePeer:
-    """`scopes`: of its key. `faults`: responses to the next requests to a path, each sent once. `dead`: ids of
-    connections that get 424.
+    """A fake Nango.
 
-    `most`: maximum number of rows per page, no matter how many are requested. `hidden_from_get`: ids of
-    connections that are listed but get 404.
+    `scopes`: the scopes of its API key. `faults`: for each path, responses that the next requests get instead; each is
+    sent once. `dead`: IDs of connections that get 424.
+
+    `most`: maximum number of rows per page, also if a request wants more. `hidden_from_get`: IDs of connections that
+    appear in the list but get 404.
     """
 
     integrations: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -4,8 +4,8 @@ import random
 import socket
 from typing import Final
 
-# Below the ports that Linux gives to outgoing connections (32768 and up), so none of them takes the port of a stopped
-# server.
+# These are below the ports that Linux gives to outgoing connections (32768 and up). So no such connection takes the
+# port of a stopped server.
 QUIET: Final = range(15_000, 32_000)
 
 

@@ -1,6 +1,7 @@
-"""A PostgreSQL server for tests: the real programs, from a package, on a free port and with a temporary folder.
+"""A PostgreSQL server for tests: PostgreSQL's own programs from a package, on a free port and with a temporary folder.
 
-PostgreSQL does not run as root. If the tests do, the server runs as `nobody`, from a copy that `nobody` can read.
+PostgreSQL does not run as root. If root runs the tests, the server runs as `nobody`, from a copy that `nobody` can
+read.
 """
 
 import asyncio
@@ -28,9 +29,9 @@ from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 
 PASSWORD = "database-password"
-# No data outlives the tests, so nothing must reach the disk.
+# No data is needed after the tests, so PostgreSQL need not write anything through to the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
-# TRUNCATE creates the files of every table and index again, which costs far more than deleting a test's few rows.
+# TRUNCATE creates the files of every table and index again. That costs far more than to delete the few rows of a test.
 EMPTY = """
 SET session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
@@ -50,7 +51,7 @@ DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 class PostgresServer:
     """A server that can be restarted on the same port with `stop` and `start`.
 
-    `copied_from`: the port of a running server, if this one becomes its standby.
+    `copied_from`: the port of a running server, if this server becomes its standby. None: the server is independent.
     """
 
     def __init__(self, settings: tuple[str, ...] = SETTINGS, *, copied_from: int | None = None) -> None:
@@ -99,7 +100,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Process id while the server runs."""
+        """Process ID of the running server."""
         assert self._process is not None
         return self._process.pid
 
@@ -109,7 +110,9 @@ class PostgresServer:
         asyncio.run(self.responses())
 
     def launch(self) -> None:
-        """Start the server's process, without waiting for it. The server ends with the thread that started it."""
+        """Start the server's process, but do not wait until it is ready. When the thread that called `launch` ends, the
+        server ends too.
+        """
         settings = [word for setting in self._settings for word in ("-c", setting)]
         place = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
         with (self._folder / "log").open("ab") as log:
@@ -146,14 +149,14 @@ class PostgresServer:
             self._process = None
 
     def freeze(self) -> None:
-        """Suspend all processes of the server, as when the disk of its host disappears."""
+        """Suspend all processes of the server, as if the disk of its host did not respond."""
         self._signal_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self._signal_all(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill the server immediately, as when its host is lost."""
+        """Kill the server immediately, as if its host had failed."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(PATIENCE_S)
@@ -176,7 +179,7 @@ class PostgresServer:
         return self.url(name)
 
     def dump(self, url: str) -> str:
-        """Return the database as SQL that any client can run: INSERT instead of COPY, and no psql commands."""
+        """Return the database as SQL that any client can run: with INSERT instead of COPY, and without psql commands."""
         options = ["--inserts", "--no-owner", "--no-privileges", "--no-comments"]
         command = [self._programs / "pg_dump", *options, "-d", url]
         ran = subprocess.run(command, capture_output=True, check=True, cwd="/", **self._owner)
@@ -205,7 +208,7 @@ class PostgresServer:
 
 
 async def waiting_for_lock(url: str, count: int = 1) -> None:
-    """Return when `count` connections of the database at `url` wait for a lock. Fails after 30 s."""
+    """Return as soon as `count` connections of the database at `url` wait for a lock. Fails after 30 s."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     db = await asyncpg.connect(url)
     try:
@@ -217,7 +220,7 @@ async def waiting_for_lock(url: str, count: int = 1) -> None:
 
 
 async def migrated(url: str) -> None:
-    """Create the gateway's tables, and leave them empty."""
+    """Create the gateway's tables. The tables are empty."""
     await (await open_store(url, Keyring([os.urandom(32)]), environments=())).close()
 
 
@@ -229,7 +232,7 @@ def _programs() -> Path:
 
 
 def _copy_programs(programs: Path, into: Path) -> Path:
-    """Copy the programs together with the libraries beside the package, which they load by a relative path."""
+    """Copy the programs, and the libraries that they load by a relative path."""
     package = programs.parents[1]
     for libraries in package.parent.glob(f"{package.name}.libs"):
         shutil.copytree(libraries, into / libraries.name)
@@ -248,5 +251,5 @@ _LIBC = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    if sys.platform == "linux":  # elsewhere, a server outlives tests that are killed
+    if sys.platform == "linux":  # on other systems, the server keeps running if the tests are killed
         _LIBC.prctl(DIE_WITH_PARENT, signal.SIGINT)

@@ -1,6 +1,6 @@
-"""A client in its own process that measures how long short responses take while other clients request expensive work.
+"""A client in its own process that measures how long short responses take during expensive requests of other clients.
 
-``python -m tests.fakes.probe PORT``: for each input line, it prints the longest wait since the previous line.
+Run ``python -m tests.fakes.probe PORT``. For each input line, it prints the longest wait since the previous line.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ async def run(port: int) -> None:
     sending = asyncio.create_task(send_requests(port, waits))
     while await asyncio.to_thread(sys.stdin.readline):
         count = len(waits)
-        while len(waits) < count + 2 and not sending.done():  # an outstanding request counts too
+        # also wait for the outstanding request, so that its wait counts
+        while len(waits) < count + 2 and not sending.done():
             await asyncio.sleep(PAUSE_S)
         print(max(waits), flush=True)
         waits.clear()
@@ -39,7 +40,7 @@ async def run(port: int) -> None:
 
 
 def queued_s(pid: int) -> float:
-    """Return how long the threads of a process have waited for a CPU so far while they were runnable."""
+    """Return how many seconds the threads of a process have waited for a CPU so far, although they could run."""
     found = 0.0
     for file in Path("/proc", str(pid), "task").glob("*/schedstat"):
         with suppress(OSError):  # the thread has ended

@@ -24,7 +24,8 @@ from tests.fakes.patience import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 SKEWED = Path(__file__).parent / "skewed"
 CONNECTION = {"Provider-Config-Key": "up", "Connection-Id": "c1"}
-# Passes a socket as systemd does for a socket unit: descriptors from 3 on, and the process id they are meant for.
+# Passes a socket to a command as systemd does for a socket unit: as file descriptor 3, with the process ID in the
+# environment.
 HAND_OVER = (
     "import os, sys; fd = int(sys.argv[1]); os.dup2(fd, 3); os.set_inheritable(3, True); "
     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
@@ -33,7 +34,7 @@ HAND_OVER = (
 
 
 def head(path: str, key: str = SECRET_KEY) -> bytes:
-    """Return the head of a proxied request for the connection."""
+    """Return the head of a proxied request to the test connection."""
     fields = {"Host": "gw", "Authorization": f"Bearer {key}", **CONNECTION}
     return (
         f"GET /proxy{path} HTTP/1.1\r\n{''.join(f'{n}: {v}{chr(13)}{chr(10)}' for n, v in fields.items())}\r\n".encode()
@@ -41,7 +42,9 @@ def head(path: str, key: str = SECRET_KEY) -> bytes:
 
 
 class Files:
-    """A configuration file. `write` writes `document`. An empty database lies beside it, unless one exists."""
+    """A configuration file. `write` writes `document` to it. An empty database is in the same folder, unless one
+    already exists.
+    """
 
     def __init__(self, folder: Path, upstream_port: int, **server: Any) -> None:
         self.path = folder / "gateway.yaml"
@@ -68,13 +71,13 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A configuration file that another fixture has written."""
+    """A configuration file that was written by another fixture."""
 
     path: Path
 
 
 class Serving:
-    """A running process. `port` and `metrics_url` are set once it is ready; `log` contains its log entries so far."""
+    """A running process. `port` and `metrics_url` are set when the process is ready. `log`: its log entries so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -91,7 +94,8 @@ class Serving:
             async with self._logged:
                 try:
                     self.log.append(json.loads(line))
-                except ValueError:  # a message for the operator, or a line torn by another worker
+                # the line is a message for the operator, or another worker wrote into the middle of it
+                except ValueError:
                     self.log.append({"event": line.decode().rstrip()})
                 self._logged.notify_all()
         async with self._logged:
@@ -112,7 +116,7 @@ class Serving:
         self.process.send_signal(number)
 
     async def logged(self, event: str, times: int = 1) -> list[dict[str, Any]]:
-        """Wait for `times` log entries of that event and return the entries."""
+        """Wait until the event was logged `times` times, and return its log entries."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S), self._logged:
                 await self._logged.wait_for(lambda: self._silent or len(self.entries(event)) >= times)
@@ -121,7 +125,7 @@ class Serving:
         return found
 
     def entries(self, event: str) -> list[dict[str, Any]]:
-        """Return the log entries of that event so far."""
+        """Return the log entries of this event so far."""
         return [entry for entry in self.log if entry["event"] == event]
 
     async def ended(self) -> int:
@@ -132,7 +136,7 @@ class Serving:
         return code
 
     def workers(self) -> list[int]:
-        """Return the ids of its child processes, of all of its threads; none after its exit."""
+        """Return the IDs of the child processes that any thread of the process started. Empty after its exit."""
         pids = list[int]()
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
@@ -149,7 +153,7 @@ class Serving:
                 os.kill(pid, signal.SIGKILL)
 
     async def connect(self) -> None:
-        """Create the connection that `head` uses."""
+        """Create the connection to which `head` sends requests."""
         body = {
             "provider_config_key": "up",
             "connection_id": "c1",
@@ -171,10 +175,10 @@ class Serving:
 async def serving(
     files: "Files | NodeFile", listener: socket.socket | None = None, *, skew_s: float = 0.0, folder: Path | None = None
 ) -> AsyncIterator[Serving]:
-    """Run a process and yield it when it is ready. If `listener` is given, the process serves on this socket.
+    """Start a process and yield it when it is ready. `listener`: a socket on which the process serves; None: its own.
 
-    `skew_s`: how far the clock of the process and its children is ahead. `folder`: of its simulated machine, for
-    temporary files.
+    `skew_s`: how many seconds the clock of the process and its children is ahead. `folder`: of its simulated machine,
+    for temporary files.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if skew_s:
@@ -198,8 +202,8 @@ async def serving(
         await gateway.ready()
         yield gateway
     finally:
-        gateway.kill_all()  # after a failed test, orphaned workers would drain as long as they are allowed to
+        gateway.kill_all()  # after a failed test, workers without a parent would continue until the drain time ends
         assert process.stdout is not None
-        await process.stdout.read()  # workers that outlive their parent for a moment keep the pipe open
+        await process.stdout.read()  # workers can run a moment longer than their parent, and keep the pipe open
         await process.wait()
         await gateway.listening

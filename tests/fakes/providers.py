@@ -6,7 +6,7 @@ from gateway.catalog.provider import Provider
 
 
 def provider(**changes: Any) -> Provider:
-    """Return a tracker entry that grants OAuth 2.0 tokens. `changes`: fields of the entry."""
+    """Return a catalog entry `tracker` that uses OAuth 2.0. `changes`: fields of the entry to replace."""
     entry: dict[str, Any] = {
         "name": "tracker",
         "display_name": "Tracker",

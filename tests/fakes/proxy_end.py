@@ -1,4 +1,6 @@
-"""The end of the PROXY chain on a real aiohttp server; fakes replace the start of the chain, with a known key."""
+"""The last part of the middleware chain of /proxy, on a real aiohttp server. Fakes replace its first part, with a known
+key.
+"""
 
 import asyncio
 import ipaddress
@@ -57,7 +59,7 @@ LOOPBACK = (OpenNetwork(ipaddress.ip_network("127.0.0.0/8")),)
 def opened_at(
     port: int, path: str = "", placement: Placement = BEARER, *, host: str = "127.0.0.1", **more: Any
 ) -> Opened:
-    """Return a connection whose provider listens on this loopback port."""
+    """Return a connection to a provider that listens on this loopback port."""
     ref = ConnectionRef("dev", "tracker", "u1")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     base = ParsedUrl("http", host, port, path)
@@ -95,7 +97,7 @@ def opened_at(
 
 @dataclass
 class Rejections:
-    """`counted`: the statuses with which a provider rejected a credential. They are only recorded."""
+    """Records rejected credentials. `counted`: the statuses with which a provider rejected a credential."""
 
     counted: list[int] = field(default_factory=list)
     suspected: Mapping[ConnectionRef, object] = field(default_factory=dict)
@@ -106,10 +108,13 @@ class Rejections:
 
 @dataclass
 class Live:
-    """A connection cache. `known` is in memory; `stored` must be awaited. `asked` lists the requested connections.
+    """A connection cache.
 
-    `newer`: the result of a refresh after the provider has rejected a credential; `refused` lists the rejected
+    `known`: connections that are in memory. `stored`: connections that must be awaited. `asked`: the requested
     connections.
+
+    `newer`: the result of a refresh after the provider rejected a credential; None if there is no newer credential.
+    `refused`: the connections with a rejected credential.
     """
 
     known: Mapping[ConnectionRef, Opened]
@@ -142,7 +147,7 @@ class Live:
 
 
 class NoLinks:
-    """Reconnect links for a key that may create no connect sessions."""
+    """Creates no reconnect links, as for a key that cannot create connect sessions."""
 
     async def with_remedy(
         self, fault: GatewayError, policy: object, ref: ConnectionRef, *, key_id: str, pollable: bool
@@ -152,7 +157,7 @@ class NoLinks:
 
 @web.middleware
 async def stand_in_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Replaces request_id, access_log, error_shape and bearer_key."""
+    """Do the work of request_id, access_log, error_shape and bearer_key, with fixed values."""
     request[REQUEST_ID] = "req-1"
     request[TIMING] = Timing(clock.monotonic())
     request[CALLER] = Caller(Environment("dev"))
@@ -205,7 +210,7 @@ class Gateway:
         return f"http://127.0.0.1:{self.port}"
 
     async def raw(self, message: bytes, *, until_eof: bool = True) -> bytes:
-        """Send these bytes on a new connection, and read until the gateway closes it."""
+        """Send these bytes on a new connection. Return all bytes that the gateway sends until it closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(message)
@@ -222,7 +227,7 @@ class Gateway:
         body: bytes = b"",
         us: bool = True,
     ) -> bytes:
-        """Send one raw request with the three gateway headers, then `lines`, and ``Connection: close``."""
+        """Send one raw request with the three gateway headers, then `lines`, then ``Connection: close``."""
         ours = [f"{name}: {value}" for name, value in US.items()] if us else []
         head = [f"{method} {target} HTTP/1.1", "Host: gw.example.com", *ours, *lines]
         if not any(line.lower().startswith("connection:") for line in lines):
@@ -241,7 +246,7 @@ async def gateway_to(
     egress_limits: EgressLimits | None = None,
     limits: ClientLimitsConfig | None = None,
 ) -> AsyncIterator[Gateway]:
-    """Run a gateway with one known connection. `under`: path prefix of a host application to mount it under."""
+    """Run a gateway with one known connection. `under`: the path prefix at which a host application mounts the gateway."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = Live({opened.connection.ref: opened})
     app = application(live, egress, egress_limits=egress_limits, limits=limits)

@@ -1,4 +1,4 @@
-"""A client that sends exactly the given bytes, and returns exactly the received bytes."""
+"""A client that sends exactly the given bytes and returns exactly the received bytes."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.fakes.patience import PATIENCE_S
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """A response as received. `rest`: the bytes after it."""
+    """A response as received. `rest`: the bytes after the response."""
 
     line: str
     headers: dict[str, str]
@@ -30,7 +30,9 @@ class RawResponse:
 
 
 def parsed(raw: bytes, *, head_only: bool = False) -> RawResponse:
-    """Return the first response in `raw`, framed by its Content-Length. `head_only`: for HEAD."""
+    """Return the first response in `raw`, framed by its Content-Length. `head_only`: the response belongs to a HEAD
+    request.
+    """
     head, separator, rest = raw.partition(b"\r\n\r\n")
     assert separator, f"no complete head in {raw!r}"
     line, *fields = head.decode("latin-1").split("\r\n")
@@ -47,7 +49,7 @@ class RawClient:
         self.writer.write(data)
 
     async def until_closed(self) -> bytes:
-        """Return all bytes until the connection ends, by a close or a reset."""
+        """Return all bytes until the connection ends, by a close or by a reset."""
         seen = bytearray()
         async with asyncio.timeout(PATIENCE_S):
             try:
@@ -58,7 +60,9 @@ class RawClient:
         return bytes(seen)
 
     async def until_clean_end(self) -> None:
-        """Read until the connection is closed properly. Raises ConnectionResetError if it is reset."""
+        """Return all bytes until the connection is closed properly. Raises ConnectionResetError if the connection is
+        reset.
+        """
         async with asyncio.timeout(PATIENCE_S):
             while await self.reader.read(65536):
                 pass
@@ -72,7 +76,7 @@ class RawClient:
             return await self.reader.readexactly(size)
 
     async def response(self) -> RawResponse:
-        """Return the next response, framed by its Content-Length, and read nothing after it."""
+        """Return the next response, framed by its Content-Length. Bytes after the response stay unread."""
         head = await self.until(b"\r\n\r\n")
         length = parsed(head, head_only=True).headers.get("content-length", "0")
         return parsed(head + await self.exactly(int(length)))
@@ -88,7 +92,7 @@ async def dial(port: int) -> AsyncIterator[RawClient]:
 
 
 async def exchange(port: int, data: bytes) -> bytes:
-    """Send `data` and return everything that is received until the connection ends."""
+    """Send `data`. Return everything that is received until the connection ends."""
     async with dial(port) as client:
         client.send(data)
         return await client.until_closed()

@@ -14,8 +14,10 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class RawProvider:
-    """`heads`: the request heads as received. `bodies`: the bytes after them. `connections`: number of accepted
-    connections. `left`: set when a connection has ended.
+    """A provider on a bare socket.
+
+    `heads`: the request heads as received. `bodies`: the body that belongs to each head. `connections`: number of
+    accepted connections. `left`: set when a connection has ended.
     """
 
     port: int = 0
@@ -29,7 +31,7 @@ class RawProvider:
         return f"http://127.0.0.1:{self.port}"
 
     def lines(self, index: int = -1) -> list[str]:
-        """Return the header lines of one request, in order, as sent."""
+        """Return the header lines of one request, in the order in which they were sent."""
         return self.heads[index].decode("latin-1").split("\r\n")[1:-2]
 
     def request_line(self, index: int = -1) -> str:
@@ -37,7 +39,7 @@ class RawProvider:
 
 
 async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """Return head and body, the body still in its framing. Raises IncompleteReadError at the end of the stream."""
+    """Return head and body. The body keeps its framing. Raises IncompleteReadError at the end of the stream."""
     head = await reader.readuntil(b"\r\n\r\n")
     lower = head.lower()
     if b"transfer-encoding: chunked" in lower:

@@ -1,4 +1,4 @@
-"""The customer's webhook receiver: a real server that keeps the requests it got, and fails on demand."""
+"""The webhook receiver of a customer: a real server that keeps the requests it received, and fails on demand."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from multidict import CIMultiDictProxy
 
 @dataclass(frozen=True)
 class ReceivedWebhook:
-    """A request, and the status of its response."""
+    """A received request, and the status of its response."""
 
     path: str
     headers: CIMultiDictProxy[str]
@@ -27,13 +27,13 @@ class ReceivedWebhook:
 
 @dataclass
 class Receiver:
-    """A receiver. `response` returns the response to a path and body; while `hold` is unset, responses wait."""
+    """A webhook receiver. `response`: returns the response to a path and a body. While `hold` is unset, responses wait."""
 
     url: str = ""
     response: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     got: list[ReceivedWebhook] = field(default_factory=list)
-    held: int = 0  # requests that have no response yet
+    held: int = 0  # number of requests that have no response yet
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self) -> TestServer:
@@ -51,7 +51,7 @@ class Receiver:
 
     @property
     def taken(self) -> list[ReceivedWebhook]:
-        """Return the requests that got a 2xx, in order."""
+        """Return the requests that got a 2xx response, in order."""
         return [webhook for webhook in self.got if 200 <= webhook.status < 300]
 
     def events(self) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ class Receiver:
         return [(event["connectionId"], event["event"]) for event in once.values()]
 
     async def until(self, enough: Callable[[], Any], within_s: float = 20) -> None:
-        """Wait for requests until `enough()` is true."""
+        """Wait until `enough()` is true."""
         async with asyncio.timeout(within_s):
             while not enough():
                 self._changed.clear()

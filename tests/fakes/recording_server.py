@@ -1,4 +1,4 @@
-"""A server that records every received byte, and issues tokens to every client."""
+"""A server that records all received requests, and issues tokens to every client."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,9 +10,12 @@ from aiohttp.test_utils import TestServer
 
 @dataclass
 class RecordingServer:
-    """`received`: request lines, header fields and bodies, in order. `refuse`: reject the next token requests.
+    """A server.
 
-    `location`: redirect target for all other requests. `fields`: header fields of the responses to all other requests.
+    `received`: request lines, header fields and bodies, in order. `refuse`: if true, token requests are rejected.
+
+    `location`: redirect target of all other requests. `fields`: header fields of the responses to all other requests.
+    Empty: the server responds as an authorization server.
     """
 
     url: str = ""

@@ -1,4 +1,4 @@
-"""Measures whether work grows faster than its input. CPU time is measured, and compared only within one run."""
+"""Measures whether work grows faster than its input. It measures CPU time, and compares only times of the same run."""
 
 import gc
 import re
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-LINEAR: Final = 4.0  # growth from n to 4 n
-MOST: Final = 2.2 * LINEAR  # n log n and noise pass; n² gives 16
-PLAIN: Final = 1.5 * LINEAR  # less growth than this in the first measurement needs no second one
-CUBED: Final = LINEAR**3 / 2  # cubic growth, up to twice the reference
+LINEAR: Final = 4.0  # linear work: 4 times the input costs 4 times as much
+MOST: Final = 2.2 * LINEAR  # n log n and noise are below this limit; n² gives 16
+PLAIN: Final = 1.5 * LINEAR  # below this growth, the first measurement is enough
+CUBED: Final = LINEAR**3 / 2  # with cubic growth, below twice the reference
 _LETTER: Final = re.compile(r"[^\W\d]")
 
 
@@ -22,10 +22,10 @@ def reference_s(size: int) -> float:
 
 
 def cpu_s(work: Callable[[], object], *, times: int = 3) -> float:
-    """Return the minimum of `times` measurements."""
+    """Measure the CPU seconds of `work` `times` times, and return the minimum."""
     least = float("inf")
     collects = gc.isenabled()
-    gc.disable()  # otherwise the collection of other objects would count too
+    gc.disable()  # garbage collection of other objects would count too
     try:
         for _ in range(times):
             began = time.thread_time()
@@ -38,17 +38,16 @@ def cpu_s(work: Callable[[], object], *, times: int = 3) -> float:
 
 
 def linear_fault(work: Callable[[int], Callable[[], object]], limit: int) -> str:
-    """Return how work grows faster than its input; empty if it does not. `work(n)` returns the function to measure on
-    about `n` characters.
+    """Return in which way work grows faster than its input. Return "" if it does not.
 
-    `limit`: the maximum size of the input. Work at the limit may grow in any way if it costs less than the reference
-    pass.
+    `work(n)` returns the function to measure on about `n` characters. `limit`: the maximum size of the input. Work that
+    costs less than two reference passes at the limit is always accepted.
     """
     small = cpu_s(work(limit // 4), times=1)
-    if small > 40 * LINEAR * reference_s(limit):  # too slow already; measuring at the limit is not necessary
+    if small > 40 * LINEAR * reference_s(limit):  # already too slow, so the limit need not be measured
         return f"{limit // 4} characters cost {small:.3f} s of CPU time"
     if small <= reference_s(limit) / CUBED:
-        return ""  # even cubic growth would be fine at the limit
+        return ""  # even with cubic growth, the work is fast enough at the limit
     large = cpu_s(work(limit), times=1)
     if large <= 2 * reference_s(limit) or large <= PLAIN * small:
         return ""

@@ -1,4 +1,6 @@
-"""Creates the parts that every gateway of a test process needs only once, and leaves out parts that no test uses."""
+"""Makes the start of test gateways faster: creates shared parts once per test process, and skips parts that no test
+needs.
+"""
 
 import os
 import ssl
@@ -23,8 +25,9 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the shipped catalog once, compile each SQL statement and page template once, and do not read the system's
     certificates.
 
-    No test calls a public host. Housekeeping does not start by itself during a test, since its time would depend on the
-    machine: a test runs the part that it tests.
+    Tests need no system certificates, because no test calls a public host. Housekeeping does not start by itself,
+    because it would then run at a time that depends on the machine. A test starts the part of housekeeping that it
+    tests.
     """
     shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.entry_files
     shipped_files = list_files(shipped)
@@ -49,17 +52,18 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     load_all = ssl.SSLContext.load_default_certs
 
     def load_named(self: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
-        if "SSL_CERT_FILE" in os.environ:  # set by the test itself
+        if "SSL_CERT_FILE" in os.environ:  # the test itself has set the variable
             load_all(self, purpose)
 
     monkeypatch.setattr(lifetime, "HOUSEKEEPING_DELAY_S", 3600.0)
     monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
     monkeypatch.setattr(load_catalog, "entry_files", files_once)
     configure = structlog.configure
-    # A logger that caches its first configuration would keep it for later tests.
+    # A logger that caches its first configuration would keep that configuration in later tests.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load_named)
-    environment = Templates().environment  # the environment keeps compiled templates, and reloads a changed file
+    # the environment keeps compiled templates, but reloads a file that has changed
+    environment = Templates().environment
     monkeypatch.setattr(Templates, "environment", environment)
     compiled = SharedCache()
     monkeypatch.setattr(
@@ -68,10 +72,10 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SharedCache(LRUCache[Any, Any]):
-    """Compiled statements of all engines.
+    """A cache of compiled SQL statements that all engines share.
 
-    SQLAlchemy has one cache per engine, with the engine's own dialect in each key. This cache treats dialects of one
-    class and one server version as equal, since they compile the same SQL.
+    SQLAlchemy has one cache per engine, and each key contains the engine's own dialect. This cache treats dialects as
+    equal if they have the same class and server version, because such dialects compile the same SQL.
     """
 
     def __init__(self) -> None:

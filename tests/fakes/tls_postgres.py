@@ -11,7 +11,7 @@ SSL_REQUEST: Final = bytes.fromhex("0000000804d2162f")  # SSLRequest: PostgreSQL
 
 @contextlib.asynccontextmanager
 async def tls_before(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """Yield a local port at which the server on `port` can be reached only with TLS."""
+    """Yield a local port that accepts only TLS connections and forwards them to the server on `port`."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

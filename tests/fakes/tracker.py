@@ -1,6 +1,6 @@
-"""A provider that a test controls: an OAuth 2.0 issue tracker and its API, which accepts only tokens that it issued.
+"""A provider that a test controls: an OAuth 2.0 issue tracker. Its API accepts only tokens that the tracker issued.
 
-Refresh tokens rotate. The tracker revokes the whole family when it receives a refresh token twice.
+Refresh tokens rotate. If a refresh token is sent twice, the tracker revokes the whole grant.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ SITES = [
 
 @dataclass
 class Grant:
-    """An end user's consent with all tokens that were issued for it."""
+    """The consent of an end user, with all tokens that were issued for it."""
 
     refresh_token: str
     access_tokens: set[str] = field(default_factory=set)
@@ -34,13 +34,18 @@ class Grant:
 
 @dataclass
 class Tracker:
-    """`response`: of the token endpoint, instead of its own. While `hold` is unset, token requests wait. While
-    `hold_response` is unset, responses to processed refreshes wait. While `hold_api` is unset, API requests wait.
+    """An issue tracker with an OAuth 2.0 server.
+
+    `response`: the response of the token endpoint, instead of the tracker's own. While `hold` is unset, token requests
+    wait. While `hold_response` is unset, refreshes are processed but their responses wait. While `hold_api` is unset,
+    API requests wait.
 
     `refusal`: the API's status for an unknown token, and for every token on the paths in `forbidden`. With `expires`,
-    every access token is valid until its end, rounded down to a whole second as in servers with integer timestamps.
-    Without it, only the last token of each grant is valid. `scopes_of`: path ▸ the scope that the API requires there.
-    Without that scope it responds as RFC 6750 §3.1 says. Responses to a code then list the requested scopes.
+    every access token is valid until it expires; the time is rounded down to a whole second, as on servers with integer
+    timestamps. Without `expires`, only the last token of each grant is valid.
+
+    `scopes_of`: path ▸ the scope that the API requires there. A token without this scope gets the response of RFC 6750
+    §3.1. If `scopes_of` is set, responses to a code list the requested scopes.
     """
 
     url: str = ""
@@ -86,7 +91,7 @@ class Tracker:
         return server
 
     def grant(self) -> dict[str, Any]:
-        """Create a grant and return the token endpoint's response for it, for imports."""
+        """Create a grant. Return the token endpoint's response for it, for an import."""
         made = Grant(f"refresh-{next(self._numbers)}")
         self.grants.append(made)
         return self._issued(made)

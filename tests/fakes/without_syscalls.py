@@ -1,6 +1,7 @@
 """``python -m tests.fakes.without_syscalls GROUP MODULE ARGUMENT…``: run MODULE without a group of system calls.
 
-Works like systemd's `SystemCallFilter=~@group` with `SystemCallErrorNumber=EPERM`. Linux on x86-64 and ARM64 only.
+This works like `SystemCallFilter=~@group` with `SystemCallErrorNumber=EPERM` in systemd. It runs only on Linux, on
+x86-64 and ARM64.
 """
 
 import ctypes
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Collection
 from typing import Final
 
-# The system calls of `systemd-analyze syscall-filter @resources`, by number.
+# The system calls that `systemd-analyze syscall-filter @resources` lists, by number.
 RESOURCES: Final = {
     "x86_64": (141, 142, 144, 160, 203, 237, 238, 251, 256, 279, 314, 450),
     "aarch64": (30, 118, 119, 122, 140, 164, 235, 237, 238, 239, 274, 450),
@@ -29,7 +30,7 @@ class Program(ctypes.Structure):
 
 
 def refuse(numbers: Collection[int]) -> None:
-    """Make these system calls fail with EPERM from now on, in this process and its children."""
+    """Make these system calls fail with EPERM, in this process and in all children that it starts later."""
     steps = [(LOAD, 0, 0, 0)]
     steps += [(EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)]

@@ -1,4 +1,4 @@
-"""A gateway as an operator runs it: `gateway serve` in its own process, configured by files, called only over HTTP."""
+"""A gateway as an operator runs it: `gateway serve` in its own process, configured by files, and called only over HTTP."""
 
 import base64
 import json
@@ -25,7 +25,9 @@ SECRET_KEY = "journey-secret-key-0123456789"
 
 @dataclass
 class GatewayServer:
-    """`folder` contains gateway.yaml, the catalog and the database; its log is in gateway.log and gateway.log.1."""
+    """A gateway process. `folder` contains gateway.yaml, catalog and database. Its log is in gateway.log and
+    gateway.log.1.
+    """
 
     folder: Path
     port: int
@@ -42,7 +44,7 @@ class GatewayServer:
         return f"{self.url}/oauth/callback"
 
     def configure(self, *, providers: Mapping[str, Any], integrations: Mapping[str, Any], allow: list[str]) -> None:
-        """Write gateway.yaml and one catalog file per provider. JSON is valid YAML."""
+        """Write gateway.yaml and one catalog file per provider. The files contain JSON, which is valid YAML."""
         (self.folder / "catalog").mkdir()
         for name, entry in providers.items():
             (self.folder / "catalog" / f"{name}.yaml").write_text(yaml.safe_dump(entry))
@@ -63,7 +65,8 @@ class GatewayServer:
         """Start the gateway and wait until it serves."""
         arguments = ("serve", "-c", str(self.folder / "gateway.yaml"))
         log = self.folder / "gateway.log"
-        environ = {"GATEWAY_LOG_LEVEL": "debug"}  # so that searching the log for secrets is meaningful
+        # the log then contains as much as possible, which makes a search for secrets meaningful
+        environ = {"GATEWAY_LOG_LEVEL": "debug"}
         child = await self._running.enter_async_context(
             start_child("gateway", "gateway", *arguments, log=log, environ=environ)
         )
@@ -79,7 +82,7 @@ class GatewayServer:
     async def call(
         self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Call with the secret key and return status and JSON. `path` is sent byte for byte."""
+        """Call with the secret key. Return the status and the parsed JSON. `path` is sent byte for byte."""
         sent = {"Authorization": f"Bearer {self.secret_key}", **(headers or {})}
         url = URL(self.url + path, encoded=True)
         async with self.session.request(method, url, json=body, headers=sent) as response:
@@ -100,7 +103,7 @@ def free_port() -> int:
 
 @pytest.fixture
 async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
-    """A gateway that is neither configured nor started: call `configure`, then `start`."""
+    """Yield a gateway that is neither configured nor started: call `configure`, then `start`."""
     folder = tmp_path / "gateway"
     folder.mkdir()
     async with aiohttp.ClientSession() as session:
@@ -115,7 +118,9 @@ async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
 async def django_idp(
     tmp_path: Path, gateway_server: GatewayServer, request: pytest.FixtureRequest
 ) -> AsyncIterator[DjangoIdp]:
-    """The Django OAuth server, with the gateway's callback registered. Parameter: lifetime of its tokens in seconds."""
+    """Yield the Django OAuth server, with the gateway's callback URL registered. Parameter: lifetime of its tokens in
+    seconds.
+    """
     folder = tmp_path / "idp"
     folder.mkdir()
     async with serving(folder, gateway_server.callback, getattr(request, "param", 2)) as idp:

@@ -21,7 +21,7 @@ from tests.fakes.nodes import Nodes, nodes
 from tests.fakes.postgres import PostgresServer
 from tests.journeys.test_burst import provider, token_requests
 
-# On disk as in production, unlike in the test suite.
+# The files are on a disk as in production. In the test suite they are not.
 SETTINGS: Final = ("max_connections=200", "shared_buffers=128MB", "log_min_messages=fatal")
 DELAY: Final = """
 import asyncio, sys
@@ -46,7 +46,7 @@ asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
 
 @asynccontextmanager
 async def delaying_proxy(port: int, round_trip_s: float) -> AsyncIterator[int]:
-    """Yield the port of a proxy in front of `port`."""
+    """Yield the port of a proxy in front of `port` that delays each direction."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", DELAY, str(port), str(round_trip_s / 2), stdout=asyncio.subprocess.PIPE
     )
@@ -60,8 +60,9 @@ async def delaying_proxy(port: int, round_trip_s: float) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]:
-    """Yield a database's URL and its server's process id. If `round_trip_s` is given, add a synchronous standby at that
-    distance.
+    """Yield the URL of a database and the process ID of its server.
+
+    `round_trip_s`: adds a synchronous standby at this distance, in seconds; None: no standby.
     """
     async with AsyncExitStack() as stack:
         primary = PostgresServer(SETTINGS)
@@ -81,9 +82,10 @@ async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]
 
 
 async def refreshes_per_second(gateway: Nodes, tokens: str, database: int | None, count: int, crowd: int) -> str:
-    """Return refreshes per second and CPU per refresh, for `count` connections of which `crowd` are called at a time.
+    """Return refreshes per second and CPU time per refresh for `count` connections. `crowd`: how many are called at a
+    time.
 
-    `database`: the process id of its server.
+    `database`: the process ID of the database server.
     """
     waiting = iter(range(count))
 

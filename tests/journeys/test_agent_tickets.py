@@ -1,4 +1,4 @@
-"""Twenty help desk tickets, each solved by an agent's script with at most two calls of the demo's tools."""
+"""An agent's script solves each of twenty help desk tickets with at most two calls of the demo's tools."""
 
 import json
 import re
@@ -16,16 +16,17 @@ from tests.journeys.test_demo import demo
 
 MOST_CALLS: Final = 2
 KEYS: Final = "issues[].key"
-MOST_BYTES: Final = 20_000  # of a response, which fills the context of a model
+MOST_BYTES: Final = 20_000  # maximum size of a response, because a response fills the context of a model
 Call = tuple[str, dict[str, Any]]
 Issues = list[TrackerIssue]
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A ticket. `first`: the first call. `then`: returns the second call for the first response.
+    """A ticket. `first`: the first call. `then`: returns the second call, based on the first response.
 
-    `solution`: returns the solution for the last response. `expected`: the same, for the content of the sandbox.
+    `solution`: returns the solution, based on the last response. `expected`: returns the solution, based on the content
+    of the sandbox.
     """
 
     text: str
@@ -194,7 +195,7 @@ TICKETS: Final = (
 
 
 class Agent:
-    """Acts as an MCP client, with the data of the demo's printed command. `calls`: their number."""
+    """Acts as an MCP client with the settings of the demo's printed command. `calls`: number of calls."""
 
     def __init__(self, session: aiohttp.ClientSession, line: str) -> None:
         *_, self._url, _, header = shlex.split(line)

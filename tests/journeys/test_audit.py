@@ -1,4 +1,4 @@
-"""The audit log of a running gateway: each action is caused in its usual way, and is recorded."""
+"""The audit log of a running gateway. Each action is caused in its usual way, and its record is checked."""
 
 import asyncio
 import json
@@ -27,7 +27,9 @@ from tests.fakes.tracker import Tracker
 
 MARKERS = ("marker-api-key-51", "marker-client-secret-52", "marker-refresh-53")
 OF_A_PROCESS = {AuditAction.CONFIGURATION_LOADED, AuditAction.STORE_BACKED_UP, AuditAction.STORE_RESTORED}
-"""Other tests cause them: `test_a_changed_configuration_is_recorded_once`, and the tests of backup and restore."""
+"""Other tests cause these actions: `test_a_changed_configuration_is_recorded_once`, and the tests of backup and
+restore.
+"""
 
 
 @pytest.fixture
@@ -40,9 +42,9 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> RunningGateway:
-    """A gateway whose configuration is also a file, for commands.
+    """Yield a gateway that also has its configuration as a file, for commands.
 
-    The tests call its audit keeper, which is otherwise idle: on a loaded machine it would interfere.
+    Only the tests run its audit keeper: on a busy machine, a keeper that runs by itself would interfere with them.
     """
 
     async def idle(_: AuditKeeper) -> None:
@@ -56,7 +58,7 @@ async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> R
 
 
 def configure_audit(running: RunningGateway, **members: Any) -> AuditConfig:
-    """Configure the audit log so that it makes no automatic checkpoint except the first. `members`: other settings."""
+    """Configure the audit log so that it makes only the first checkpoint by itself. `members`: other settings."""
     plain = {
         "refreshes": "changes",
         "keep_days": 0,
@@ -89,7 +91,7 @@ async def authorize(running: RunningGateway, path: str, **body: Any) -> dict[str
 
 async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
     """Cause every recorded action, by callers, an end user, an operator and the gateway itself."""
-    # With a minted key: created, used for the first time, revoked.
+    # A minted key is created, used for the first time, and revoked.
     wish = {"display_name": "agent", "scopes": ["environment:*"]}
     parent = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     headers = {"Authorization": f"Bearer {parent['secret']}"}
@@ -97,7 +99,7 @@ async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
         f"{running.url}/environment/api-keys", json={**wish, "display_name": "child"}, headers=headers
     ) as response:
         child = (await response.json())["data"]
-    # Connections: imported, read, changed, deleted; connected and reconnected by an end user.
+    # Connections are imported, read, changed and deleted. An end user connects and reconnects.
     grant = {**tracker.grant(), "refresh_token": MARKERS[2], "expires_at": "2020-01-01T00:00:00Z"}
     await running.imported({name: text for name, text in grant.items() if name != "expires_in"}, "dead")
     async with running.proxied("dead", "/me") as response:
@@ -112,7 +114,7 @@ async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
     listed = await running.json("GET", "/connections?endUserId=ben")
     made = listed["connections"][0]["connection_id"]
     await authorize(running, "/reconnect", connection_id=made, integration_id="tracker")
-    # Integrations created through the API, and the client secret of one.
+    # An integration is created through the API, and its client secret is changed.
     shop = {"provider": "tracker", "unique_key": "shop"}
     client = {"type": "OAUTH2", "client_id": "x", "client_secret": MARKERS[1]}
     await running.json("POST", "/integrations", json={**shop, "credentials": client}, expect=200)
@@ -120,7 +122,7 @@ async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
     await running.json("PATCH", "/integrations/shop", json={"display_name": "Shop"}, expect=200)
     await running.json("DELETE", "/integrations/shop", expect=200)
     await running.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
-    # Actions of an operator in the console and on the command line.
+    # An operator acts in the console and on the command line.
     async with at_console(running) as console:
         form = form_in(await console.page("/dev/integration?key=tracker"))
         await console.send("/dev/integration/connect", {"form": form, "key": "tracker"})
@@ -147,7 +149,7 @@ async def test_every_kind_of_action_is_recorded(
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=3))
     monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
     pruning = AuditKeeper(store, audited.runtime.current)
-    await store.trail.write()  # flushes nothing
+    await store.trail.write()  # has nothing to write
     before = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
     await pruning.once()
     after = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
@@ -301,7 +303,8 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
         async with audited.proxied("c1", "/me", headers=headers) as response:
             await response.read()
             assert response.status == 200
-    async with audited.proxied("nobody", "/me") as response:  # nothing was sent, so no credential was used
+    # nothing was sent to a provider, so no credential was used
+    async with audited.proxied("nobody", "/me") as response:
         assert response.status == 404
     async with asyncio.timeout(PATIENCE_S):
         while (body := await audited.json("GET", "/audit/uses", expect=200))["calls"] < 4:
@@ -312,7 +315,7 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
     assert json.loads(uses.out)["calls"] == 3
 
 
-# ── A real process: its audit file, and kill -9.
+# ── A real process: its audit file, also after kill -9.
 
 
 async def records(files: Files) -> list[dict[str, Any]]:

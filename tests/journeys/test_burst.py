@@ -1,7 +1,7 @@
-"""Many tokens that expire at the same time are refreshed one after the other, and other calls are hardly slower.
+"""Many tokens that expire at the same time are refreshed one after the other. Other calls become hardly slower.
 
-The suite has a short form, which checks that every token is refreshed once and that nothing fails. `make burst` has
-10,000 connections and compares the 99th percentile of unrelated calls before and during the refreshes.
+In the test suite, this test is short: it checks that every token is refreshed once and that nothing fails. `make burst`
+has 10,000 connections. It compares the 99th percentile of unrelated calls before and during the refreshes.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from tests.fakes.nodes import Nodes, nodes
 COUNT = int(os.environ.get("BURST", "60"))
 MEASURED = "BURST" in os.environ
 LIFETIME_S = 600.0 if MEASURED else 6.0
-# When all are called: the earliest time at which many tokens are refreshed, too late for each to get its own slot.
+# When all connections are called. It is the earliest time at which many tokens are refreshed, and too late for a slot
+# for each token.
 AHEAD_S = LIFETIME_S * 0.45
 WINDOW_S = 20 if MEASURED else 0.2
 PROVIDER = """
@@ -64,9 +65,9 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def provider() -> AsyncIterator[str]:
-    """Run a provider in its own process, so that only the gateway is measured.
+    """Run a provider in its own process, so that only the work of the gateway is measured.
 
-    One provider issues tokens, another serves the API of the unrelated connection.
+    One provider issues the tokens. Another provider serves the API of the unrelated connection.
     """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROVIDER, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -78,7 +79,7 @@ async def provider() -> AsyncIterator[str]:
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(3600)  # expired tokens that nobody uses are refreshed ten a second
+@pytest.mark.timeout(3600)  # expired tokens that nobody uses are refreshed at ten per second
 async def test_tokens_that_expire_together_are_each_refreshed_once(tmp_path: Path) -> None:
     async with (
         provider() as tokens,
@@ -102,7 +103,9 @@ async def test_tokens_that_expire_together_are_each_refreshed_once(tmp_path: Pat
 
 
 async def imported(gateway: Nodes) -> datetime:
-    """Import the connections whose tokens expire together, and one unrelated connection. Return the expiry."""
+    """Import the connections with tokens that expire together, and one unrelated connection. Return the time of the
+    expiry.
+    """
     ends = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
     waiting = iter(range(COUNT))
 
@@ -138,7 +141,7 @@ async def call_all(gateway: Nodes) -> set[int]:
 
 
 async def percentile_99_ms(gateway: Nodes, for_s: float) -> float:
-    """Return the 99th percentile of the duration of the unrelated calls, a hundred of them per second."""
+    """Make a hundred unrelated calls per second. Return the 99th percentile of their duration in milliseconds."""
     took, until = [], time.monotonic() + for_s
     while time.monotonic() < until:
         began = time.perf_counter()

@@ -1,11 +1,11 @@
-"""A hundred entries, draw_providers with a fixed seed, do what their facts say.
+"""A hundred catalog entries, drawn at random with a fixed seed, do what their facts say.
 
-The test checks what a provider receives: the authorization URL that a user is sent to, the token request, and the
-proxied request.
+The test checks what a provider receives: the authorization URL that the user opens, the token request, and the proxied
+request.
 
-The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is not in the repository. With
-CATALOG_FACTS set to the path of that file, CATALOG_FACTS_COUNT others are draw_providers from it with CATALOG_FACTS_SEED. The
-expected values are computed here from the facts and from tools/corrections, without the gateway.
+The facts are a shortened copy (`tools/facts_sample.py`), because the whole file is not in the repository. Set
+CATALOG_FACTS to the path of the whole file to draw CATALOG_FACTS_COUNT other entries with CATALOG_FACTS_SEED. The test
+computes the expected values from the facts and from tools/corrections, without the gateway.
 """
 
 import base64
@@ -52,7 +52,7 @@ def facts() -> list[dict[str, Any]]:
 
 
 class Internet:
-    """All providers in one: responds to every request, and records it in `seen`."""
+    """All providers in one server. It responds to every request, and records the requests in `seen`."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -111,13 +111,13 @@ def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
 
 
 def hosts(provider: Provider) -> list[str]:
-    """Return the example values of the settings in which an end user names the host that the client secret goes to."""
+    """Return example values for the settings with which an end user names the host that receives the client secret."""
     settings = {name: provider.connection_config[name] for _, name in open_secret_urls(provider)}
     return [setting.example for setting in settings.values() if setting.example]
 
 
 async def entry_faults(running: RunningGateway, providers: Internet, expected: "ExpectedEntry") -> AsyncIterator[str]:
-    """Connect, make a call, and yield each difference."""
+    """Connect and make a call. Yield each difference from the facts."""
     providers.seen.clear()
     providers.token_response = expected.token_response()
     if expected.mode == "OAUTH2":
@@ -189,7 +189,7 @@ async def imported(running: RunningGateway, expected: "ExpectedEntry") -> None:
 
 
 def split_url(url: str) -> tuple[str, dict[str, str]]:
-    """Return the URL without query and fragment, and the query, which some consent pages expect in the fragment."""
+    """Return the URL without query and fragment, and the query. Some consent pages expect the query in the fragment."""
     parts = urlsplit(url)
     path, _, inner = parts.fragment.partition("?")
     query = {name: values[0] for name, values in parse_qs(inner or parts.query, keep_blank_values=True).items()}
@@ -197,18 +197,18 @@ def split_url(url: str) -> tuple[str, dict[str, str]]:
 
 
 class ExpectedEntry:
-    """The entry that a provider's facts describe, with corrections, and with values filled in by simple replacement."""
+    """The entry that a provider's facts and corrections describe. Values are filled in by simple replacement."""
 
     def __init__(self, facts: dict[str, Any], entry: dict[str, Any]) -> None:
         family = _correction(facts.get("family") if facts.get("family") in FAMILIES else None)
-        # A correction of a family's base applies to the whole family, where its members share the field.
+        # A correction of a family's base entry applies to all members of the family that share the field.
         inherited = {key: family[key] for key in ("disable_pkce",) if key in family}
         correction = {**inherited, **_correction(facts["name"])}
         self.facts = apply_correction(facts, correction)
         self.name = str(facts["name"])
         self.mode = str(facts["auth_mode"])
         forms = entry["data"].get("connection_config", {})
-        # Settings that only another region's URLs need are left empty, as most users do.
+        # Settings that only the URLs of another region need are left empty, as most users leave them empty.
         elsewhere = _settings_in(entry["data"].get("alternatives", {}))
         elsewhere -= _settings_in({**self.facts, "alternatives": None})
         self.values = {name: _example(form) for name, form in forms.items() if name not in elsewhere}
@@ -285,7 +285,7 @@ class ExpectedEntry:
 
     def placed(self, where: str) -> Iterator[tuple[str, str]]:
         for name, template in self.facts["proxy"].get(where, {}).items():
-            # A content type is a default for requests with a body; values that change each time have another test.
+            # A content type is only a default for requests with a body. Values that change each time have another test.
             if name != "content-type" and is_steady(template, self.values):
                 yield name, self.filled(template)
 
@@ -306,13 +306,13 @@ def _settings_in(value: Any) -> set[str]:
 
 
 def is_steady(template: str, known: Mapping[str, str]) -> bool:
-    """Return whether all its settings are known, and its value is the same each time."""
+    """Return whether all settings in the template are known, and its value is the same each time."""
     names = re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", template)
     return "${random}" not in template and all(known.get(name) for name in names)
 
 
 def apply_correction(facts: dict[str, Any], correction: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `facts` with the values of the correction; ``null`` removes a field."""
+    """Return `facts` with the values of the correction. The value ``null`` removes a field."""
     result = dict(facts)
     for key, value in correction.items():
         if value is None:

@@ -1,7 +1,7 @@
-"""Nodes whose clocks differ by minutes, on one PostgreSQL: each token is refreshed once, and no call fails.
+"""Nodes on one PostgreSQL with clocks that differ by minutes: each token is refreshed once, and no call fails.
 
-The provider revokes a grant when it receives a refresh token twice. Its tokens live shorter than the clocks differ, so
-a node that used its own clock would consider valid tokens expired, or expired tokens valid.
+The provider revokes a grant when it receives a refresh token twice. The lifetime of its tokens is shorter than the
+difference of the clocks. So a node that relied only on its own clock would use expired tokens, or refresh valid ones.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tests.fakes.tracker import Tracker
 
 CONNECTIONS = 40
 ROUNDS = 3
-SLOW_S = 1.5  # delay of the token endpoint's response, so that other nodes try to claim the refresh meanwhile
+SLOW_S = 1.5  # the token endpoint responds late, so that other nodes try to claim the refresh at the same time
 
 
 def ids_of() -> list[str]:
@@ -41,7 +41,7 @@ async def call_all(gateways: Nodes, tracker: Tracker) -> Counter[int]:
 
 
 async def slow(tracker: Tracker, ended: asyncio.Event) -> None:
-    """Release the responses of the token endpoint in batches, every SLOW_S."""
+    """Release the responses of the token endpoint in batches, one batch every SLOW_S seconds."""
     while not ended.is_set():
         tracker.hold_response.clear()
         await asyncio.sleep(SLOW_S)
@@ -65,7 +65,7 @@ async def test_nodes_with_different_clocks_lose_no_token_and_fail_no_call(
         await slowing
         assert statuses == {200: CONNECTIONS * ROUNDS * 4}
         assert not any(grant.revoked for grant in tracker.grants)
-        if ttl_s > 100:  # long enough that no token is due again on a slow machine
+        if ttl_s > 100:  # long enough that no token is refreshed again on a slow machine
             assert tracker.calls["refresh_token"] == CONNECTIONS, (
                 "a node refreshed a token that another node had just received"
             )

@@ -1,4 +1,4 @@
-"""The first minute of a new user: `gateway demo`, and the printed curl command."""
+"""The first minute of a new user: `gateway demo` and the curl command that it prints."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ DEMO = (sys.executable, "-P", "-m", "gateway", "demo", "--port", "0", "--sandbox
 
 @asynccontextmanager
 async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
-    """Run a demo and yield it with the line that it prints once ready."""
+    """Run a demo. Yield it together with the line that it prints when it is ready."""
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -41,7 +41,7 @@ async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
 
 
 async def run_curl(line: str) -> tuple[int, bytes]:
-    """Run the curl command in a shell and return its exit code and body. `-sS` only hides the progress meter."""
+    """Run the curl command in a shell. Return its exit code and the body. `-sS` only hides the progress meter."""
     process = await asyncio.create_subprocess_shell(f"{line} -sS", stdout=PIPE)
     body, _ = await process.communicate()
     assert process.returncode is not None
@@ -55,7 +55,7 @@ async def issues_found_by_curl(ready: dict[str, Any]) -> int:
 
 
 async def issues_found_by_an_agent(ready: dict[str, Any]) -> int:
-    """Return how many issues the tool finds, with the MCP server of the printed command."""
+    """Start the MCP server of the printed command. Return how many issues its tool finds."""
     *words, url, _, header = shlex.split(ready["mcp_add"])
     assert words == ["claude", "mcp", "add", "--transport", "http", "sandbox"]
     name, _, key = header.partition(": ")
@@ -67,7 +67,7 @@ async def issues_found_by_an_agent(ready: dict[str, Any]) -> int:
 
 
 async def exit_code_after(process: Process, ready: dict[str, Any], number: signal.Signals) -> int:
-    """Send the signal, check that the port is closed, and return the exit code."""
+    """Send the signal. Check that the port is closed, and return the exit code."""
     process.send_signal(number)
     code = await asyncio.wait_for(process.wait(), PATIENCE_S)
     with pytest.raises(ConnectionRefusedError):
@@ -170,7 +170,7 @@ def _child(parent: int, word: str) -> int:
 
 
 def _children(parent: int) -> list[tuple[int, list[str]]]:
-    """Return process id and command line of each child."""
+    """Return process ID and command line of each child process."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

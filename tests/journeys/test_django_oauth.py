@@ -1,7 +1,7 @@
-"""The main use with a third-party OAuth server: connect, call, expire, call, restart, call.
+"""The main use with a third-party OAuth server: connect, call, let the token expire, call, restart, call.
 
-Its access tokens are valid for 3 s, its refresh tokens rotate, and a replay revokes the family. It responds to an
-expired token with 403, not 401, so the gateway must refresh by time.
+Access tokens of this server are valid for 3 s. Refresh tokens rotate, and a replay revokes the whole grant. The server
+responds to an expired token with 403, not 401, so the gateway must refresh by time.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from tests.fakes.patience import PATIENCE_S
 from tests.journeys.conftest import GatewayServer
 
 WHOAMI = "/proxy/api/whoami"
-# Tokens valid for 8 s, so that on a busy machine none expires unexpectedly.
+# Tokens valid for 8 s, so that no token expires unexpectedly on a busy machine.
 LASTING = pytest.mark.parametrize("django_idp", [8], indirect=True)
 
 
 @pytest.fixture
 async def connected(gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession) -> str:
-    """Start a gateway and connect as the end user. Return the connection's id, for proxied calls."""
+    """Start a gateway and connect as the end user. Return the connection ID."""
     await _serve(gateway_server, django_idp)
     page = await walk_consent(end_user, await gateway_server.connect_url("accounts"))
     assert page.status == 200, page.text
@@ -99,7 +99,7 @@ async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_repo
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
-@LASTING  # a refresh returns an ID token without a nonce
+@LASTING  # a refresh here returns an ID token without a nonce
 async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
     gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
 ) -> None:
@@ -146,13 +146,13 @@ async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
     _, listed = await gateway_server.call("GET", "/connections")
     connected = listed["connections"][0]["connection_id"]
     path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
-    for _ in range(2):  # the tokens of the consent, then those of a refresh
+    for _ in range(2):  # first the tokens of the consent, then the tokens of a refresh
         _, details = await gateway_server.call("GET", path)
         seen |= {details["credentials"]["access_token"], details["credentials"]["refresh_token"]}
         await _until_expired(gateway_server, django_idp, connected)
         headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_named(connected)}
         async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as response:
-            await response.read()  # on a busy machine the new token may have expired on arrival
+            await response.read()  # on a busy machine, the new token may have expired when it arrives
     assert len(seen) >= 9
     files = [
         file for file in gateway_server.folder.rglob("*") if file.is_file() and file.suffix not in (".yaml", ".env")
@@ -191,8 +191,8 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] =
 async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
     """Wait until the gateway's current access token has expired and the OAuth server rejects it.
 
-    The server revokes the token before its expiry if the gateway refreshes in the background. A call that the gateway
-    sends before it has the new token then gets 403, which it cannot know to mean an invalid token.
+    If the gateway refreshes in the background, the server revokes the token before its expiry. A call that the gateway
+    sends before it has the new token gets 403. The gateway cannot know that this 403 means an invalid token.
     """
     _, details = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
     expires_at = datetime.fromisoformat(details["credentials"]["expires_at"])
@@ -203,7 +203,9 @@ async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: 
 async def _until_refused_by_the_gateway(
     gateway: GatewayServer, connection_id: str
 ) -> tuple[int, dict[str, dict[str, str]]]:
-    """Return the first response that is the gateway's own. Until it tries to refresh, the provider sends 403."""
+    """Return the first response that comes from the gateway itself. Before the gateway tries to refresh, the provider
+    sends 403.
+    """
     async with asyncio.timeout(PATIENCE_S):
         while True:
             async with gateway.session.get(

@@ -1,4 +1,4 @@
-"""The page ``/docs`` and a provider's guide in a browser: nothing is missing, and searching finds operations."""
+"""The page ``/docs`` and a provider's guide in a browser: nothing is missing, and the search finds operations."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +22,7 @@ async def browser() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
-    """One gateway for all tests: they only read pages, and call no provider."""
+    """Yield one gateway for all tests. This is possible, because the tests only read pages and call no provider."""
     async with in_front_of("http://127.0.0.1:9", tmp_path_factory.mktemp("docs-page")) as gateway:
         yield gateway
 
@@ -67,7 +67,8 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
     assert await page.locator("#found").inner_text() == f"{len(shown)} of {whole} match"
     assert await page.locator("h2:visible").count() == 1
     assert await page.locator("nav li:visible").count() == len(shown)
-    await page.locator("article:visible a[href^='#']").first.click()  # a link to a schema that the filter had hidden
+    # the link leads to a schema that the filter had hidden
+    await page.locator("article:visible a[href^='#']").first.click()
     assert await page.locator("article:visible").count() == whole
     assert await page.locator("article:target").is_visible()
     await page.fill("#filter", "no such thing")

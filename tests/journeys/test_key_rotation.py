@@ -1,6 +1,7 @@
-"""An encryption key is added, rotated to and removed under load: no request fails, and no token is used twice.
+"""An operator adds an encryption key, rotates to it and removes the old key, all under load.
 
-`make rotation` is the long form: ROTATION_RATE requests a second, ROTATION_CONNECTIONS, ROTATION_ROUNDS.
+No request fails, and no refresh token is used twice. `make rotation` is the long form: ROTATION_RATE requests a second,
+ROTATION_CONNECTIONS, ROTATION_ROUNDS.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ NEXT: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 
 async def run_command(folder: Path, *words: str) -> dict[str, Any]:
-    """Run a command of the command line and return its JSON."""
+    """Run a gateway command and return its parsed JSON output."""
     output = await command_output(*words, "-c", str(folder / "gateway.yaml"), "--json")
     assert output.code == 0, output
     body: dict[str, Any] = json.loads(output.out)
@@ -39,9 +40,9 @@ async def run_command(folder: Path, *words: str) -> dict[str, Any]:
 
 
 class Load:
-    """Requests at a constant rate, independent of the responses.
+    """Requests at a constant rate, which do not wait for earlier responses.
 
-    Every twentieth is a write. On some connections, the first request refreshes the token.
+    Every twentieth request is a write. On some connections, the first request refreshes the token.
     """
 
     def __init__(self, running: Nodes, tracker: Tracker) -> None:
@@ -98,7 +99,7 @@ def write_keys(folder: Path, running: Nodes, *keys: str, reload: bool = True) ->
 
 
 async def until_reloaded(running: Nodes, times: int) -> None:
-    """Wait until each node has reloaded its configuration this many times, which takes time on a busy machine."""
+    """Wait until each node has reloaded its configuration this many times."""
     for node in running.running:
         async with asyncio.timeout(RELOADED_S):
             while [entry["event"] for entry in node.log].count("reloaded") < times:
@@ -112,7 +113,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path}/gateway.db") as running:
         for n in range(CONNECTIONS):
             await running.imported(tracker.grant(), f"c{n}")
-            if n % 3:  # the others are refreshed under load
+            if n % 3:  # the remaining connections are refreshed under load
                 assert (await running.call(n, f"c{n}"))[0] == 200
         load = Load(running, tracker)
         loading = asyncio.create_task(load.run())
@@ -125,7 +126,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
             took_s = time.monotonic() - began
             write_keys(tmp_path, running, NEXT)
             await until_reloaded(running, 2)
-            await asyncio.sleep(0.5)  # some more requests, without the old key
+            await asyncio.sleep(0.5)  # send some more requests without the old key
         finally:
             load.end()
             await loading
@@ -138,7 +139,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     )
     assert load.outcomes.total() == successful, load.outcomes.most_common(5)
     assert all(run["left"] == 0 for run in done)
-    # What a refresh or a write has sealed since the reload already uses the new key.
+    # Refreshes and writes after the reload already use the new key, so the rotation has fewer values to seal.
     assert done[0]["encrypted_again"] > 0
     assert (result["damaged"], result["without_a_key"]) == ([], 0)
     assert len(result["encryption_keys"]) == len(result["data_keys"]) == 1

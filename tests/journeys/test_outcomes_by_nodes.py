@@ -1,4 +1,4 @@
-"""The browser's WebSocket is on one node, and its callback arrives at another: the socket receives the result."""
+"""The WebSocket of a browser is on one node, and the callback arrives at another node. The socket receives the result."""
 
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ async def test_a_callback_on_one_node_reaches_the_socket_on_another(
 
 
 async def test_two_workers_on_one_port_deliver_every_result(tracker: Tracker, tmp_path: Path) -> None:
-    """The system chooses the worker of each connection; of eight flows, some use both."""
+    """The system chooses the worker of each connection. Of eight authorizations, some use both workers."""
     async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path / 'gateway.db'}", workers=2) as cluster:
         for _ in range(8):
             assert (await authorize(cluster, 0, 0))["message_type"] == "success"

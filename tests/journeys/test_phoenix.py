@@ -1,5 +1,5 @@
-"""Traces in a third-party collector: Arize Phoenix, from PyPI. `make collector` installs it; otherwise the test is
-skipped.
+"""Traces in a third-party collector: Arize Phoenix, from PyPI. Without Phoenix the test is skipped; `make collector`
+installs it.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
 
 
 async def stored(url: str, trace: str, count: int) -> list[dict[str, Any]]:
-    """Wait for `count` spans of `trace` and return them as Phoenix has stored them."""
+    """Wait for `count` spans of `trace`. Return the spans as Phoenix has stored them."""
     async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
         while True:
             async with http.get(f"{url}/v1/projects/default/spans?limit=1000") as response:
@@ -75,8 +75,9 @@ async def test_phoenix_stores_one_trace_of_calls_refresh_and_attempts_without_an
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     async with traced(tracker, tmp_path / "gateway") as gateway:
         await gateway.imported(import_expired(tracker))
-        assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # the chain, with a refresh
-        assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # the fast path
+        # through the middleware chain, with a refresh
+        assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200
+        assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # on the fast path
         spans = await stored(phoenix, TRACE, 5)
         assert gateway.runtime.tracing is not None
         assert sum(gateway.runtime.tracing.dropped.values()) == 0

@@ -1,4 +1,4 @@
-"""Lists that are requested by POST: paged by a JSON body or by GraphQL, with a separate path for later pages."""
+"""Lists that are requested by POST, with paging in a JSON body or in GraphQL, and with a separate path for later pages."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ QUERY = "query($first: Int, $after: String) { team { issues(first: $first, after
 
 
 class Provider:
-    """Responds to each request with the result of `page`, which gets the decoded body. `bodies`: as received."""
+    """Responds to each request with the result of `page`, which gets the parsed body. `bodies`: the bodies as received."""
 
     def __init__(self, page: Callable[[web.Request, Any], Any]) -> None:
         self.bodies: list[bytes] = []
@@ -53,7 +53,7 @@ class Provider:
 
 
 def cursor_pages(count: int = 3, size: int = 2) -> Provider:
-    """Return `count` pages linked by a cursor that is a number and must be sent back as a number."""
+    """Return a page function for `count` pages. Their cursor is a number, and must be sent back as a number."""
 
     def page(_request: web.Request, body: Any) -> Any:
         after = body.get("after", 0)
@@ -66,7 +66,7 @@ def cursor_pages(count: int = 3, size: int = 2) -> Provider:
 
 
 def graphql_pages(count: int = 3, size: int = 2, **more: Any) -> Provider:
-    """Return `count` pages of a GraphQL connection. `more`: other members beside the connection."""
+    """Return a page function for `count` pages of a GraphQL connection. `more`: other members next to the connection."""
 
     def page(_request: web.Request, body: Any) -> Any:
         number = int((body["variables"].get("after") or "c0")[1:])
@@ -78,7 +78,7 @@ def graphql_pages(count: int = 3, size: int = 2, **more: Any) -> Provider:
 
 
 def refusal_message(reply: PagedReply) -> str:
-    """Return the message of a reply that must be a 400 for the pagination headers."""
+    """Return the message of a reply. The reply must be a 400 about the pagination headers."""
     assert (reply.status, reply.headers["Gateway-Error"]) == (400, "invalid_headers"), reply.body
     assert all(issue["path"][0].startswith("gateway-paginate") for issue in reply.error["errors"])
     return str(reply.error["message"])

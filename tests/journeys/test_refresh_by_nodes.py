@@ -1,7 +1,6 @@
-"""An expired token that many callers need, on several nodes and workers: one token request, and a response to every
-caller.
+"""Many callers on several nodes and workers need the same expired token. The provider gets one token request.
 
-`make refresh-crowd` runs it 20 times.
+Every caller gets a response. `make refresh-crowd` runs this test 20 times.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ CROWD = 500
 async def token_requests_of_a_crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
     """Return the number of token requests.
 
-    The token endpoint responds only after all callers have been started and the first token request has arrived.
+    The token endpoint responds only after all callers have started and the first token request has arrived.
     """
     before = tracker.calls["refresh_token"]
     await gateways.imported(tracker.grant(), connection_id)

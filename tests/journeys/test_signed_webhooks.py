@@ -1,4 +1,4 @@
-"""Webhooks authenticated by tokens, by the provider's keys, or by a text that the operator chooses.
+"""Webhooks that are authenticated by tokens, by keys of the provider, or by a text that the operator chooses.
 
 Each shipped entry is tested with a signer that behaves like the provider, and with attacks.
 """
@@ -58,7 +58,9 @@ def unsigned_token(claims: dict[str, Any], **header: Any) -> str:
 
 
 def sign_with_shared_secret(claims: dict[str, Any], secret: bytes | str, **header: Any) -> str:
-    """Sign with HS256 without a library. Libraries refuse a public key as a shared secret; an attacker does not."""
+    """Sign with HS256, without a library: libraries refuse to use a public key as a shared secret, but an attacker can
+    do it.
+    """
     signing_input = text_of({"alg": "HS256", **header}, claims)
     proof = hmac.digest(secret if isinstance(secret, bytes) else secret.encode(), signing_input.encode(), "sha256")
     return f"{signing_input}.{base64.urlsafe_b64encode(proof).rstrip(b'=').decode()}"
@@ -101,7 +103,7 @@ async def events(providers: Internet) -> Events:
 
 
 class WebhookGateway:
-    """A gateway whose integration `tracker` receives the webhooks of a shipped provider."""
+    """A gateway with integration `tracker`, which receives the webhooks of a shipped provider."""
 
     def __init__(self, gateway: RunningGateway) -> None:
         self.gateway = gateway
@@ -134,7 +136,7 @@ async def start(providers: Internet, tmp_path: Path) -> AsyncIterator[Callable[.
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that sets the gateway's clock ahead of the signer's."""
+    """Return a function that sets the gateway's clock ahead of the signer's clock."""
     real_now, real_monotonic = clock.now, clock.monotonic
     ahead = [0.0]
     monkeypatch.setattr(clock, "now", lambda: real_now() + timedelta(seconds=ahead[0]))
@@ -146,13 +148,13 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return to
 
 
-# ── Plaid: ES256, the key by its id from Plaid's own endpoint, the body by its digest.
+# ── Plaid: ES256. The key comes from Plaid's own endpoint by its ID. The token contains a digest of the body.
 
 PLAID = "https://production.plaid.com/webhook_verification_key/get"
 
 
 class PlaidKeys:
-    """Plaid's endpoint. `requested_ids`: of keys, in order. `fails`: a status to respond with instead."""
+    """Plaid's endpoint for keys. `requested_ids`: key IDs, in order. `fails`: if set, the status of every response."""
 
     def __init__(self, providers: Internet) -> None:
         self.keys = {kid: generate_private_key(SECP256R1()) for kid in ("k1", "old")}
@@ -188,7 +190,7 @@ async def test_plaids_token_is_checked_with_plaids_key_for_its_id(
     endpoint = await start("plaid", PLAID_SECRET)
     token = plaid.sign()
     assert await endpoint.send(plaid_verification=token) == 200
-    assert await endpoint.send(plaid_verification=token) == 200  # a replay gets 200, but is not forwarded
+    assert await endpoint.send(plaid_verification=token) == 200  # a replay gets 200 but is not forwarded
     again = plaid.sign(iat=int(time.time()) - 1)
     assert await endpoint.send(plaid_verification=again) == 200  # the same body is another event
     assert await endpoint.send(b"{}", plaid_verification=plaid.sign(b"{}")) == 200
@@ -295,7 +297,7 @@ async def test_an_invalid_webhook_secret_causes_no_request(providers: Internet, 
     assert providers.seen == []
 
 
-# ── monday: HS256 with the app's signing secret. Gong: RS256 with a key that the operator pastes.
+# ── monday: HS256 with the app's signing secret. Gong: RS256 with a key that the operator enters.
 
 
 async def test_mondays_token_must_be_signed_with_the_signing_secret(start: Any, events: Events) -> None:
@@ -307,7 +309,7 @@ async def test_mondays_token_must_be_signed_with_the_signing_secret(start: Any, 
     assert await endpoint.send(b'{"challenge":"c1"}', authorization=good) == 200
     assert json.loads(endpoint.text) == {"challenge": "c1"}
     assert await endpoint.send(authorization=good) == 200
-    assert await endpoint.send(authorization=f"Bearer {good}") == 200  # the same body: a replay
+    assert await endpoint.send(authorization=f"Bearer {good}") == 200  # the same body again is a replay
     wrong = {
         "another secret": sign_token("HS256", {"exp": soon}, jwk.OctKey.import_key("some other secret that is long")),
         "for another URL": sign_token("HS256", {"exp": soon, "aud": "https://evil.example/"}, key),
@@ -349,7 +351,7 @@ async def test_gongs_token_is_checked_with_the_pasted_key(start: Any, events: Ev
     assert await events.until(1) == [BODY]
 
 
-# ── Google: tokens of Pub/Sub, checked with Google's key set.
+# ── Google: Pub/Sub tokens, checked with Google's key set.
 
 CERTS = "https://www.googleapis.com/oauth2/v3/certs"
 
@@ -385,17 +387,18 @@ async def test_a_pub_sub_token_must_name_the_service_account(
         token(key=OTHER_RSA),
     ):
         assert await endpoint.send(b"[]", authorization=wrong) == 401
-    assert await endpoint.send(b"[]", authorization=token("g2", OTHER_RSA)) == 401  # the key does not exist yet
+    # the key set does not contain this key yet
+    assert await endpoint.send(b"[]", authorization=token("g2", OTHER_RSA)) == 401
     keys["g2"] = OTHER_RSA
     await events.until(1)
     now(61)
-    # the keys are requested again, and the key exists now
+    # the gateway requests the key set again, and the set contains the key now
     assert await endpoint.send(b"[2]", authorization=token("g2", OTHER_RSA)) == 200
     assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
     assert [url for _, url in providers.seen if url == CERTS] == [CERTS] * 2
 
 
-# ── PayPal: RSA over id, time, webhook and CRC-32; the header names the certificate, which must be one of PayPal's.
+# ── PayPal: RSA over ID, time, webhook and CRC-32. The header names a certificate, which must be one of PayPal's.
 
 CERT = "https://api.paypal.com/v1/notifications/certs/CERT-1"
 
@@ -463,7 +466,7 @@ async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
     assert {url for _, url in providers.seen} == {CERT, CERT + "2", HOOK}
 
 
-# ── A text that the operator chooses: in the body, as a password, or for notices that are all identical.
+# ── A text that the operator chooses: in the body, as a password, or for notifications that are all identical.
 
 
 async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any, events: Events) -> None:
@@ -476,7 +479,7 @@ async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any,
         assert await endpoint.send(body) == 401, body
     good = notices("state-1", "state-1")
     assert await endpoint.send(good) == 200
-    assert await endpoint.send(good) == 200  # two notices of the same resource are identical
+    assert await endpoint.send(good) == 200  # two notifications about the same resource are identical
     assert await events.until(2) == [good, good]
     assert await endpoint.send(b"", f"{PATH}?validationToken=a%20%3Cb%3E") == 200
     assert endpoint.text == "a <b>"

@@ -1,4 +1,4 @@
-"""A call that the provider refuses for a missing scope returns a link, which leads to a grant with that scope."""
+"""If a provider refuses a call because a scope is missing, the response has a link to grant this scope."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +21,7 @@ QUERY = "provider_config_key=tracker&include=history"
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway with connection `c1`, granted `read` and `extra`. The integration requests `read`."""
+    """Yield a gateway with connection `c1`, which was granted `read` and `extra`. The integration requests only `read`."""
     tracker.scopes_of = dict(NEEDS)
     entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}
     write_entry(tmp_path, "tracker", entry)
@@ -35,7 +35,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 
 async def connect_link(running: RunningGateway, connection_id: str, *, scopes: str | None = None) -> str:
-    """Return a connect link for the connection. `scopes`: separated by commas, instead of the integration's."""
+    """Return a connect link for the connection. `scopes`: comma-separated, instead of the integration's scopes."""
     async with running.proxied(connection_id) as response:
         link = (await response.json())["error"]["payload"]["connect_url"]
     if scopes is None:
@@ -53,7 +53,7 @@ def token_of(link: str) -> str:
 
 
 async def authorize(running: RunningGateway, link: str) -> str:
-    """Follow the link as the end user's browser does, through the provider's consent and back."""
+    """Open the link as the end user's browser does, give consent at the provider, and return to the gateway."""
     async with running.http.get(
         f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
     ) as response:
@@ -201,7 +201,7 @@ async def test_the_connections_that_lack_scopes_are_listed(
 
 
 async def connections_that_lack_scopes(running: RunningGateway, **query: str) -> list[str]:
-    """Return all listed connections, read page by page."""
+    """Return all listed connections. Read the list page by page."""
     found: list[str] = []
     while True:
         parameters = "&".join(f"{name}={text}" for name, text in {"missingScopes": "true", **query}.items())

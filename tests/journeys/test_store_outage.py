@@ -1,4 +1,4 @@
-"""PostgreSQL stops under a running gateway and starts again. Changes by another node take effect."""
+"""PostgreSQL stops and starts again under a running gateway. Changes that another node made take effect."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -81,7 +81,7 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
     first, second = two_nodes
     changes = second.runtime.store.changes
     wait_for_change = changes.wait_for_change
-    # The node reads the change log only when it is notified, not periodically.
+    # The node reads the change log only after a notification, not periodically.
     monkeypatch.setattr(changes, "wait_for_change", lambda _at_most_s: wait_for_change(10 * PATIENCE_S))
     for n in range(10):
         name = f"c{n}"
@@ -108,7 +108,7 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
     try:
         for _ in range(7):
             assert await status(second, "c1") == 200
-            later(10)  # beyond the minute for which an opened credential is kept
+            later(10)  # longer than the minute for which an opened credential stays in memory
         assert await status(second, "c2") == 503, "c2 was not used on this node"
         for path in ("/connections", "/connections/c1?provider_config_key=tracker"):
             async with second.http.get(second.url + path, headers=second.headers) as response:
@@ -119,7 +119,7 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
             assert response.status == 200
         await until_ready(second, 200, {"result": "ok", "store": "away"})
         assert await readiness(second, "?store=required") == (503, {"result": "not ready", "store": "away"})
-        later(300)  # live.ttl_s: from now on no connection can be used
+        later(300)  # longer than live.ttl_s: from now on, no connection can be used
         assert await readiness(second) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()
@@ -167,7 +167,7 @@ async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
         return await connect(*args, **options)
 
     monkeypatch.setattr(postgres_backend, "connect", connect_later)
-    await second.runtime.store.changes.close()  # the connection on which it listens for changes is lost
+    await second.runtime.store.changes.close()  # closes the connection on which the node listens for changes
     async with first.http.delete(
         f"{first.url}/connections/c1?provider_config_key=tracker", headers=first.headers
     ) as response:

@@ -1,4 +1,4 @@
-"""Traces in a real collector: one trace over caller, gateway, refresh and provider; and failing collectors."""
+"""Traces in a real collector: one trace covers caller, gateway, refresh and provider. Collectors that fail do no harm."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
         collector.spans.clear()
         app, provider = await asyncio.to_thread(lambda: (tracer_of("app"), tracer_of("provider")))
         page_span = app.start_span("page")
-        for _ in range(2):  # through the chain with a refresh, then on the fast path
+        for _ in range(2):  # first through the middleware chain with a refresh, then on the fast path
             headers: dict[str, str] = {}
             TraceContextTextMapPropagator().inject(headers, set_span_in_context(page_span))
             assert await call(running, "/proxy/me", **headers) == 200
@@ -176,7 +176,7 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
 
 
 def traces_in_memory() -> list[Any]:
-    """Return the traces of the calls that are being handled."""
+    """Return the traces of the calls that are in progress."""
     import gc
 
     from gateway.records.trace import CallTrace
@@ -203,7 +203,7 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
     assert b"traceparent" not in b"".join(webhook.body for webhook in receiver.got)
 
 
-# ── The trace id in errors.
+# ── Errors contain the trace ID.
 
 
 async def test_errors_contain_the_id_of_a_trace_that_the_gateway_begins(
@@ -343,7 +343,7 @@ async def test_a_failing_collector_loses_spans_and_nothing_else(
             ends_at = loop.time()
         took_s = loop.time() - ends_at
     assert len(rows) == 60
-    assert took_s < 10  # the exporter gets 3 s, the rest is the gateway's own shutdown
+    assert took_s < 10  # the exporter has 3 s; the rest is the gateway's own shutdown
     assert [line["event"] for line in lines].count("spans_not_exported") == 1
     assert collector.spans == []
 
@@ -417,7 +417,7 @@ async def test_no_secret_is_in_a_span(
     assert [secret for secret in secrets if secret.encode() in sent] == []
 
 
-# ── Turning tracing on and off.
+# ── An operator turns tracing on and off.
 
 
 @pytest.mark.parametrize(

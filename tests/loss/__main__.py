@@ -36,8 +36,8 @@ BALANCERS: Final = ("nginx", "haproxy")
 CONNECTIONS: Final = 30
 TOKEN_S: Final = 6.0
 PER_S: Final = 40.0  # calls per second
-CLIENT_TIMEOUT_S: Final = 100.0  # a node may be paused for 40 s
-FINAL_STATE_S: Final = 200.0  # by then, leases and back-off have ended
+CLIENT_TIMEOUT_S: Final = 100.0  # longer than the 40 s for which a node is paused
+FINAL_STATE_S: Final = 200.0  # after this time, leases and back-off have ended
 KEY: Final = {"Authorization": f"Bearer {SECRET_KEY}"}
 
 
@@ -51,7 +51,7 @@ class Resolver(aiohttp.abc.AbstractResolver):
 
 
 class Clients:
-    """Calls at a constant rate, independent of earlier calls. `calls`: their number by status."""
+    """Calls at a constant rate, which do not wait for earlier calls. `calls`: number of calls by status."""
 
     def __init__(self, balancer: Front, names: list[str], dice: random.Random) -> None:
         self.calls = Counter[str]()
@@ -67,7 +67,7 @@ class Clients:
         self._running = asyncio.create_task(self._run())
 
     async def finish(self) -> None:
-        """Start no more calls, and wait for those in flight."""
+        """Start no more calls, and wait for the calls in flight."""
         self._running.cancel()
         await asyncio.gather(*self._in_flight)
 
@@ -94,7 +94,7 @@ class Clients:
 
 
 class Session:
-    """All scenarios behind one balancer."""
+    """All scenarios behind one load balancer."""
 
     def __init__(self, cluster: Cluster, provider: StrictProvider, balancer: Front, seed: int) -> None:
         self._cluster, self._provider, self._balancer, self._seed = cluster, provider, balancer, seed
@@ -107,7 +107,7 @@ class Session:
         trial = Trial(self._cluster, self._provider, dice)
         clients = Clients(self._balancer, list(grants), dice)
         try:
-            # each connection is refreshed once, so that the gateway knows that tokens rotate
+            # in this time, each connection is refreshed once, so the gateway learns that tokens rotate
             await asyncio.sleep(TOKEN_S)
             await SCENARIOS[name](trial)
             await asyncio.sleep(TOKEN_S)
@@ -128,7 +128,7 @@ class Session:
         return result
 
     async def _import_connections(self) -> dict[str, Grant]:
-        """Import connections with expired tokens. Return them with their grants."""
+        """Import connections with expired tokens. Return the connections with their grants."""
         grants = dict[str, Grant]()
         async with self._node(0) as http:
             for _ in range(CONNECTIONS):
@@ -143,7 +143,7 @@ class Session:
         return grants
 
     async def _delete_connections(self, names: list[str]) -> None:
-        """Delete the connections, so that none is refreshed in the next scenario."""
+        """Delete the connections, so that the next scenario does not refresh them."""
         async with self._node(0) as http:
             for name in names:
                 url = f"/connections/{name}?provider_config_key=tracker&revoke=false"
@@ -151,9 +151,10 @@ class Session:
                     assert response.status == 200, await response.text()
 
     async def _final_state(self, number: int, name: str) -> tuple[int, str | None]:
-        """Return the status of a call through one node and a forced refresh through another, and the state's reason.
+        """Return the status after a call through one node and a forced refresh through another node, and the reason of
+        the state.
 
-        Repeat both until the status is 200 or 424, for at most `FINAL_STATE_S`.
+        Repeat call and refresh until the status is 200 or 424, for at most `FINAL_STATE_S`.
         """
         path = f"/connections/{name}?provider_config_key=tracker"
         status, end = 0, time.monotonic() + FINAL_STATE_S
@@ -208,7 +209,7 @@ async def run(balancers: list[str], names: list[str], seed: int, logs: Path | No
         await web.TCPSite(runner, PROVIDER, 0).start()
         cluster = Cluster(folder, runner.addresses[0][1], url)
         stack.callback(cluster.kill_all)
-        for number in range(len(NODES)):  # the first one creates the tables
+        for number in range(len(NODES)):  # the first node creates the tables
             await cluster.start(number)
         for name in balancers:
             place = folder / name

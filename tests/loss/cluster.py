@@ -1,4 +1,4 @@
-"""Three `gateway serve` on one PostgreSQL, each in its own network namespace and folder, like three machines."""
+"""Three `gateway serve` on one PostgreSQL. Each has its own network namespace and folder, as if on its own machine."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,12 @@ FAKETIME: Final = (
 
 
 def faketime() -> str | None:
-    """Return the path of the library, if it is installed."""
+    """Return the path of the libfaketime library, or None if it is not installed."""
     return next((path for path in FAKETIME if Path(path).exists()), None)
 
 
 class Cluster:
-    """`addresses` (host and port) stay the same over restarts. A restarted node keeps its folder."""
+    """Three nodes. `addresses` (host and port) stay the same after a restart. A restarted node keeps its folder."""
 
     addresses: Final = tuple(f"{node}:{PORT}" for node in NODES)
 
@@ -47,7 +47,7 @@ class Cluster:
         self._document["store"]["url"] = store_url
 
     async def start(self, number: int, *, skew_s: int = 0) -> None:
-        """Start a node and wait until it is ready. `skew_s`: how far libfaketime sets its clock ahead."""
+        """Start a node and wait until it is ready. `skew_s`: how many seconds libfaketime sets its clock ahead."""
         machine = self._folder / f"machine-{number}"
         machine.mkdir(exist_ok=True)
         file = self._folder / f"node-{number}.yaml"
@@ -72,7 +72,7 @@ class Cluster:
         return self._running[number]
 
     async def serves(self, number: int) -> None:
-        """Wait until `/ready` of that node responds with 200."""
+        """Wait until `/ready` of this node responds with 200."""
         async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
@@ -82,7 +82,7 @@ class Cluster:
                 await asyncio.sleep(0.1)
 
     async def restart(self, number: int, *, skew_s: int = 0) -> None:
-        """Restart one node with SIGTERM. `skew_s`: as for `start`."""
+        """Restart one node with SIGTERM. `skew_s`: how many seconds libfaketime sets its clock ahead."""
         self.node(number).signal(signal.SIGTERM)
         await self.ended(number)
         await self.start(number, skew_s=skew_s)
@@ -98,7 +98,7 @@ class Cluster:
             node.kill_all()
 
     def log(self) -> str:
-        """Return the log lines of all processes since the last call, one JSON object a line."""
+        """Return the log lines of all processes since the last call. Each line is one JSON object."""
         nodes = [*self._ended, *self._running.values()]
         lines = [json.dumps({"parent": node.process.pid, **entry}) for node in nodes for entry in node.log]
         self._ended.clear()

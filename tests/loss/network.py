@@ -1,6 +1,7 @@
-"""Network namespaces: one for each node, and one for balancer, database, provider and clients, joined by a bridge.
+"""Network namespaces: one for each node, and one for balancer, database, provider and clients. A bridge connects them.
 
-Needs root, `ip` and `iptables`. No packet leaves the namespaces: none has a route to the machine's own network.
+Needs root, `ip` and `iptables`. No packet leaves the namespaces, because they have no route to the machine's own
+network.
 """
 
 import os
@@ -21,7 +22,7 @@ NODES: Final = ("10.77.0.11", "10.77.0.12", "10.77.0.13")
 
 
 def missing() -> str | None:
-    """Return why network namespaces cannot be used here, or None."""
+    """Return the reason why network namespaces cannot be used here, or None if they can be used."""
     if os.geteuid() != 0:
         return "network namespaces need root: run `make loss` as root"
     for program, package in (("ip", "iproute2"), ("iptables", "iptables")):
@@ -39,13 +40,13 @@ def namespace(node: int) -> str:
 
 
 def inside(name: str, command: Sequence[str]) -> list[str]:
-    """Return the command that runs `command` in the namespace `name`. Its process keeps its id."""
+    """Return the command that runs `command` in the namespace `name`. Its process keeps its process ID."""
     return ["ip", "netns", "exec", name, *command]
 
 
 @contextmanager
 def network() -> Iterator[None]:
-    """Create the namespaces for the duration of the block. Remove those of an earlier run first."""
+    """Create the namespaces, and remove them at the end of the block. First remove the namespaces of an earlier run."""
     _remove()
     try:
         _run("ip", "netns", "add", HUB)
@@ -69,7 +70,7 @@ def network() -> Iterator[None]:
 
 @contextmanager
 def cut(node: int, address: str) -> Iterator[None]:
-    """Drop packets between that node and `address`, in both directions."""
+    """Drop all packets between this node and `address`, in both directions."""
     rules = (("OUTPUT", "-d", address), ("INPUT", "-s", address))
     for rule in rules:
         _in(namespace(node), "iptables", "-A", *rule, "-j", "DROP")
@@ -81,7 +82,7 @@ def cut(node: int, address: str) -> Iterator[None]:
 
 
 def _remove() -> None:
-    """Remove the namespaces, and end the processes that an interrupted run left in them."""
+    """Remove the namespaces. End the processes that an interrupted run left running in them."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     for line in listed.splitlines():
         name = line.split()[0]

@@ -14,19 +14,20 @@ from gateway import clock
 from tests.fakes.tracker import Grant, Tracker
 
 SLOWEST_S: Final = 1.5
-UNREAD_S: Final = 1.0  # a response sent within this time may not have been read
+UNREAD_S: Final = 1.0  # the node may not yet have read a response that is younger than this
 
 
 @dataclass
 class StrictProvider(Tracker):
     """Revokes a grant when it receives a refresh token twice.
 
-    It rotates immediately and sends its response later. The lifetime of the access token begins with the response.
+    The provider rotates the token immediately and sends its response later. The lifetime of the access token begins
+    with the response.
     """
 
     dice: random.Random = field(default_factory=random.Random)
     _by_token: dict[str, Grant] = field(default_factory=dict)
-    # refresh token ▸ (node that sent it, monotonic time of the response)
+    # refresh token ▸ (node that sent the token, monotonic time of the response)
     _requests: dict[str, tuple[str, float | None]] = field(default_factory=dict)
 
     async def _token(self, request: web.Request) -> web.Response:
@@ -59,9 +60,9 @@ class StrictProvider(Tracker):
         return web.json_response(self._issued(grant))
 
     def in_flight(self, node: str, *, since: float | None = None) -> list[Grant]:
-        """Return the grants whose refresh this node has requested and whose response it may not have read.
+        """Return the grants with a refresh that this node requested, if the node may not have read the response.
 
-        `since`: a monotonic time; also count the responses sent after it.
+        `since`: a monotonic time; responses sent after it count too.
         """
         unread_after = time.monotonic() - UNREAD_S
         if since is not None:

@@ -1,4 +1,4 @@
-"""The result of one scenario: the state of its connections, and the results of the calls on them."""
+"""The result of one scenario: the state of its connections, and the results of the calls."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ScenarioResult:
-    """`calls`: by status, or by the name of an exception. `reported`: lost connections with the reason `rotation_lost`.
+    """The result of a scenario. `calls`: number of calls by status or exception. `reported`: losses with the reason
+    `rotation_lost`.
 
     `silent`: lost connections with any other reason. `unexpected`: losses that the scenario does not allow.
     """
@@ -19,9 +20,10 @@ class ScenarioResult:
     unexpected: list[str] = field(default_factory=list)
 
     def add(self, connection_id: str, status: int, reason: str | None, *, may_be_lost: bool) -> None:
-        """Count the final state of one connection. `status`: of a call and a forced refresh. `reason`: of its state.
+        """Count the final state of one connection.
 
-        `may_be_lost`: whether the scenario allows a reported loss of this connection.
+        `status`: of the last call or forced refresh. `reason`: of the connection's state. `may_be_lost`: whether the
+        scenario allows that this connection is lost and that the gateway reports the loss.
         """
         if status == 200:
             return

@@ -1,4 +1,4 @@
-"""The scenarios: what happens to the nodes while clients call and tokens are refreshed."""
+"""The scenarios: what happens to the nodes during calls and refreshes."""
 
 import asyncio
 import os
@@ -17,20 +17,21 @@ from tests.loss.provider import StrictProvider
 
 PAUSE_S: Final = 40.0
 SHORT_CUT_S: Final = 12.0
-"""TCP sends a reply again 0.2, 0.6, 1.4, 3, 6.2, 12.6, 25.4 s after the first time. Here it arrives before the token
-call ends.
+"""TCP sends a reply again 0.2, 0.6, 1.4, 3, 6.2, 12.6 and 25.4 s after the first time. With this cut, a repetition
+arrives before the token call ends.
 """
-CUT_S: Final = 25.0  # TCP then sends the reply again after 25.4 s, perhaps after the token call's limit of 28 s
-LONG_CUT_S: Final = 45.0  # longer than a token call may take
+CUT_S: Final = 25.0  # TCP repeats the reply after 25.4 s, which may be too late for the token call (limit: 28 s)
+LONG_CUT_S: Final = 45.0  # longer than a token call can take
 SKEWED_S: Final = 30.0
 BETWEEN_S: Final = 3.0
 SKEWS_S: Final = (10, -10, 35, -35, 300, -300)
 
 
 class Trial:
-    """What a scenario uses.
+    """A running scenario.
 
-    `may_be_lost`: grants whose reply may be lost, since it was in flight when a parent was killed or a network was cut.
+    `may_be_lost`: grants with a reply that was in flight when a parent was killed or a network was cut. Such a reply
+    can be lost.
     """
 
     def __init__(self, cluster: Cluster, provider: StrictProvider, dice: random.Random) -> None:
@@ -38,10 +39,10 @@ class Trial:
         self.may_be_lost: list[Grant] = []
 
     def in_flight_may_be_lost(self, node: int, *, since: float | None = None) -> None:
-        """Add the grants in flight. `since`: monotonic time at which the node was killed or cut off; later
-        responses of the provider count too.
+        """Add the grants in flight of this node to `may_be_lost`.
 
-        A request that had been sent may be read only after the death of its sender.
+        `since`: monotonic time at which the node was killed or cut off; later responses of the provider count too,
+        because the provider may read a request after its sender has died.
         """
         self.may_be_lost += self.provider.in_flight(NODES[node], since=since)
 
@@ -63,7 +64,7 @@ async def worker_killed(trial: Trial) -> None:
 
 
 async def parent_killed(trial: Trial) -> None:
-    """Kill the parent of each node twice. Start it again once its workers have ended, as a supervisor does."""
+    """Kill the parent of each node twice. When its workers have ended, start the parent again, as a supervisor does."""
     for turn in range(6):
         number = turn % len(NODES)
         trial.in_flight_may_be_lost(number)
@@ -111,11 +112,12 @@ async def cut(trial: Trial, *, address: str, for_s: float) -> None:
     with network.cut(1, address):
         await asyncio.sleep(for_s)
         if loses:
-            trial.in_flight_may_be_lost(1, since=begun_at)  # sent just before the cut, read by the provider after it
+            # also requests that were sent just before the cut and arrived after it
+            trial.in_flight_may_be_lost(1, since=begun_at)
 
 
 async def skewed(trial: Trial, *, skew_s: int) -> None:
-    """Set the clock of one node wrong, then right again."""
+    """Set the clock of one node ahead, then correct it."""
     await trial.cluster.restart(1, skew_s=skew_s)
     await asyncio.sleep(SKEWED_S)
     await trial.cluster.restart(1)

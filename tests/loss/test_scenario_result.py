@@ -1,4 +1,4 @@
-"""The table of `make loss`: a loss that is not reported or not allowed is unexpected."""
+"""The table of `make loss`: a loss is unexpected if it is not reported, or if the scenario does not allow it."""
 
 from collections import Counter
 from random import Random

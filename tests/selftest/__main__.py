@@ -23,12 +23,12 @@ from tests.selftest.trial_result import TrialResult
 from tests.selftest.writes import Tally, kills_during_writes
 
 PROVIDERS = {False: "revokes on reuse", True: "has a grace time"}
-PART: Final = 200  # number of kills whose result is one line in the file of `--keep`
+PART: Final = 200  # number of kills that have one line in the file of `--keep`
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `kept`: a file with the results of parts of a trial, from which a later run continues."""
+    """What to run. `kept`: a file with the results of parts of a trial. A later run continues from this file."""
 
     kills: int
     seed: int
@@ -84,7 +84,7 @@ async def _refreshes(plan: Plan, trial: str, url: str) -> TrialResult:
 
 
 def _earlier_result(file: Path | None, identity: dict[str, object]) -> RefreshTally | None:
-    """Return the result of a part that an earlier run has written to `file`, or None."""
+    """Return the result of a part that an earlier run has written to `file`. Return None if there is none."""
     if file is None or not file.exists():
         return None
     for line in file.read_text().splitlines():
@@ -136,7 +136,7 @@ async def postgres(_plan: Plan) -> AsyncIterator[TrialResult]:
 async def _postgres() -> AsyncIterator[PostgresServer]:
     server = await asyncio.to_thread(PostgresServer)
     try:
-        server.launch()  # not in a thread: the server ends with the thread that started it
+        server.launch()  # called here and not in a thread, because the server ends with the thread that starts it
         await server.responses()
         yield server
     finally:

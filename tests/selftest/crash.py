@@ -1,4 +1,4 @@
-"""A crash: a gateway is killed at a named point of a refresh, another replaces it, and losses are counted."""
+"""A gateway is killed at a named point of a refresh, another gateway replaces it, and the losses are counted."""
 
 import asyncio
 import json
@@ -36,9 +36,9 @@ RESPONSE_DELAY_S: Final = 0.05
 class Outcome:
     """The result of a crash at one point.
 
-    `killed`: whether the process died there. `requests`: total token requests. `status`: of a call after the next
-    start. `reason`: of the connection's state. `entries`: its history. `sound`: whether SQLite's integrity check
-    passes.
+    `killed`: whether the process died at this point. `requests`: total number of token requests. `status`: of a call
+    after the next start. `reason`: of the connection's state. `entries`: the connection's history. `sound`: whether
+    SQLite's integrity check passes.
     """
 
     killed: bool
@@ -79,16 +79,19 @@ class GraceTimeTracker(SlowTracker):
 
 
 async def crash(point: str, folder: Path, *, forgiving: bool = False, url: str | None = None) -> Outcome:
-    """Kill a worker at `point`, or its parent if `point` says so. `url`: of the store, if it is not SQLite."""
+    """Kill a worker at `point`, or its parent if `point` says so. `url`: the URL of a store that is not SQLite; None:
+    SQLite.
+    """
     return (await crash_at_each([point], folder, forgiving=forgiving, url=url))[point]
 
 
 async def crash_at_each(
     points: Sequence[str], folder: Path, *, forgiving: bool = False, url: str | None = None
 ) -> dict[str, Outcome]:
-    """Do the same at each of `points` in turn, each with its own connection, in one gateway whose workers are replaced.
+    """Crash a gateway at each of `points`, one after the other. Each point has its own connection.
 
-    A point at which the parent is killed must be the last one.
+    All crashes are in one gateway, which replaces its workers. A point at which the parent is killed must be the last
+    point.
     """
     tracker = GraceTimeTracker() if forgiving else SlowTracker()
     server = await tracker.serve()
@@ -129,7 +132,7 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names:
 
 
 async def _kill_worker(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
-    """Return whether the worker died there. It is replaced, and the gateway continues."""
+    """Return whether the worker died at the point. The parent replaces the worker, and the gateway continues."""
     if point in HELD_AT_PROVIDER:
         (tracker.hold if point == AT_PROVIDER else tracker.hold_response).clear()
         before = tracker.calls["refresh_token"]
@@ -150,7 +153,7 @@ async def _kill_worker(point: str, name: str, folder: Path, serving: Serving, tr
 
 
 async def _kill_parent(point: str, name: str, serving: Serving, tracker: Tracker) -> bool:
-    """Return whether the parent died. Its workers end too."""
+    """Return whether the parent died at the point. Its workers end too."""
     tracker.hold_response.clear()
     before = tracker.calls["refresh_token"]
     calling = asyncio.create_task(call(serving.port, name))
@@ -173,7 +176,9 @@ async def _release_provider(tracker: Tracker) -> None:
 
 
 async def _wait_until_served(serving: Serving, name: str) -> None:
-    """Call until the status is not 503. A call waits for the refresh, and is repeated if the token endpoint failed."""
+    """Call until the status is not 503. A call waits for the refresh, and a call is repeated if the token endpoint
+    failed.
+    """
     async with asyncio.timeout(LIMIT_S):
         while await call(serving.port, name) == 503:
             await asyncio.sleep(0.05)
@@ -229,7 +234,7 @@ async def _outcomes(
     killed: Mapping[str, bool],
     requests: Mapping[str, int],
 ) -> dict[str, Outcome]:
-    """Start the gateway again and return the outcomes by the point of the crash. `requests`: token requests so far."""
+    """Start the gateway again. Return the outcome of each point. `requests`: number of token requests so far."""
     sound = _is_sound(folder / "gateway.db")
     after = RunningGateway(folder, config)
     await after.start()
@@ -247,7 +252,7 @@ async def _outcome(
 ) -> Outcome:
     before = tracker.calls["refresh_token"]
     status = await _status(after, name)
-    if status == 503:  # a worker recorded a failure before it ended with its parent, so the next attempt is due later
+    if status == 503:  # before a worker ended with its parent, it recorded a failure, so the next attempt comes later
         await after.json("GET", f"/connections/{name}?provider_config_key=tracker&force_refresh=true")
         status = await _status(after, name)
     assert await _status(after, name) == status

@@ -1,4 +1,6 @@
-"""The network to the provider is cut during a refresh: before the token endpoint acts, after it, or in its response."""
+"""The network to the provider is cut during a refresh: before the token endpoint acts, after it acts, or in its
+response.
+"""
 
 import asyncio
 import sqlite3
@@ -24,7 +26,7 @@ CUTS: Final = (BEFORE, AFTER, INSIDE)
 
 
 class CuttingTracker(Tracker):
-    """Cuts the first token request at `place`. `forgiving`: accepts the previous refresh token again."""
+    """Cuts the connection of the first token request at `place`. `forgiving`: accepts the previous refresh token again."""
 
     place: str = BEFORE
     forgiving: bool = False
@@ -54,7 +56,7 @@ class CuttingTracker(Tracker):
 
 
 async def cut(place: str, folder: Path, *, forgiving: bool) -> TrialResult:
-    """Run one refresh whose connection is cut at `place`, and call until the status is not 503."""
+    """Run one refresh and cut its connection at `place`. Call until the status is not 503."""
     tracker = CuttingTracker()
     tracker.place, tracker.forgiving = place, forgiving
     server = await tracker.serve()

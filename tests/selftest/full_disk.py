@@ -1,4 +1,4 @@
-"""The disk is full: calls continue from memory, and writes get 503 in time until there is space again."""
+"""The disk is full: calls continue from memory. Writes get 503 within their time limit until there is space again."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Disk]:
-    """Mount a small file system at `folder` if the user may mount; otherwise limit the size of files."""
+    """Mount a small file system at `folder` if the user can mount. Otherwise limit the size of files."""
     mounted = os.geteuid() == 0 and _mount(folder)
     ballast = folder / "ballast"
 
@@ -78,8 +78,8 @@ async def full_disk(folder: Path) -> TrialResult:
                 disk.fill(process)
                 refused, full, slowest = 201, None, 0.0
                 end = time.monotonic() + LIMIT_S
-                # Until the free space in the files is used up. A small write of the call log may still fit after the
-                # first refused import, and `/ready` reports the last write.
+                # Continue until the free space within the files is used up. After the first refused import, a small
+                # write of the call log can still fit. `/ready` reports the result of the last write.
                 while (refused != 503 or full != "full") and time.monotonic() < end:
                     began = time.monotonic()
                     refused = await _import(http, process.port)

@@ -39,7 +39,7 @@ def shorten() -> None:
 
 
 def order(point: str, folder: Path) -> None:
-    """Make the next worker of the gateway in `folder` that reaches `point` kill itself there."""
+    """Write an order: the next worker of the gateway in `folder` that reaches `point` kills itself there."""
     (folder / ORDER).write_text(point)
 
 
@@ -77,7 +77,7 @@ def arm() -> None:
     insert = FollowUp.run
 
     def insert_or_die(follow_up: FollowUp, db: sqlite3.Connection) -> None:
-        die_if_ordered("inside the commit")  # the row is written, its change log entry is not
+        die_if_ordered("inside the commit")  # at this point, the row is written, but its change log entry is not
         insert(follow_up, db)
 
     FollowUp.run = insert_or_die  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
-"""`kill -9` at random moments of many refreshes, repeatedly on one database: of a worker, of its parent, or of both.
+"""`kill -9` at random moments of many refreshes, repeatedly on one database. It kills a worker, its parent, or both.
 
-Killing a worker costs only the start of its replacement, since the parent continues. Each connection is checked
-afterwards: a call and a forced refresh must succeed, or its state must report the loss.
+If only a worker is killed, its parent replaces it, which takes little time. Each connection is checked afterwards: a
+call and a forced refresh must succeed, or the state of the connection must report the loss.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from tests.selftest.crash import SlowTracker, process, written
 from tests.selftest.points import OFTEN
 from tests.selftest.trial_result import TrialResult
 
-CROWD: Final = 16  # refreshes at a time
+CROWD: Final = 16  # number of refreshes at a time
 WORKERS: Final = 2
-SPREAD_S: Final = 0.3  # within this time they begin, so that the kill meets them at different steps
+SPREAD_S: Final = 0.3  # all refreshes begin within this time, so that the kill interrupts them at different steps
 KILL_WITHIN_S: Final = 0.4
 WORKER: Final = "worker"
 PARENT: Final = "parent"
@@ -55,7 +55,9 @@ class Count:
 
 @dataclass(slots=True)
 class RefreshTally:
-    """Counts by kind of killed process. `unexpected`: each loss that must not happen, with the connection's state."""
+    """Counts by the process that was killed. `unexpected`: each loss that must not happen, with the state of the
+    connection.
+    """
 
     worker: Count = field(default_factory=Count)
     parent: Count = field(default_factory=Count)
@@ -83,7 +85,7 @@ class RefreshTally:
 
     @property
     def fine(self) -> bool:
-        """Whether only exchanges in flight were lost, with their parent, and were reported."""
+        """Whether only exchanges in flight were lost, and only because their parent died, and all losses were reported."""
         return not self.unexpected
 
     def add(self, other: "RefreshTally") -> None:
@@ -95,7 +97,7 @@ class RefreshTally:
         self.unexpected += other.unexpected
 
     def judge(self, victim: str, connection_id: str, status: int, reason: str | None) -> None:
-        """Count one connection. `status`: of the last request. `reason`: of its state."""
+        """Count one connection. `status`: of the last request. `reason`: of the connection's state."""
         if status == 200:
             return
         count = self.of(victim)
@@ -122,7 +124,7 @@ async def kills_during_refreshes(
     victims: Callable[[random.Random], str] = lambda dice: dice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0],
     step: Callable[[RefreshTally], None] = lambda _: None,
 ) -> RefreshTally:
-    """Run the trial. `url`: of the store. `victims`: chooses the process to kill."""
+    """Run the trial. `url`: the URL of the store. `victims`: chooses the process to kill."""
     tracker, tally = SlowTracker(), RefreshTally()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
@@ -188,7 +190,7 @@ class _Trial:
                 self.reported.add(name)
 
     async def check_final_states(self) -> None:
-        """Check that no connection that was fine after its kill is lost later."""
+        """Check that no connection was lost later, if its state was correct after its kill."""
         port = (await self._running()).port
         async with _client(port) as http, http.get("/connections") as response:
             states = {
@@ -203,7 +205,7 @@ class _Trial:
         ]
 
     async def _running(self) -> Serving:
-        """Return the gateway once all its workers serve. A killed gateway is replaced by a new one."""
+        """Return the gateway as soon as all its workers serve. If the gateway was killed, start a new one."""
         if self._serving is None:
             self._config["server"]["workers"] = self._started = WORKERS
             file = written(self._folder, self._config)
@@ -215,7 +217,7 @@ class _Trial:
         """Import new connections with expired tokens."""
         names = [f"c{self._made + number}" for number in range(CROWD)]
         self._made += CROWD
-        self._tracker.grants.clear()  # so that the provider stays fast; it rejects unknown tokens
+        self._tracker.grants.clear()  # keeps the provider fast; the provider rejects unknown tokens
         async with _client(port) as http:
             for name in names:
                 ended = {part: text for part, text in self._tracker.grant().items() if part.endswith("_token")}
@@ -233,23 +235,26 @@ class _Trial:
 
 @asynccontextmanager
 async def _client(port: int) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a client that has no open connections from before a kill."""
+    """Yield a client without connections that were opened before a kill."""
     headers = {"Authorization": f"Bearer {SECRET_KEY}"}
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
         yield http
 
 
 async def _status(http: aiohttp.ClientSession, name: str) -> int:
-    """Return the status of one call: a POST, which the client does not retry automatically when its worker dies."""
+    """Return the status of one call. The call is a POST, because the client does not repeat a POST when the worker
+    dies.
+    """
     async with http.post("/proxy/x", headers={"Provider-Config-Key": "tracker", "Connection-Id": name}) as response:
         await response.read()
         return response.status
 
 
 async def _final_state(port: int, name: str) -> tuple[int, str | None]:
-    """Return the status of a call and a forced refresh, and the reason of the connection's state.
+    """Return the status after a call and a forced refresh, and the reason of the connection's state.
 
-    Repeat both until the status is 200 or 424. After PATIENCE_S, return the last status; 0 if the connection failed.
+    Repeat call and refresh until the status is 200 or 424. After PATIENCE_S, return the last status. The status is 0 if
+    the HTTP connection failed.
     """
     status, end = 0, time.monotonic() + PATIENCE_S
     path = f"/connections/{name}?provider_config_key=tracker"

@@ -1,4 +1,4 @@
-"""PostgreSQL is restarted while two nodes are in use."""
+"""PostgreSQL is restarted during calls to two nodes."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
             await asyncio.sleep(seconds)
             await asyncio.to_thread(server.stop)
             away = await _write(running, tracker)
-            server.launch()  # not in a thread: the server ends with the thread that started it
+            server.launch()  # called here and not in a thread, because the server ends with the thread that starts it
             await server.responses()
             began, recovered = time.monotonic(), 0
             while recovered != 201 and time.monotonic() - began < LIMIT_S:

@@ -1,4 +1,4 @@
-"""The process that holds a refresh's lease is blocked until the lease expires, and continues after another process."""
+"""The process that holds the lease of a refresh is blocked until the lease expires. It continues after another process."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ from tests.selftest.trial_result import TrialResult
 
 
 async def stalled_holder(folder: Path, *, parent: bool = False) -> TrialResult:
-    """The provider responds to the first process while it is blocked. Its parent journals the reply, and the second
-    process finds it.
+    """Block the first process, then let the provider respond. Its parent journals the reply, and the second process
+    finds it.
 
-    `parent`: the parent is blocked too, so no process has the reply. The second process waits, and does not send the
-    token again.
+    `parent`: block the parent too, so that no process has the reply. Then the second process waits, and does not send
+    the token again.
     """
     tracker = GraceTimeTracker()
     server = await tracker.serve()

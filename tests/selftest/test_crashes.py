@@ -1,4 +1,4 @@
-"""A gateway killed during a refresh loses a token only if the reply was stored nowhere, and reports the loss."""
+"""If a gateway is killed during a refresh, a token is lost only if its reply was stored nowhere. The loss is reported."""
 
 import random
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from tests.selftest.crash import (
 )
 from tests.selftest.refreshes import BOTH, PARENT, WORKER, RefreshTally, kills_during_refreshes
 
-# The number of token requests that the provider receives, by the point of the kill. The parent journals the reply to a
-# request that was sent.
+# The number of token requests that the provider receives, by the point of the kill. If a request was sent, the parent
+# journals its reply.
 TOKEN_REQUESTS = {
     "before the claim": 1,
     "after the intent": 1,
@@ -60,7 +60,8 @@ async def test_a_reply_that_is_lost_with_its_parent_is_reported_as_rotation_lost
     outcome = await crash(point, tmp_path)
     assert outcome.killed
     assert (outcome.status, outcome.state, outcome.requests, outcome.sound) == (424, "needs_reauth", 2, True), outcome
-    between = ("degraded: token_endpoint_unavailable",) if point == PARENT_ALONE else ()  # recorded by its worker
+    # recorded by the worker of the killed parent
+    between = ("degraded: token_endpoint_unavailable",) if point == PARENT_ALONE else ()
     assert outcome.entries == ("active: authorized", *between, "needs_reauth: rotation_lost")
     assert not outcome.silent
 
@@ -74,7 +75,7 @@ async def test_a_reply_that_is_lost_with_its_parent_costs_no_token_if_the_provid
     assert (outcome.status, outcome.state, outcome.requests) == (200, "active", 2), outcome
 
 
-@pytest.mark.timeout(300)  # processes are started one after the other
+@pytest.mark.timeout(300)  # several processes are started one after the other
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 async def test_kills_during_many_refreshes_lose_no_token_unreported_and_killed_workers_lose_none(
     store: str, tmp_path: Path, empty_database: str

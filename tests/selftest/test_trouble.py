@@ -1,4 +1,4 @@
-"""Nothing acknowledged is lost to kills during writes, cut networks, stalled processes, full disks and restarts."""
+"""No acknowledged write is lost by kills during writes, cut networks, stalled processes, full disks and restarts."""
 
 import random
 from pathlib import Path

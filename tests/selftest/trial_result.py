@@ -6,7 +6,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """`outcome`: the result as text. `lost`: losses, reported or not. `fine`: whether the result is as required."""
+    """The result of a trial. `outcome`: as text. `lost`: losses, reported or not. `fine`: whether the result is as
+    required.
+    """
 
     trial: str
     outcome: str

@@ -25,9 +25,10 @@ READY_S: Final = 5.0
 
 @dataclass(slots=True)
 class Writer:
-    """`acknowledged`: the last acknowledged metadata of each connection, or None if it was deleted.
+    """A caller that writes. `acknowledged`: for each connection, the last acknowledged metadata, or None if it was
+    deleted.
 
-    `in_flight`: the request in flight when the process died; both results are allowed.
+    `in_flight`: the request that was in flight when the process died. Its write may be missing or present.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Tally:
     clean_s: float = 0.0
 
     def result(self) -> TrialResult:
-        in_time = self.slowest_s < max(READY_S, 2 * self.clean_s)  # a slow machine is not the kill's fault
+        in_time = self.slowest_s < max(READY_S, 2 * self.clean_s)  # so that a slow machine does not count as a fault
         fine = in_time and not (self.lost or self.unsound or self.unreadable)
         result = f"{self.acknowledged} writes acknowledged, {len(self.lost)} lost; {self.unsound} databases unsound, "
         result += f"{self.unreadable} credentials unreadable; ready again within {self.slowest_s:.1f} s "
@@ -91,7 +92,7 @@ class Tally:
 async def kills_during_writes(
     folder: Path, kills: int, dice: random.Random, *, step: Callable[[Tally], None] = lambda _: None
 ) -> Tally:
-    """Run rounds that each end with a kill and start from the files of the previous one."""
+    """Run several rounds. Each round ends with a kill, and the next round starts with the files of this round."""
     files, tally = Files(folder, 9), Tally()
     writers: list[Writer] = []
     for number in range(kills + 1):
@@ -119,7 +120,7 @@ async def _write_until_killed(process: Serving, writers: list[Writer], after_s: 
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
         tasks = [asyncio.create_task(writer.run(http, f"http://127.0.0.1:{process.port}")) for writer in writers]
         while not any(writer.acknowledged for writer in writers) and not any(task.done() for task in tasks):
-            await asyncio.sleep(0.005)  # so that there are writes to lose
+            await asyncio.sleep(0.005)  # so that the kill can interrupt writes
         await asyncio.sleep(after_s)
         process.kill_all()
         await process.ended()
@@ -128,7 +129,7 @@ async def _write_until_killed(process: Serving, writers: list[Writer], after_s: 
 
 
 def _rows_of(database: Path) -> tuple[bool, dict[str, int]]:
-    """Return whether SQLite's integrity check passes, and the metadata's number of each connection."""
+    """Return whether SQLite's integrity check passes, and the number in the metadata of each connection."""
     with closing(sqlite3.connect(database)) as db:
         sound = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         sound = sound and not db.execute("PRAGMA foreign_key_check").fetchall()
@@ -137,7 +138,9 @@ def _rows_of(database: Path) -> tuple[bool, dict[str, int]]:
 
 
 async def _count_unreadable(process: Serving, writers: list[Writer]) -> int:
-    """Return how many writers' last credentials cannot be read or differ from the acknowledged ones."""
+    """Return how many writers have a last credential that cannot be read, or that differs from the acknowledged
+    credential.
+    """
     wrong = 0
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
         for writer in writers:

@@ -37,12 +37,12 @@ def proxies(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
 
 @asynccontextmanager
 async def gateway_before(recorder: Recorder, folder: Path, *, fast_path: bool = True) -> AsyncIterator[Bench]:
-    """Run a gateway whose integrations all lead to `recorder`, with connection `c1` in each.
+    """Yield a gateway with connection `c1` in each integration. All integrations send to `recorder`.
 
-    `fast_path`: plain requests take the fast path; without it, all requests take the chain.
+    `fast_path`: plain requests take the fast path. If false, all requests go through the middleware chain.
     """
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # bound, never listening: no other process gets this port
+        closed.bind(("127.0.0.1", 0))  # the port is bound but never listens, so no other process gets it
         port: int = closed.getsockname()[1]
         entries = proxies(f"http://127.0.0.1:{recorder.port}", f"http://127.0.0.1:{port}")
         for name, proxy in entries.items():
@@ -65,7 +65,7 @@ async def gateway_before(recorder: Recorder, folder: Path, *, fast_path: bool = 
 
 
 async def connect(running: RunningGateway, integration: str, connection: str = "c1", key: str = "") -> None:
-    """Create a connection whose credential is `key`."""
+    """Create a connection with the credential `key`."""
     credentials = {"type": "API_KEY", "apiKey": key or CREDENTIAL.decode()}
     body = {"provider_config_key": integration, "connection_id": connection, "credentials": credentials}
     await running.json("POST", "/connections", json=body, expect=201)

@@ -34,7 +34,7 @@ STAYS_HERE_PREFIXES: Final = (b"nango-", b"gateway-", b"x-forwarded-")
 
 
 def table(*rows: tuple[Any, ...]) -> list[ParameterSet]:
-    """Return rows of (name, value, …) as parameters whose ids are their names."""
+    """Return rows of (name, value, …) as test parameters. The names become the ids of the tests."""
     cases = [row if isinstance(row, ParameterSet) else pytest.param(*row[1:], id=row[0]) for row in rows]
     assert len({case.id for case in cases}) == len(cases), "two cases of one name"
     return cases
@@ -42,7 +42,7 @@ def table(*rows: tuple[Any, ...]) -> list[ParameterSet]:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`end`: ``framed``, ``closed`` (read up to a clean end), or ``torn`` (the body broke off)."""
+    """A response. `end`: ``framed``, ``closed`` (read until a clean end), or ``torn`` (the body was cut off)."""
 
     head: Head
     body: Body
@@ -59,17 +59,17 @@ class Response:
 
     @property
     def message(self) -> str:
-        """Return the message of the gateway's error."""
+        """Return the message of an error response of the gateway."""
         body: str = json.loads(self.body.data)["error"]["message"]
         return body
 
     @property
     def passed_on(self) -> list[bytes]:
-        """The provider's lines, without those that the gateway always writes."""
+        """The header lines of the provider, without the lines that the gateway always writes."""
         ours = (
             b"gateway-request-id:",
             b"gateway-attempts:",
-            b"server-timing: gateway;dur=",  # a provider's own field differs
+            b"server-timing: gateway;dur=",  # the gateway's own field; a field of the provider looks different
             b"content-length:",
             b"transfer-encoding:",
             b"connection:",
@@ -94,7 +94,7 @@ class Caller:
             self.writer.write(piece)
 
     async def response(self, method: bytes = b"GET") -> Response:
-        """Return the next response, with the interim responses before it."""
+        """Return the next response, together with the interim responses (1xx) before it."""
         interim = []
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -117,7 +117,7 @@ class Caller:
         abort_connection(self.writer.transport)
 
     async def rest(self) -> bytes:
-        """Return all bytes until the connection ends, in any way."""
+        """Return all bytes until the connection ends, by a close or by a reset."""
         seen = bytearray()
         async with asyncio.timeout(PATIENCE_S):
             try:
@@ -133,7 +133,7 @@ class Bench:
     port: int
     public_url: str
     recorder: Recorder
-    write_batch: WriteBatch | None = None  # of the fast path, if there is one
+    write_batch: WriteBatch | None = None  # the write batch of the fast path; None without a fast path
     asked: int = 0
 
     @property
@@ -141,7 +141,7 @@ class Bench:
         return b"/after-%d" % self.asked
 
     def next_target(self) -> bytes:
-        """Return an unused target for a follow-up request."""
+        """Return an unused target for the next follow-up request."""
         self.asked += 1
         return self.last_target
 
@@ -175,14 +175,16 @@ class Bench:
 
     @asynccontextmanager
     async def talk(self, *pieces: bytes, script: ScriptedHttpResponse | Script = FINE) -> AsyncIterator[Caller]:
-        """Yield a connection on which `pieces` have been sent, for tests with their own checks."""
+        """Yield a connection on which `pieces` have been sent. The test does its own checks."""
         self.set(script)
         async with self.dial() as caller:
             await caller.send(*pieces)
             yield caller
 
     async def refused(self, *pieces: bytes) -> Response:
-        """Send a request that must be refused: the gateway responds, nothing arrives, and the connection is closed."""
+        """Send a request that must be refused: the gateway responds, the provider receives nothing, the connection
+        closes.
+        """
         async with self.talk(*pieces) as caller:
             response = await caller.response()
             assert response.code, response
@@ -211,14 +213,14 @@ class Bench:
     async def responded(
         self, script: ScriptedHttpResponse | Script, asked: bytes | None = None, kept: bool = True
     ) -> Response:
-        """Return the response to `asked` when the provider acts as `script` says."""
+        """Send `asked` and return the response. The provider acts as `script` says."""
         self.set(script)
         asked = request() if asked is None else asked
         async with self.dial() as caller:
             await caller.send(asked)
             response = await caller.response(asked.split(b" ", 1)[0])
             assert CREDENTIAL not in response.head.raw + response.body.data
-            await turns(120)  # further bytes of the provider arrive while no response is awaited
+            await turns(120)  # more bytes of the provider arrive now, when no response is expected
             await self.goes_on(caller, kept=kept and response.end == "framed")
         if response.code:
             check_ours(response)
@@ -227,7 +229,7 @@ class Bench:
         return response
 
     async def goes_on(self, caller: Caller, *, kept: bool) -> None:
-        """Check that the connection serves the next request and nothing else, or that it has ended."""
+        """Check that the connection serves exactly one more request, or that the connection has ended."""
         if kept:
             target = self.next_target()
             await caller.send(request(b"/proxy" + target, CLOSE))
@@ -236,7 +238,7 @@ class Bench:
         assert await caller.rest() == b""
 
     async def serves_others(self) -> None:
-        """Check that another connection gets its own response."""
+        """Check that another connection gets its own response, not a response for somebody else."""
         target = self.next_target()
         async with self.dial() as caller:
             await caller.send(request(b"/proxy" + target, CLOSE))
@@ -249,7 +251,7 @@ class Bench:
 
 
 def check_arrival(heard: RecordedRequest, authority: bytes) -> None:
-    """Check the rules for every request that is sent to a provider, whatever caused it."""
+    """Check the rules that hold for every request to a provider."""
     head = heard.head
     assert SECRET_KEY.encode() not in head.raw
     assert head.start.endswith(b" HTTP/1.1")
@@ -265,7 +267,7 @@ def check_arrival(heard: RecordedRequest, authority: bytes) -> None:
 
 
 def check_second_reader(heard: RecordedRequest) -> None:
-    """Check that h11 reads the same message, to the last byte."""
+    """Check that h11 reads the same message, up to the last byte."""
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     reader.receive_data(heard.head.raw + (heard.body.raw or heard.body.data))
     seen = reader.next_event()
@@ -280,7 +282,7 @@ def check_second_reader(heard: RecordedRequest) -> None:
 
 
 def check_ours(response: Response) -> None:
-    """Check the rules for every error that the gateway itself sends."""
+    """Check the rules that hold for every error response of the gateway."""
     body = json.loads(response.body.data)["error"] if response.body.framing != "none" else {"code": response.code}
     assert body["code"] == response.code
     assert response.head.start.startswith(b"HTTP/1.1 ")

@@ -1,6 +1,6 @@
-"""Starts one gateway and one recorder per module, on the loop of `gateway serve`.
+"""Starts one gateway and one recorder per module, on the event loop of `gateway serve`.
 
-Every test runs once with the fast path, for requests that can take it, and once through the chain.
+Every test runs twice: through the middleware chain, and with the fast path for requests that can take it.
 """
 
 import asyncio
@@ -35,7 +35,9 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(autouse=True)
 def company(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Simulate other requests in flight for every second test on the fast path, so that messages leave in batches."""
+    """In every second test of the fast path, pretend that other requests are in flight, so that messages are sent in
+    batches.
+    """
     write_batch = request.getfixturevalue("bench").write_batch if "bench" in request.fixturenames else None
     others = crc32(request.node.nodeid.encode()) % 2 if write_batch is not None else 0
     if write_batch is not None:

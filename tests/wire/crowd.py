@@ -1,6 +1,6 @@
-"""Many concurrent callers, some of which disconnect at random: does each one get its own response?
+"""Many concurrent callers, some of which disconnect at random. Each caller must get its own response.
 
-Every request has a unique number in its path and in its body, and the provider returns both. So a mixed-up response is
+Every request has a unique number in its path and in its body. The provider returns both, so a mixed-up response is
 noticed.
 """
 
@@ -16,14 +16,14 @@ from tests.wire.messages import CHUNKED, Misframed, request, upload
 from tests.wire.recorder import RecordedRequest, ScriptedHttpResponse, ok, says, turns
 
 CONNECTIONS: Final = 50
-ABORTS: Final = 0.03  # share of the batches
+ABORTS: Final = 0.03  # share of the batches with a disconnect
 PIPELINED: Final = 8
 
 
 @dataclass
 class Tally:
-    """`done`: callers that got their own response. `left`: those that did not wait. `foreign`: those that got another's
-    response.
+    """Counts callers. `done`: got their own response. `left`: disconnected. `foreign`: got the response of another
+    caller.
 
     `odd`: any other result.
     """
@@ -35,7 +35,7 @@ class Tally:
 
 
 def response_to(heard: RecordedRequest) -> ScriptedHttpResponse:
-    """Return path and body of the request, in a framing that depends on its number."""
+    """Return a response with path and body of the request. Its framing depends on the number of the request."""
     body = heard.target + b"|" + heard.body.data
     match int(heard.target[1:]) % 5:
         case 0:
@@ -51,7 +51,7 @@ def response_to(heard: RecordedRequest) -> ScriptedHttpResponse:
 
 
 def message(number: int) -> tuple[bytes, bytes]:
-    """Return a request, and the body that its response must have."""
+    """Return a request, and the body that the response must have."""
     target = b"/%d" % number
     text = b"body of %d " % number * (1 + number % 50)
     if number % 3 == 0:
@@ -64,7 +64,7 @@ def message(number: int) -> tuple[bytes, bytes]:
 
 
 async def crowd(bench: Bench, total: int, seed: int) -> Tally:
-    """Send `total` requests over CONNECTIONS connections, with up to PIPELINED requests in flight on each."""
+    """Send `total` requests over CONNECTIONS connections. Each connection has up to PIPELINED requests in flight."""
     tally, chance = Tally(), random.Random(seed)
     numbers = takewhile(lambda number: number <= total, count(1))
 
@@ -83,7 +83,7 @@ async def crowd(bench: Bench, total: int, seed: int) -> Tally:
 
 
 async def _batch(caller: Caller, batch: list[int], chance: random.Random, tally: Tally) -> bool:
-    """Send a batch and read its responses, or disconnect. Return whether the connection can be used again."""
+    """Send a batch of requests, then read the responses or disconnect. Return whether the connection can be used again."""
     messages = [message(number) for number in batch]
     leaves_at = chance.randrange(len(batch)) if chance.random() < ABORTS else len(batch)
     caller.writer.write(b"".join(sent for sent, _ in messages))

@@ -34,7 +34,7 @@ def request(
     version: bytes = b"HTTP/1.1",
     ours: bytes = OURS,
 ) -> bytes:
-    """Return a request's bytes. `fields`: whole lines, written after `ours`."""
+    """Return the bytes of a request. `fields`: whole header lines, written after `ours`."""
     return method + b" " + target + b" " + version + b"\r\n" + ours + fields + b"\r\n" + body
 
 
@@ -43,7 +43,7 @@ def upload(fields: bytes = b"", body: bytes = b"", *, method: bytes = b"POST", t
 
 
 def sized_upload(body: bytes, fields: bytes = b"") -> bytes:
-    """Return an upload with a declared length."""
+    """Return an upload request with a declared length."""
     return upload(fields + b"Content-Length: %d\r\n" % len(body), body)
 
 
@@ -74,7 +74,7 @@ class Head:
 
 
 def parse_head(raw: bytes) -> Head:
-    """Parse a head. Raises Misframed for everything that a strict reader of RFC 9112 refuses."""
+    """Parse a head. Raises Misframed for every head that a strict reader of RFC 9112 refuses."""
     start, *lines = raw.removesuffix(b"\r\n\r\n").split(b"\r\n")
     fields = []
     for line in lines:
@@ -89,7 +89,7 @@ def parse_head(raw: bytes) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`framing`: ``none``, ``length``, ``chunks`` or ``close``. `raw`: the chunks as received."""
+    """A body. `framing`: ``none``, ``length``, ``chunks`` or ``close``. `raw`: the body with its framing, as received."""
 
     data: bytes
     framing: str
@@ -98,9 +98,9 @@ class Body:
 
 
 async def read_body(reader: asyncio.StreamReader, head: Head, *, without: str) -> Body:
-    """Read the body after `head`. `without`: the framing if none is declared, ``none`` or ``close``.
+    """Read the body after `head`. `without`: the framing of a body that declares none, ``none`` or ``close``.
 
-    Raises Misframed, and asyncio.IncompleteReadError with the received part.
+    Raises Misframed. Raises asyncio.IncompleteReadError with the received bytes if the connection ends early.
     """
     codings, length = head.all("transfer-encoding"), head.one("content-length")
     if codings:

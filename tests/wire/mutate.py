@@ -64,7 +64,7 @@ def mutate_request(chance: random.Random) -> bytes:
                 data[at : at + 1] = bytes([chance.randrange(256)])
             case 3:
                 data[at : at + 1] = chance.choice(PIECES)
-            case 4:  # repeats a line, or moves it
+            case 4:  # repeats or moves a line
                 lines = bytes(data).splitlines(keepends=True)
                 lines.insert(chance.randrange(len(lines) + 1), chance.choice(lines))
                 data = bytearray(b"".join(lines))
@@ -74,7 +74,7 @@ def mutate_request(chance: random.Random) -> bytes:
 
 
 async def forwarded_requests(bench: Bench, data: bytes) -> list[RecordedRequest]:
-    """Return the requests that leave the gateway for `data`."""
+    """Send `data` to the gateway. Return the requests that the gateway forwards."""
     bench.set(bench.recorder.says)
     async with bench.dial() as caller:
         await caller.send(data)
@@ -84,7 +84,7 @@ async def forwarded_requests(bench: Bench, data: bytes) -> list[RecordedRequest]
 
 
 def read_by_h11(data: bytes) -> Reading:
-    """Return h11's reading of the same bytes, up to the end of the last complete message."""
+    """Return the messages that h11 reads from the same bytes, up to the end of the last complete message."""
     seen: list[tuple[bytes, bytes, bytes]] = []
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     reader.receive_data(data)
@@ -109,11 +109,11 @@ def read_by_h11(data: bytes) -> Reading:
 
 
 def differs(forwarded: list[Message], read: Reading) -> bool:
-    """Return whether the gateway forwarded what the other reader reads differently.
+    """Return whether the gateway forwarded a message that the other reader reads differently.
 
-    The gateway's messages must be among the other's, in the same order. If the other refused the following bytes, the
-    gateway may have read a message from them: it may have refused earlier messages (for the key, say) without closing
-    the connection, and it accepts what some readers do not (an empty line before a head).
+    The gateway's messages must be among the other reader's, in the same order. There is one exception, if the other
+    reader refused the following bytes. Then the gateway can have read a message from these bytes: it can refuse an
+    earlier message without closing the connection, and it accepts an empty line before a head.
     """
     rest = iter([(method, as_sent(target), body) for method, target, body in read.messages])
     for at, mine in enumerate(forwarded):
@@ -123,7 +123,7 @@ def differs(forwarded: list[Message], read: Reading) -> bool:
 
 
 def stands_in(left: bytes | None, message: Message) -> bool:
-    """Return whether the message's request line, as it may have been sent, is among the bytes in `left`."""
+    """Return whether the bytes `left` contain the request line of the message, in any spelling in which it can be sent."""
     method, target, _ = message
     return left is not None and any(
         b"%b %b%b%b " % (method, start, mount, target) in left
@@ -133,7 +133,7 @@ def stands_in(left: bytes | None, message: Message) -> bool:
 
 
 def as_sent(target: bytes) -> bytes:
-    """Return the target as the gateway would send it: without its own authority and mount."""
+    """Return the target as the gateway would send it: without the gateway's own authority and mount path."""
     for start in (b"http://gw.example", b"https://gw.example"):
         if target.lower().startswith(start):
             target = target[len(start) :]
@@ -142,7 +142,7 @@ def as_sent(target: bytes) -> bytes:
 
 
 async def run(seconds: float, seed: int) -> int:
-    """Return the number of findings. Each is printed as one line of JSON."""
+    """Run the mutations. Return the number of findings. Each finding is printed as one line of JSON."""
     chance, counts, findings = random.Random(seed), Counter[str](), 0
     recorder = Recorder()
     await recorder.start()
@@ -177,7 +177,7 @@ async def check_request(bench: Bench, nginx: Nginx | None, data: bytes, counts: 
     if nginx is not None:
         readers["nginx"] = await nginx.read(data)
         if differs(forwarded, readers["nginx"]):
-            readers["nginx"] = await nginx.read(data, PATIENT_S)  # nginx may only have been slow
+            readers["nginx"] = await nginx.read(data, PATIENT_S)  # repeat, because nginx may only have been slow
     found = 0
     for name, read in readers.items():
         refused = read.refused and len(read.messages) < len(forwarded)

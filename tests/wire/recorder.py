@@ -12,13 +12,13 @@ from gateway.process.sockets import BACKLOG
 from tests.wire.messages import Body, Head, Misframed, parse_head, read_body
 
 AFTER: Final = b"/after-"
-"""Prefix of the targets of follow-up requests, whose response always has the target as body, whatever the script."""
+"""Targets of follow-up requests begin with this. Their response always has the target as its body, for every script."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedHttpResponse:
-    """Sends `pieces` one after the other, then does `then` with the connection. `early`: before it reads the request's
-    body.
+    """Sends `pieces` one after the other, then does `then` with the connection. `early`: respond before the body was
+    read.
 
     ``{origin}`` is replaced with the recorder's own origin.
     """
@@ -43,7 +43,7 @@ Script = Callable[["RecordedRequest", asyncio.StreamReader, asyncio.StreamWriter
 
 @dataclass(slots=True)
 class RecordedRequest:
-    """A request as received. `partial`: the received bytes of a truncated body, else None."""
+    """A request as received. `partial`: the received bytes of a body that was cut off; None for a complete body."""
 
     connection: int
     head: Head
@@ -60,16 +60,19 @@ class RecordedRequest:
 
     @property
     def passed_on(self) -> list[bytes]:
-        """The caller's lines: without Host, Authorization and framing, which the gateway writes."""
+        """The header lines of the caller. Host, Authorization and framing are left out, because the gateway writes
+        them.
+        """
         ours = (b"host:", b"authorization:", b"content-length:", b"transfer-encoding:")
         return [line for line in self.head.lines if not line.lower().startswith(ours)]
 
 
 @dataclass
 class Recorder:
-    """`heard`: requests in order of arrival. `faults`: messages that a strict reader refuses.
+    """A provider that records requests. `heard`: the requests in order. `faults`: messages that a strict reader
+    refuses.
 
-    With `response_to`, its result is the response to each request, and none is recorded.
+    If `response_to` is set, its result is the response to each request, and no request is recorded.
     """
 
     says: ScriptedHttpResponse | Script = FINE
@@ -109,7 +112,7 @@ class Recorder:
             while await self._exchange(number, reader, writer):
                 pass
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the gateway closed the connection, or the suite is over
+            pass  # the gateway closed the connection, or the tests have ended
         except Misframed as fault:
             self.faults.append(str(fault))
         finally:
@@ -172,7 +175,7 @@ class Recorder:
             writer.write(piece.replace(b"{origin}", b"http://" + self.authority))
             await writer.drain()
         if script.then == "reset":
-            await turns()  # sent bytes must arrive before the reset
+            await turns()  # the sent bytes must arrive before the reset
             peer: socket.socket = writer.get_extra_info("socket")
             with suppress(OSError):
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
@@ -180,6 +183,6 @@ class Recorder:
 
 
 async def turns(count: int = 30) -> None:
-    """Let the loop run `count` times, so that written bytes arrive and are processed."""
+    """Let the event loop run `count` iterations, so that written bytes arrive and are processed."""
     for _ in range(count):
         await asyncio.sleep(0)

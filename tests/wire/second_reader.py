@@ -1,4 +1,4 @@
-"""nginx between two sockets, to see how it reads a message from what it forwards."""
+"""nginx as a second reader: the test sees how nginx reads a message from the requests that nginx forwards."""
 
 import asyncio
 import shutil
@@ -22,14 +22,14 @@ http {{
   }}
 }}
 """
-QUIET_S = 0.04  # a reader that has sent nothing for this time waits for more of the message
+QUIET_S = 0.04  # if nginx sends nothing for this time, it waits for more bytes of the message
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Messages as (method, target, body). `refused`: the reader refused the bytes after them.
+    """The messages that a reader found, as (method, target, body). `refused`: the reader refused the bytes after them.
 
-    `left`: the bytes after them, if the reader reports them.
+    `left`: the bytes after the messages, if the reader reports these bytes.
     """
 
     messages: list[tuple[bytes, bytes, bytes]]
@@ -38,7 +38,7 @@ class Reading:
 
 
 async def until_quiet(reader: asyncio.StreamReader, quiet_s: float = QUIET_S) -> bytes:
-    """Return all bytes until the end, or until nothing more arrives. A half-close would be treated as a disconnect."""
+    """Return all bytes until the end, or until nothing more arrives. nginx would treat a half-close as a disconnect."""
     seen = bytearray()
     with suppress(ConnectionError, TimeoutError):
         while True:
@@ -51,7 +51,7 @@ async def until_quiet(reader: asyncio.StreamReader, quiet_s: float = QUIET_S) ->
 
 
 class Nginx:
-    """Reads one client connection at a time."""
+    """A running nginx that reads one client connection at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -60,7 +60,7 @@ class Nginx:
     @classmethod
     @asynccontextmanager
     async def running(cls, folder: Path) -> AsyncIterator["Nginx | None"]:
-        """Yield None if nginx is not installed."""
+        """Yield a running nginx, or None if nginx is not installed."""
         binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
         if binary is None:
             yield None

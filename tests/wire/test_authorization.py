@@ -1,4 +1,4 @@
-"""Authorization: the key, the two names of a connection, and the URLs that may get a credential."""
+"""Authorization: the secret key, the two names of a connection, and the URLs to which a credential can be sent."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Bad responses of a provider: 502 before the first byte, truncated after it, and no effect on other callers."""
+"""Bad responses of a provider: the caller gets 502 if none of it was sent yet, otherwise a truncated response.
+
+A bad response has no effect on other callers.
+"""
 
 import pytest
 
@@ -161,7 +164,7 @@ async def test_a_response_before_its_request_is_discarded(bench: Bench) -> None:
 
 
 async def test_a_broken_response_does_not_affect_the_next_on_the_same_connection(bench: Bench) -> None:
-    """The gateway's 502 is complete, so the client's connection stays open; the provider's is closed."""
+    """The gateway's 502 is complete, so the client's connection stays open. The provider's connection is closed."""
     response = await bench.responded(says(b"this is not HTTP\r\n\r\n", then="keep"))
     assert response.status == 502
     assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection

@@ -1,4 +1,4 @@
-"""Content codings: unchanged in both directions, decoded on request, and never beyond the limit."""
+"""Content codings are forwarded unchanged in both directions, and decoded on request up to a limit."""
 
 import gzip
 import zlib

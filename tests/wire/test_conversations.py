@@ -1,4 +1,4 @@
-"""Several messages on one connection: the responses keep their order, and after a fault nothing more is read."""
+"""Several messages on one connection: responses keep the order of their requests. After a fault nothing more is read."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NO_KEY = request(ours=HOST + naming())
 UNKNOWN = request(ours=HOST + KEY + naming(connection=b"nobody"))
 ELSEWHERE = request(b"/nowhere")
 
-# The bytes sent together, then the expected statuses, and whether the connection is closed after them.
+# The columns: bytes that are sent together, the expected statuses, and whether the connection is closed after them.
 CONVERSATIONS = table(
     ("three requests", A + B + C, [b"/after-A", b"/after-B", b"/after-C"], False),
     ("an upload between two", A + upload(CHUNKED, b"3\r\nabc\r\n0\r\n\r\n", target=b"/proxy/after-B") + C,

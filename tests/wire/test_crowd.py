@@ -1,6 +1,6 @@
 """Many concurrent callers: no caller gets another's response, no socket stays open, and memory does not grow.
 
-The suite runs the short form; `make crowd` sends 100,000 requests (WIRE_CROWD).
+The test suite sends few requests; `make crowd` sends 100,000 (WIRE_CROWD).
 """
 
 import gc
@@ -29,7 +29,7 @@ def resident_bytes() -> int:
 def sockets() -> int:
     count = 0
     for entry in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the descriptor that this listing has opened
+        with suppress(FileNotFoundError):  # this listing itself opens a descriptor, which is closed now
             count += str(entry.readlink()).startswith("socket:")
     return count
 
@@ -39,7 +39,7 @@ def sockets() -> int:
 async def test_concurrent_callers_with_random_aborts_get_their_own_responses(bench: Bench) -> None:
     recorder = bench.recorder
     outside = sockets() - 2 * len(recorder.open)
-    await crowd(bench, TOTAL // 4, seed=1)  # so that pools, caches and allocators have their final size
+    await crowd(bench, TOTAL // 4, seed=1)  # so that pools, caches and allocators reach their final size
     before = resident_bytes()
     tally = await crowd(bench, TOTAL, seed=2)
     await turns(500)
@@ -50,6 +50,6 @@ async def test_concurrent_callers_with_random_aborts_get_their_own_responses(ben
     assert recorder.faults == []
     assert tally.done + tally.left == TOTAL
     assert tally.left > 0
-    assert sockets() <= outside + 2 * len(recorder.open)  # both ends of idle connections are in this process
+    assert sockets() <= outside + 2 * len(recorder.open)  # both ends of an idle connection are in this process
     assert len(recorder.open) <= 2 * 50
     assert grown < GROWTH_BYTES

@@ -1,4 +1,4 @@
-"""Request header fields: end-to-end fields arrive unchanged, and others are not forwarded."""
+"""Request header fields: end-to-end fields are forwarded unchanged, and all other fields are not forwarded."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Request framing: an ambiguous message is refused, its connection closed, and the bytes after it are not read."""
+"""Request framing: the gateway refuses an ambiguous message, closes its connection, and ignores the bytes after it."""
 
 import pytest
 
@@ -158,14 +158,16 @@ async def test_a_message_sent_byte_by_byte_is_the_same_message(bench: Bench) -> 
 
 @pytest.mark.parametrize("at", [100_000, 3000, 300])
 async def test_a_long_chunk_extension_is_dropped(bench: Bench, at: int) -> None:
-    """Up to 16 KB, in one piece with the head or split."""
+    """This holds up to 16 KB, whether the extension arrives with the head or in several pieces."""
     data = upload(CHUNKED, b"3\r\nabc\r\n3;" + b"x" * 10_000 + b"\r\ndef\r\n0\r\n\r\n")
     heard, _ = await bench.passes(*filter(None, (data[:at], data[at:])))
     assert heard.body.data == b"abcdef"
 
 
 async def test_a_request_line_in_pieces_is_checked_too(bench: Bench) -> None:
-    """RFC 9112 §3 lets a reader treat two spaces as one. Not all readers do, so the gateway refuses the line."""
+    """RFC 9112 §3 lets a reader accept two spaces instead of one. Not all readers do, so the gateway refuses such a
+    line.
+    """
     rest = request().removeprefix(b"GET /proxy/x HTTP/1.1")
     pieces = (b"GET ", b" /pro", b"xy/x HTTP/1.1" + rest[:9], rest[9:])
     response = await bench.refuses(*pieces, status=400, code="bad_framing")

@@ -1,4 +1,4 @@
-"""The target: path and query arrive byte for byte, or the request is refused before a byte is sent."""
+"""The request target: path and query are forwarded byte for byte, or the request is refused before a byte is sent."""
 
 import pytest
 
@@ -82,7 +82,7 @@ async def test_the_path_after_the_mount_is_appended_to_the_base_url(
     bench: Bench, integration: bytes, asked: bytes, arrives: bytes
 ) -> None:
     heard, _ = await bench.passes(request(asked, ours=HOST + KEY + naming(integration)))
-    # The follow-up on the same connection uses `wire`, so the last target shows that requests do not mix.
+    # The follow-up request on the same connection uses `wire`. So the last target shows that requests are not mixed up.
     assert heard.target == arrives
 
 

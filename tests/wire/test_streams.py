@@ -1,4 +1,7 @@
-"""Slow bodies: each piece is forwarded when it arrives; a client that disconnects frees the provider's connection."""
+"""Slow bodies: each piece is forwarded as soon as it arrives.
+
+If the client disconnects, the provider's connection is released.
+"""
 
 import asyncio
 
@@ -31,7 +34,7 @@ async def test_each_piece_is_forwarded_before_the_next_is_sent(
         for n in range(5):
             said = piece % n
             writer.write(b"%x\r\n%s\r\n" % (len(said), said))
-            await heard_of.get()  # the caller has the piece: nothing was buffered
+            await heard_of.get()  # the caller has this piece, so the gateway did not buffer it
         writer.write(b"0\r\n\r\n")
         await heard_of.get()
 
@@ -80,7 +83,7 @@ async def test_a_head_is_forwarded_before_its_body(bench: Bench) -> None:
         go.set()
         assert await caller.reader.readexactly(2) == b"ok"
     await turns()
-    await bench.serves_others()  # the provider's connection is closed; an upload must not use it
+    await bench.serves_others()  # the provider's connection must be closed, so no other request can use it
 
 
 async def test_bytes_are_forwarded_in_both_directions_at_the_same_time(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Versions, forms of the target, methods, and authorities: how a request may begin."""
+"""How a request can begin: HTTP versions, forms of the target, methods, and authorities."""
 
 import pytest
 

@@ -32,7 +32,7 @@ GENERATED_LINE: Final = "# Made from facts; correct it in tools/corrections/"
 
 
 def main() -> int:
-    """Return 0. With ``--check``, return 1 if a file would change."""
+    """Write the entries and return 0. With ``--check``, write nothing, and return 1 if a file would change."""
     asked = _arguments().parse_args()
     facts = all_facts(asked.facts)
     folder = None if asked.facts.is_file() else asked.facts
@@ -63,7 +63,7 @@ def _read(path: Path) -> Any:
 
 
 def all_facts(place: Path) -> list[dict[str, Any]]:
-    """Return the facts of every provider in `place`, a folder or a file, in the format of providers.json."""
+    """Return the facts of every provider in `place`, which is a folder or a file. The format is that of providers.json."""
     if place.is_file():
         return list(json.loads(place.read_text(encoding="utf-8")))
     return _of_folder(place)
@@ -84,7 +84,9 @@ def catalog_texts(
     lifetimes: Mapping[str, Any] = NOTHING,
     webhooks: Mapping[str, Any] = NOTHING,
 ) -> dict[str, str]:
-    """Return the file text of every provider in `facts`, by name, except those in `hand_written` and those left out."""
+    """Return provider ▸ text of its file, for `facts`. Providers in `hand_written` and left-out providers are not
+    included.
+    """
     made = {
         one["name"]: with_lifetimes(one["name"], entry_of(one), lifetimes)
         for one in facts
@@ -111,7 +113,7 @@ def catalog_texts(
 
 
 def _add_evidence(entries: dict[str, Entry], hand_written: Mapping[str, Entry]) -> None:
-    """Add `evidence` to each entry, in place of its names of sources, which confirm no particular field."""
+    """Add `evidence` to each entry. It replaces the names of sources, because these confirm no particular field."""
     for entry in entries.values():
         pages = [one for one in entry.pop("sources", None) or [] if "://" in one]
         entry.pop("provenance", None)
@@ -132,8 +134,8 @@ def _entry_for_file(
 ) -> Entry:
     """Return the entry as its file will contain it: corrected, and without inherited fields.
 
-    The fields that an entry shares with its family are found before corrections are applied. So a correction of the
-    family's base applies to the whole family.
+    Shared fields of a family are found before corrections are applied. So a correction of the family's base entry
+    applies to the whole family.
     """
     entry = made[name]
     if entry.get("family") not in {*made, *hand_written}:
@@ -150,12 +152,12 @@ def _entry_for_file(
 
 
 def _remark(entry: Entry) -> str:
-    """Return the comment on the whole entry, which is stored under the key ``#``."""
+    """Return the comment on the whole entry. An entry stores this comment under the key ``#``."""
     return f"# {entry.pop('#')}\n" if "#" in entry else ""
 
 
 def hand_written_values(catalog: Path) -> dict[str, Entry]:
-    """Return the values of the hand-written entries."""
+    """Return the values of the hand-written entries, by name."""
     paths = [path for path in sorted(catalog.glob("*.yaml")) if not is_generated(path)]
     return {path.stem: read_yaml(path).value for path in paths}
 

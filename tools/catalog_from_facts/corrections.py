@@ -1,11 +1,11 @@
-"""The corrections of facts by hand: one file per provider, merged into the entry generated from facts.
+"""Corrections of facts by hand: one file per provider, which is merged into the entry that was generated from facts.
 
-A correction has the fields of an entry. `null` removes a field. A key such as ``token_url#`` is the comment on
+A correction has the fields of an entry. `null` removes a field. A key such as ``token_url#`` contains the comment on
 `token_url`. ``sources+`` adds sources.
 
-``_left_out.yaml`` names the providers that the catalog leaves out, with the reason. ``_verifications.yaml``,
-``_retries.yaml`` and ``_names.yaml`` hold, for many providers at once, the path that verifies a credential, the header
-fields that say when to retry, and a better display name.
+``_left_out.yaml`` names the providers that the catalog leaves out, with the reason. Three files correct many providers
+at once. ``_verifications.yaml`` has the path that verifies a credential, ``_retries.yaml`` has the header fields that
+say when to retry, and ``_names.yaml`` has better display names.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ MORE_SOURCES: Final = "sources+"
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """All corrections of a folder, by provider, and the providers left out with the reason."""
+    """All corrections in a folder by provider, and the left-out providers with the reason."""
 
     entries: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
@@ -34,7 +34,7 @@ class Corrections:
     retries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def corrected(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the corrected `entry`."""
+        """Return `entry` with its corrections."""
         if (path := self.verifications.get(name)) is not None:
             entry = merge(entry, {"proxy": {"verification": {"endpoints": [path]}}})
         if (retry := self.retries.get(name)) is not None:
@@ -48,7 +48,7 @@ class Corrections:
 
 
 def load_corrections(folder: Path) -> Corrections:
-    """Return the folder's corrections. Raises Unreadable, ValueError for YAML errors."""
+    """Return the corrections in this folder. Raises Unreadable, and ValueError for YAML errors."""
     found = {path.stem: _value(path) for path in sorted(folder.glob("*.yaml")) if not path.name.startswith("_")}
     lists = (_value(folder / name) for name in (LEFT_OUT, VERIFICATIONS, NAMES, RETRIES))
     return Corrections(found, *lists)

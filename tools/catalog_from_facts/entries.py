@@ -1,6 +1,6 @@
-"""Converts one provider's facts to its entry, field by field.
+"""Converts the facts about one provider to its catalog entry, field by field.
 
-Fields that the facts do not contain are left out, not guessed.
+If the facts do not contain a field, the entry does not have it: nothing is guessed.
 """
 
 from typing import Any, Final
@@ -25,7 +25,7 @@ _RENAMED: Final = {
     "webhook_secret_set_by_user": "webhook_user_defined_secret",
 }
 _PARAMETERS: Final = ("authorization_params", "request_params", "token_params", "refresh_params")
-# General knowledge is not a source that confirms a value.
+# General knowledge does not confirm a value, because nobody can check it.
 _NO_OUTSIDE_SOURCE: Final = frozenset({"curated", "requirement"})
 
 
@@ -34,7 +34,7 @@ def entry_of(facts: Facts) -> Entry:
     entry: Entry = {key: facts[key] for key in _AS_THEY_ARE if key in facts}
     entry |= {ours: facts[theirs] for theirs, ours in _RENAMED.items() if theirs in facts}
     entry |= {key: _texts(facts[key]) for key in _PARAMETERS if key in facts}
-    # A derived URL was computed, not found in a source: its page may not exist.
+    # A derived URL was computed and not found in a source, so its page may not exist.
     entry |= {key: facts[key] for key in ("docs", "homepage") if key in facts and key not in facts.get("derived", ())}
     entry |= _token_requests(facts)
     if "jwt" in facts or "client_assertion" in facts:
@@ -61,11 +61,11 @@ def entry_of(facts: Facts) -> Entry:
 
 
 def _token_requests(facts: Facts) -> Entry:
-    """Return how tokens are requested."""
+    """Return the fields of the entry that say how tokens are requested."""
     made: Entry = {}
     if facts.get("pkce") is False:
         made["disable_pkce"] = True
-    if facts.get("scope_separator", " ") not in {" ", "+"}:  # a plus means a space, as in form encoding
+    if facts.get("scope_separator", " ") not in {" ", "+"}:  # a plus means a space, as in a URL-encoded form
         made["scope_separator"] = facts["scope_separator"]
     if facts.get("token_request_auth_method", "body") != "body":
         made["token_request_auth_method"] = facts["token_request_auth_method"]
@@ -74,7 +74,7 @@ def _token_requests(facts: Facts) -> Entry:
     asked = facts.get("token_request", {})
     if facts.get("token_request_format", asked.get("format", "form")) != "form":
         made["body_format"] = facts.get("token_request_format", asked.get("format"))
-    # The body encoding sets its own content type.
+    # The encoding of the body sets its own content type, so the entry must not set one.
     headers = {name: text for name, text in asked.get("headers", {}).items() if name != "content-type"}
     if headers:
         made["token_headers"] = headers
@@ -88,7 +88,7 @@ def _token_requests(facts: Facts) -> Entry:
 
 
 def _token_response(asked: Facts) -> Entry:
-    """Return only the places that differ from the standard's."""
+    """Return the places of the token response that differ from the OAuth 2.0 standard."""
     usual = {"token_path": "access_token", "expiry_path": "expires_in", "expiry_kind": "duration"}
     return {key: asked[key] for key, common in usual.items() if asked.get(key, common) != common}
 
@@ -113,7 +113,7 @@ def _proxy(facts: Facts) -> Entry:
 def _retry(facts: Facts) -> Entry:
     made = {key: names[0] if len(names) == 1 else names for key, names in facts.items() if key in {"after", "at"}}
     if made.get("after") == "retry-after":
-        del made["after"]  # the gateway always honours Retry-After
+        del made["after"]  # the gateway always uses Retry-After, so the entry need not name it
     if "remaining" in facts:
         made["remaining"] = facts["remaining"]
     if "status_codes" in facts:
@@ -132,7 +132,7 @@ def _verification(facts: Facts) -> Entry:
 
 
 def _in_seconds(facts: Facts, what: str) -> Entry:
-    """Rename the keys: in entries, the unit is written ``_s``."""
+    """Rename the keys. In entries, the unit seconds is written ``_s``."""
     return {key.replace(f"{what}_seconds", f"{what}_s"): value for key, value in facts.items()}
 
 

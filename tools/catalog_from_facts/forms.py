@@ -7,7 +7,7 @@ from tools.catalog_from_facts.words import description, hosts_with, suffix_of, t
 
 Form = dict[str, Any]
 
-# Patterns that the script behind the facts generated; entries use a shorter equivalent.
+# The script that wrote the facts generated these patterns. Entries use a shorter pattern with the same meaning.
 _HOST: Final = "^[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9](:[0-9]{1,5})?$"
 _LABEL: Final = "^[A-Za-z0-9][A-Za-z0-9_-]*$"
 _FORMATS: Final = {
@@ -16,14 +16,14 @@ _FORMATS: Final = {
     "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$": "uuid",
     "^[^@\\s]+@[^@\\s]+\\.[^@\\s]+$": "email",
 }
-_NO_EXAMPLE: Final = frozenset({"example"})  # carries no information
+_NO_EXAMPLE: Final = frozenset({"example"})  # placeholders that carry no information
 
 _BLANK: Final = "(leave blank)"
 _NAMES: Final = {"username": "User name", "password": "Password"}
 
 
 def settings(facts: dict[str, Any]) -> dict[str, Form]:
-    """Return the entry's `connection_config`, by name."""
+    """Return the entry's `connection_config`, by the name of the setting."""
     return {one["name"]: _setting(one, facts) for one in facts.get("connection_configuration", ())}
 
 
@@ -60,7 +60,9 @@ def _rule(one: dict[str, Any], *, in_host: bool) -> Form:
 
 
 def credentials(facts: dict[str, Any]) -> dict[str, Form]:
-    """Return the entry's `credentials`, by name. A field that stays blank is included, but hidden."""
+    """Return the entry's `credentials`, by the name of the field. A field that always stays blank is included, but
+    hidden.
+    """
     found = {one["name"]: _field(one, facts) for one in facts.get("credentials", ())}
     if facts["auth_mode"] == "BASIC" and not found:
         found = {

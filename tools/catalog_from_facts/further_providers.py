@@ -1,7 +1,7 @@
 """Converts ``new-providers.json`` to the format of ``providers.json``, so that one script generates all entries.
 
-Facts that a source states or a public repository holds are taken. Facts that no source confirms (confidence
-``knowledge``) are not.
+It uses facts that a source states or that a public repository contains. It ignores facts that no source confirms
+(confidence ``knowledge``).
 """
 
 import re
@@ -15,9 +15,9 @@ _AS_THEY_ARE: Final = (
     "display_name", "auth_mode", "categories", "docs", "family", "authorization_url", "token_url",
     "token_request_auth_method", "scope_separator", "authorization_params", "token_request_format",
 )  # fmt: skip
-# Sources that have another name in providers.json.
+# Label in new-providers.json ▸ label of the same source in providers.json.
 LABELS: Final = {"knowledge": "curated", "amp": "amp-labs", "aspnet": "aspnet-oauth"}
-# Names of inputs in the source ▸ the catalog's names. Other inputs are named after their place in the URL.
+# Name of an input in the source ▸ its name in the catalog. Other inputs are named after their place in the URL.
 _NAMES: Final = {
     "host": "hostname", "talkdesk_api_domain": "apiDomain", "talkdesk_token_domain": "tokenDomain",
     "board_token": "boardToken", "project_id": "projectId", "company": "companyId", "talkdesk.workspace": "accountName",
@@ -31,8 +31,9 @@ _SETTING: Final = re.compile(r"\$\{connectionConfig\.([A-Za-z0-9_]+)\}")
 
 
 def further_facts(document: Mapping[str, Any]) -> list[Facts]:
-    """Return the facts of each provider of `document` (new-providers.json) that a source confirms, as in
-    providers.json."""
+    """Return the facts in `document` (new-providers.json) that a source confirms, by provider, in the format of
+    providers.json.
+    """
     seen = ((name, one) for name, one in document["facts"].items() if one["confidence"] in _SEEN)
     return [_common_facts(name, one) for name, one in seen]
 
@@ -67,7 +68,7 @@ def _common_facts(name: str, one: Mapping[str, Any]) -> Facts:
 
 
 def _place(made: Facts, one: Mapping[str, Any], rename: Mapping[str, str]) -> None:
-    """Add the place of the credential and the other header fields."""
+    """Add the place of the credential, and the other header fields."""
     place, basic = one.get("placement") or {}, made["auth_mode"] == "BASIC"
     proxy = made["proxy"]
     value = "${apiKey}" if made["auth_mode"] == "API_KEY" else "${accessToken}"
@@ -126,7 +127,7 @@ def _our_name(provider: str, setting: str, one: Mapping[str, Any]) -> str:
 
 
 def _kind(setting: str, one: Mapping[str, Any]) -> str:
-    """Return the kind of the setting in the URLs: ``label`` or ``host``, the whole ``url``, or ``other``."""
+    """Return how the setting is used in the URLs: as ``label``, as ``host``, as the whole ``url``, or ``other``."""
     whole = "${connectionConfig." + setting + "}"
     for text in _urls(one):
         host = text.partition("://")[2].partition("/")[0]

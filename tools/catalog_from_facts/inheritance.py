@@ -1,4 +1,4 @@
-"""Reduces entries of one family to the fields that differ from the entry whose app they share."""
+"""Reduces the entries of a family, which share one app, to the fields that differ from their base entry."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 # Families whose members have the same consent, token requests and refresh rules.
 FAMILIES: Final = frozenset({"google", "microsoft", "microsoft-oauth2-cc", "zoho", "adp"})
 _OWN: Final = frozenset({"name", "alias", "display_name", "categories", "provenance", "review", "sources"})
-# An entry does not inherit these fields from its base; it inherits all others.
+# An entry does not inherit these fields from its base entry. It inherits all other fields.
 _NOT_THE_FAMILYS: Final = frozenset(
     {"homepage", "docs_connect", "default_scopes", "available_scopes", "path_form", "paginate"}
     | {"paginate_alternatives", "verification", "allowed_origins", "webhook_signature", "connection_config"}
@@ -17,8 +17,8 @@ MOST_NULLS: Final = 3
 def without_inherited_fields(
     entry: Mapping[str, Any], base_name: str, base: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the fields in which `entry` differs from `base`, or None if it would have to remove too many of the base's
-    fields.
+    """Return the fields in which `entry` differs from `base`. Return None if it would have to remove too many fields of
+    `base`.
     """
     own = _additional_fields(entry, {key: value for key, value in base.items() if key not in _OWN})
     if _nulls(own) > MOST_NULLS or entry["auth_mode"] != base["auth_mode"]:

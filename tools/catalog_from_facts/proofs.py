@@ -1,8 +1,8 @@
-"""Adds the call that verifies a credential, and the account it belongs to, from ``verification-account.json``.
+"""Adds the request that verifies a credential, and the account ID, from ``verification-account.json``.
 
-Entries that already have them are not changed. Left out is what could reject a valid credential: calls that no source
-confirms, and ids from a list with several items, since the order may change. For APIs that return 2xx for an invalid
-credential, the facts describe in words what the response must contain.
+Entries that already have these fields do not change. The tool adds nothing that could reject a valid credential. So it
+ignores requests that no source confirms, and IDs from a list with several items, because their order may change. Some
+APIs return 2xx for an invalid credential; for these, the facts describe in words what the response must contain.
 """
 
 import json
@@ -15,11 +15,11 @@ Facts = Mapping[str, Any]
 
 _SEEN: Final = frozenset({"source", "source-partly", "source-address-only"})
 _IN_LIST: Final = re.compile(r"(^|\.)[0-9]+(\.|$)")
-# Lists that always have one item.
+# The lists in the responses of these providers always have one item.
 _SINGLE: Final = frozenset({"klaviyo", "klaviyo-oauth", "zoho-crm", "snowflake"})
-# The id in their response identifies the key, which may be replaced.
+# The ID in the responses of these providers belongs to the key, and a user can replace the key.
 _NO_ACCOUNT: Final = frozenset({"ashby", "cloudflare"})
-# OAuth apps of these providers may request an ID token, whose subject is already the account's id.
+# OAuth apps of these providers can request an ID token, which already contains the account ID as its subject.
 _WITH_ID_TOKEN: Final = ("google", "microsoft", "outlook", "one-", "youtube", "sharepoint")
 _IS: Final = re.compile(r"([\w.]+) is (\w+)")
 _ARE_TRUE: Final = re.compile(r"members ([\w.]+) and ([\w.]+) are true")
@@ -59,8 +59,7 @@ def with_verification(name: str, entry: Entry, fact: Facts | None, correction: F
 
 
 def _request(fact: Facts) -> Entry:
-    """Return `method` and `data`, if the request is not a plain GET. Raises ValueError if the body is not a JSON
-    object."""
+    """Return `method` and `data` if the request is not a plain GET. Raises ValueError if the body is not a JSON object."""
     if fact["method"] == "GET":
         return {}
     text = str(fact.get("body") or "null")
@@ -71,7 +70,7 @@ def _request(fact: Facts) -> Entry:
 
 
 def expected(words: str) -> dict[str, Any]:
-    """Convert `words` such as ``member ok is true`` to the field `expect`; text in brackets is a remark."""
+    """Convert `words` such as ``member ok is true`` to the field `expect`. Text in brackets is only a remark."""
     plain = re.sub(r"\([^)]*\)", "", words)
     found: dict[str, Any] = {member: _value(text) for member, text in _IS.findall(plain)}
     for pair in _ARE_TRUE.findall(plain):

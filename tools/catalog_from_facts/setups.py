@@ -1,4 +1,4 @@
-"""Converts ``setup-steps.json`` to the `setup` of entries. One vendor console may serve a whole family."""
+"""Converts ``setup-steps.json`` to the `setup` of entries. A whole family can share the console of one vendor."""
 
 import re
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ _ADDRESS: Final = re.compile(r"(callback|redirect) address(es)?", re.IGNORECASE)
 
 
 def setups(document: Facts) -> dict[str, dict[str, Any]]:
-    """Return the `setup` of each entry in `document`. If several facts name an entry, the one with the fewest entries
-    wins.
+    """Return the `setup` of each entry in `document`. If several facts name the same entry, use the fact with the
+    fewest entries.
     """
     found: dict[str, dict[str, Any]] = {}
     for one in sorted(document["facts"].values(), key=lambda fact: -len(fact["entries"])):
@@ -25,5 +25,7 @@ def setups(document: Facts) -> dict[str, dict[str, Any]]:
 
 
 def _with_urls(step: str) -> str:
-    """Return `step` with ``callback URL`` for ``callback address``: the words of the guides and of the providers."""
+    """Return `step` with ``callback URL`` instead of ``callback address``, because guides and providers say "callback
+    URL".
+    """
     return _ADDRESS.sub(lambda found: f"{found[1]} URL{'s' if found[2] else ''}", step)

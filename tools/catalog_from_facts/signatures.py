@@ -1,7 +1,7 @@
 """Adds webhook signatures from ``subscriptions.json`` to entries that have none.
 
-The signature is copied from other entries of the same API. Otherwise it is taken from the facts, if a source confirms
-it and the scheme is a plain HMAC.
+The tool copies the signature from another entry of the same API, if there is one. Otherwise it uses the facts, if a
+source confirms the signature and its scheme is a plain HMAC.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,9 @@ _SIGNED: Final = {
 
 
 def signatures(facts: Facts, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return the `webhook_signature` of each entry that has none. Entries that inherit from another are not changed."""
+    """Return the new `webhook_signature` of each entry that has none. Entries that inherit from a base entry do not
+    change.
+    """
     found: dict[str, Entry] = {}
     for fact in facts.values():
         there = [entries[name] for name in fact["entries"] if name in entries]
@@ -46,7 +48,9 @@ def _plain(fact: Facts) -> Entry | None:
 
 
 def _for_mode(known: Entry, entry: Entry) -> Entry:
-    """Remove the client secret as key from modes without a client: there, only the operator's own key can sign."""
+    """Remove the client secret as signing key from auth modes without a client. There, only the operator's own key can
+    sign.
+    """
     if entry.get("auth_mode") in _WITHOUT_CLIENT and known.get("key") in _OF_CLIENT:
         return {name: value for name, value in known.items() if name != "key"}
     return dict(known)

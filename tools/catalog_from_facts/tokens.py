@@ -1,5 +1,6 @@
-"""Adds whether refresh tokens rotate, and how long tokens live, from ``oauth-quirks.json``, to entries without these
-fields.
+"""Adds from ``oauth-quirks.json`` whether refresh tokens rotate and how long tokens are valid.
+
+Entries that already have these fields do not change.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ def with_lifetimes(name: str, entry: Entry, facts: Mapping[str, Any]) -> Entry:
     if "same_as" in fact:
         fact = facts[fact["same_as"]]
     refresh = fact.get("refresh", {})
-    known = {key: refresh[key] for key in _FIELDS if isinstance(refresh.get(key), int)}  # no fractions of days
+    known = {key: refresh[key] for key in _FIELDS if isinstance(refresh.get(key), int)}  # the field has whole days only
     if not known or entry["auth_mode"] != "OAUTH2":
         return entry
     return {**entry, "refresh": {**known, **entry.get("refresh", {})}}

@@ -1,4 +1,4 @@
-"""Formats an entry as readable YAML: ordered fields, small maps on one line, and the comments from corrections."""
+"""Formats an entry as readable YAML: ordered fields, small mappings on one line, and the comments from corrections."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any, Final
 import yaml
 
 WIDTH: Final = 120
-COMMENT: Final = "#"  # the key `token_url#` holds the comment on `token_url`
+COMMENT: Final = "#"  # the key `token_url#` contains the comment on `token_url`
 
 # Groups of fields, separated by a blank line.
 GROUPS: Final = (
@@ -39,7 +39,7 @@ GROUPS: Final = (
 )  # fmt: skip
 
 _WRAPPED: Final = frozenset({"sources"})
-_SPREAD: Final = frozenset({"proxy", "headers", "query"})  # never on one line
+_SPREAD: Final = frozenset({"proxy", "headers", "query"})  # these fields are never written on one line
 _FORMS: Final = frozenset({"connection_config", "credentials", "assertion_option"})
 _SETTING: Final = (
     "title", "description", "enum", "format", "pattern", "example", "default_value", "prefix", "suffix", "optional",
@@ -52,7 +52,7 @@ _PROXY: Final = (
 
 
 def entry_text(entry: Mapping[str, Any], head: str) -> str:
-    """Return the file's text. `head`: its first lines. Raises KeyError for a field that belongs to no group."""
+    """Return the text of the file. `head`: its first lines. Raises KeyError for a field that belongs to no group."""
     unplaced = {key for key in entry if not key.endswith(COMMENT)} - {key for group in GROUPS for key in group}
     if unplaced:
         raise KeyError(", ".join(sorted(unplaced)))
@@ -85,7 +85,7 @@ def _field(within: Mapping[str, Any], key: str, indent: int) -> Iterator[str]:
 
 
 def evidence_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the entry's `evidence`, with one line per group where it fits."""
+    """Yield the entry's `evidence`. Each group is on one line if it fits."""
     yield "evidence:"
     for group, one in evidence.items():
         line = f"  {group}: {_flow(one)}"
@@ -125,7 +125,7 @@ def _in_order(value: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
 
 
 def _wrapped(begin: str, items: Sequence[str]) -> Iterator[str]:
-    """Yield a flow list, wrapped over several lines if necessary."""
+    """Yield a list in brackets, on several lines if it is long."""
     line = begin
     for item in items:
         if line != begin and len(line) + len(item) + 2 > WIDTH:
@@ -148,7 +148,7 @@ def _block(value: Mapping[str, Any] | list[Any], indent: int) -> Iterator[str]:
 
 
 def _on_one_line(value: Mapping[str, Any] | list[Any]) -> str | None:
-    """Return a list or map of plain values as `[a, b]` or `{a: b}`; None if it reads better on several lines."""
+    """Return a list or mapping of plain values as `[a, b]` or `{a: b}`. Return None if it is better on several lines."""
     inner = value.values() if isinstance(value, Mapping) else value
     if any(isinstance(one, Mapping | list) for one in inner) or any(str(key).endswith(COMMENT) for key in value):
         return None
@@ -162,7 +162,7 @@ def _on_one_line(value: Mapping[str, Any] | list[Any]) -> str | None:
 
 
 def _scalar(value: Any, *, flow: bool = False) -> str:
-    """Return the value in the plainest form that YAML allows at this place."""
+    """Return the value in the plainest style that YAML allows at this place."""
     if value is None:
         return "null"
     if isinstance(value, bool | int | float):

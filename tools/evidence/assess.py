@@ -10,11 +10,11 @@ from tools.evidence.statements import KNOWLEDGE, sources, statements
 
 Entry = Mapping[str, Any]
 
-# The day on which the facts were collected.
+# The date on which the facts were collected.
 DATE: Final = "2026-11-22"
 MOST_NAMED: Final = 6
 
-# A field's name in statements ▸ its place in an entry, by group.
+# Group ▸ name of a field in statements ▸ place of the field in an entry.
 _ASSESSED: Final[Mapping[str, Mapping[str, str]]] = {
     "addresses": {
         "authorization_url": "authorization_url", "token_url": "token_url", "request_url": "request_url",
@@ -35,14 +35,14 @@ _ASSESSED: Final[Mapping[str, Mapping[str, str]]] = {
     "paging": {"paginate": "proxy.paginate"},
     "webhooks": {"webhook_signature.header": "webhook_signature.header"},
 }  # fmt: skip
-# Statements that confirm another field too.
+# Field ▸ other fields for which its statements are evidence too.
 _ALSO: Final = {"paginate": ("paginate.parameters",), "disable_pkce": ("pkce",)}
-# Fields for which the gateway has a default, by the modes that read them.
+# Fields for which the gateway has a default value, with the auth modes that use the field.
 _DEFAULTED: Final = {"token_request_auth_method": {"OAUTH2", "OAUTH2_CC"}, "scope_separator": {"OAUTH2"}}
 
 
 def evidence_of(name: str, entry: Entry) -> dict[str, Any]:
-    """Return the `evidence` of the whole `entry`, called `name`."""
+    """Return the `evidence` of the whole entry with this name."""
     found = {}
     for group in GROUPS:
         levels: dict[str, str] = {}
@@ -59,8 +59,9 @@ def evidence_of(name: str, entry: Entry) -> dict[str, Any]:
 def evidence_of_inheriting_entry(
     name: str, said_here: Entry, whole: Entry, inherited: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the groups that the inheriting entry writes itself: those whose fields it sets, and those with another
-    evidence.
+    """Return the evidence that an inheriting entry writes itself.
+
+    These are the groups with a field that the entry sets, and the groups with another evidence than in the base entry.
     """
     touched = {*said_here, *(f"proxy.{key}" for key in said_here.get("proxy") or {})}
     found = evidence_of(name, whole)
@@ -92,12 +93,12 @@ def _differences(name: str, group: str) -> dict[str, str]:
 
 
 def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set[str]] | None:
-    """Return level and sources of one field, or None if the entry does not have it."""
+    """Return level and sources of one field, or None if the entry does not have the field."""
     written = _is_written(entry, place)
     if not written and entry["auth_mode"] not in _DEFAULTED.get(field, ()):
         return None
     if field == "placement" and not list(entry_values(entry, field)):
-        return None  # the mode signs the whole request
+        return None  # no such field, because the auth mode signs the whole request
     explicit, implied = set[str](), set[str]()
     for one in statements().get(name, ()):
         if one.field in (field, *_ALSO.get(field, ())) and agrees(entry, one):
@@ -110,7 +111,8 @@ def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set
 
 def _level(explicit: set[str], implied: set[str], *, written: bool, partial: bool) -> str:
     if explicit | implied:
-        vendor = any(map(is_vendor, explicit)) and not partial  # parameters do not show what the response contains
+        # parameters of the request do not show what the response contains
+        vendor = any(map(is_vendor, explicit)) and not partial
         return "confirmed" if vendor or (explicit and len(explicit | implied) > 1) else "sourced"
     return "unconfirmed" if written else "assumed"
 
@@ -125,8 +127,8 @@ def _is_written(entry: Entry, place: str) -> bool:
 
 
 def levels(entry: Entry) -> Iterator[tuple[str, str, str]]:
-    """Yield group, field and level of every field in the entry's evidence; the group itself if all its fields have one
-    level.
+    """Yield group, field and level of every field in the entry's evidence. If all fields of a group have one level,
+    yield the group.
     """
     for group, one in entry.get("evidence", {}).items():
         for field, level in one.get("fields", {group: one["level"]}).items():

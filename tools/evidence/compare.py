@@ -1,4 +1,4 @@
-"""Whether an entry agrees with a statement. Both are normalised first: templates become ``*``, version numbers are
+"""Decides whether an entry agrees with a statement. Both are normalized first: templates become ``*``, versions are
 removed.
 """
 
@@ -12,14 +12,14 @@ from tools.evidence.statements import Statement
 
 Entry = Mapping[str, Any]
 
-# Placeholders of the catalog, Go templates, PHP, Python, Ruby and JavaScript; format characters.
+# Placeholders of the catalog, Go templates, PHP, Python, Ruby and JavaScript, and format characters.
 _BLANK: Final = re.compile(r"\$\{[^}]*\}|#\{[^}]*\}|\{\{[^}]*\}\}|\{[^}]*\}|<[^>]*>|%[sd@]|\$[a-z]\w*|:[a-z]\w+(?=/|$)")
 _VERSION: Final = re.compile(r"/v?[0-9]+(?:\.[0-9x]+)*(?=/|$)|/20[0-9]{2}-[0-9]{2}(?:-[0-9]{2})?(?=/|$)")
 URL_FIELDS: Final = ("authorization_url", "token_url", "refresh_url", "revocation_url", "request_url")
 
 
 def agrees(entry: Entry, statement: Statement) -> bool | None:
-    """Return whether the whole `entry` has one of the statement's values; None if it has nothing to compare."""
+    """Return whether the entry has one of the values of the statement. Return None if the entry has nothing to compare."""
     ours = list(entry_values(entry, statement.field))
     if not ours:
         return None
@@ -27,12 +27,13 @@ def agrees(entry: Entry, statement: Statement) -> bool | None:
 
 
 def entry_values(entry: Entry, field: str) -> Iterator[Any]:
-    """Yield an entry's values of a field, defaults included; nothing if the field does not apply to the entry."""
+    """Yield an entry's values of a field, including defaults. Yield nothing if the field does not apply to the entry."""
     if field in URL_FIELDS:
         yield from _urls(entry, field)
     elif (read := _READ.get(field)) is not None:
         yield from read(entry)
-    elif field != "account.id" or "endpoint" in entry.get("account", {}):  # the token response has other members
+    # the token response contains other members than an account endpoint
+    elif field != "account.id" or "endpoint" in entry.get("account", {}):
         yield from _at(entry, field)
 
 
@@ -128,7 +129,7 @@ def _same(field: str, ours: Any, theirs: Any) -> bool:
 
 
 def normalized_url(text: str) -> str:
-    """``https://${connectionConfig.x}.example.com/v2/token?y`` ▸ ``*.example.com/token``."""
+    """Return a URL for comparison: ``https://${connectionConfig.x}.example.com/v2/token?y`` ▸ ``*.example.com/token``."""
     bare = _BLANK.sub("*", text).partition("://")[2] or _BLANK.sub("*", text)
     host, slash, path = bare.partition("?")[0].partition("/")
     below = _VERSION.sub("", slash + path.rstrip("/"))
@@ -136,7 +137,7 @@ def normalized_url(text: str) -> str:
 
 
 def patterns_match(one: str, other: str) -> bool:
-    """Return whether one of the two matches the other as a pattern."""
+    """Return whether one of the two texts matches the other text as a pattern."""
     return fnmatchcase(one, other) or fnmatchcase(other, one)
 
 
@@ -150,8 +151,9 @@ def _same_base(one: str, other: str) -> bool:
 
 
 def _same_place(one: str, other: str) -> bool:
-    """Compare places. ``?`` matches any text before the key, because a description of a scheme does not contain that
-    text."""
+    """Compare two places. ``?`` matches any text before the key, because a description of a scheme does not contain
+    this text.
+    """
     kind, _, value = one.lower().partition(": ")
     other_kind, _, other_value = other.lower().partition(": ")
     bare, other_bare = (re.sub(r"[*].*", "", text).strip() for text in (value, other_value))

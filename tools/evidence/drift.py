@@ -1,8 +1,8 @@
 """``python -m tools.evidence.drift``: list the fields in which entries differ from the sources, one per line.
 
 A field agrees if no other value has more sources than the entry's value. The exit code is 1 if a difference has no
-explanation in differences.yaml, or if fewer than 97 of 100 comparable fields agree. Run it first after a new
-collection.
+explanation in differences.yaml, or if fewer than 97 of 100 comparable fields agree. After a new collection, run this
+tool first.
 """
 
 import json
@@ -24,7 +24,7 @@ LEAST: Final = 0.97
 
 @dataclass(frozen=True, slots=True)
 class FieldComparison:
-    """The values of one field: the entry's, and those of every source that was looked up and states the field."""
+    """The values of one field: the value of the entry, and the value of every looked-up source that states the field."""
 
     entry: str
     field: str
@@ -32,11 +32,11 @@ class FieldComparison:
     alike: frozenset[str]
     """Sources that state the entry's value."""
     others: Mapping[str, frozenset[str]]
-    """Other values, each with the sources that state it."""
+    """Every other value, with the sources that state it."""
 
     @property
     def agrees(self) -> bool:
-        """Whether no other value has more sources."""
+        """Whether no other value has more sources than the entry's value."""
         return bool(self.alike) and all(len(by) <= len(self.alike) for by in self.others.values())
 
     @property
@@ -48,7 +48,7 @@ class FieldComparison:
 
 @cache
 def explanations() -> Mapping[str, Mapping[str, str]]:
-    """Return why an entry differs, by entry and field (differences.yaml)."""
+    """Return the reasons why entries differ, by entry and field (differences.yaml)."""
     known: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("differences.yaml")).value
     return known
 

@@ -1,4 +1,4 @@
-"""The statements kept in the repository: entry, field, value, and the sources that state it."""
+"""The statements that are kept in the repository: entry, field, value, and the sources that state the value."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,21 +10,21 @@ from typing import Any, Final
 FOLDER: Final = Path(__file__).parent
 STATEMENTS: Final = FOLDER / "statements.jsonl"
 SOURCES: Final = FOLDER / "sources.json"
-# Label of statements that nobody looked up.
+# Label of statements that come from general knowledge, which nobody looked up in a source.
 KNOWLEDGE: Final = "knowledge"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`values`: alternatives, since one source may name several."""
+    """A statement. `values`: alternative values, because one source can name several."""
 
     entry: str
     field: str
     values: tuple[Any, ...]
     explicit: tuple[str, ...]
-    """Ids of the sources that state the value explicitly."""
+    """IDs of the sources that state the value explicitly."""
     implied: tuple[str, ...] = ()
-    """Ids of the sources that keep their own default value, which is weak evidence."""
+    """IDs of the sources that do not mention the field and so keep their own default value. This is weak evidence."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -45,13 +45,15 @@ def statements() -> Mapping[str, tuple[Statement, ...]]:
 
 @cache
 def sources() -> Mapping[str, Mapping[str, Any]]:
-    """Return the sources: `where`, `date`, `licence`, and `vendor` if it is the vendor's own document."""
+    """Return the sources, each with `where`, `date`, `licence`, and `vendor` if the source is the vendor's own
+    document.
+    """
     read: Mapping[str, Mapping[str, Any]] = json.loads(SOURCES.read_text(encoding="utf-8"))
     return read
 
 
 def write(found: Iterable[Statement], known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Replace both files."""
+    """Replace the files of statements and sources."""
     rows = sorted({_line(one) for one in found})
     STATEMENTS.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     SOURCES.write_text(json.dumps(known, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

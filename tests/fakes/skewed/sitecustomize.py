@@ -1,4 +1,6 @@
-"""Shifts the clock of the processes that `tests.fakes.processes` starts, by PYTHON_TEST_SKEW_S if it is set."""
+"""Shifts the clock of processes that `tests.fakes.processes` starts, by PYTHON_TEST_SKEW_S seconds if this variable is
+set.
+"""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Small fakes of vendors' APIs, which accept only correct calls of the vendor's SDK. All requests are recorded."""
+"""Small fakes of vendors' APIs. Each accepts only correct calls of the vendor's SDK, and records all requests."""
 
 from tests.fakes.vendors.anthropic import Anthropic
 from tests.fakes.vendors.github import GitHub

@@ -1,4 +1,4 @@
-"""Anthropic's API: paged models, and messages as one response or as a stream of named events."""
+"""Fake of Anthropic's API: paged models, and messages as one response or as a stream of named events."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""GitHub's REST API: the user, repositories with Link pages, issues. Bodies contain absolute URLs, like GitHub's."""
+"""Fake of GitHub's REST API: the user, repositories with Link pages, and issues. As at GitHub, bodies contain absolute
+URLs.
+"""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,6 @@
-"""Jira Cloud behind api.atlassian.com: sites, the user, server info, search by token, an issue that can be changed."""
+"""Fake of Jira Cloud at api.atlassian.com: sites, the user, server info, search by token, and an issue that can be
+changed.
+"""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""OpenAI's API: models, chat completions (as one response, or as a stream that ends with [DONE]), files."""
+"""Fake of OpenAI's API: models, files, and chat completions as one response or as a stream that ends with [DONE]."""
 
 import email
 import json

@@ -1,6 +1,6 @@
-"""Slack's Web API: auth.test, conversations.list by cursor, chat.postMessage, and an upload to a separate URL.
+"""Fake of Slack's Web API: auth.test, conversations.list by cursor, chat.postMessage, and an upload to a separate URL.
 
-Errors are 200 with ``ok: false``.
+An error is a response with status 200 and ``ok: false``.
 """
 
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ class Slack(Vendor):
 
 
 async def _members(request: web.Request) -> dict[str, Any]:
-    """Return the parameters. Slack accepts a form or JSON."""
+    """Return the parameters of a request. Slack accepts a form or JSON."""
     if request.content_type == "application/json":
         body: dict[str, Any] = await request.json()
         return body

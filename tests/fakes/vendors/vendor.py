@@ -1,4 +1,4 @@
-"""A vendor's API: a real server that accepts only the right credential, and records every request."""
+"""Base of the fake vendor APIs: a real server that accepts only the right credential, and records every request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as received."""
+    """A request, as it was received."""
 
     method: str
     target: str
@@ -28,10 +28,10 @@ class Seen:
 
 
 class Vendor:
-    """`name`: of the shipped catalog entry. `base_path`: path of its base URL.
+    """A fake API. `name`: name of the shipped catalog entry. `base_path`: path of the entry's base URL.
 
-    `slot`: the header field that carries the credential, with its whole value. `presigned`: path prefix of URLs
-    that contain their own credential, to which clients are sent directly.
+    `slot`: the header field with the credential, as name and whole value. `presigned`: prefix of the paths that clients
+    call directly, because such a URL contains its own credential.
     """
 
     name: ClassVar[str]
@@ -79,7 +79,7 @@ class Vendor:
 
 
 async def events(request: web.Request, lines: list[str]) -> web.StreamResponse:
-    """Send server-sent events, each with its own write."""
+    """Send server-sent events. Each event is a separate write."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
     for line in lines:

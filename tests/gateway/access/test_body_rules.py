@@ -1,4 +1,4 @@
-"""Rules that check the body: their syntax, and what each one allows in a body that has been read."""
+"""Access rules that check the body: their syntax, and which bodies each rule allows."""
 
 import json
 from fnmatch import fnmatchcase
@@ -82,7 +82,7 @@ def test_only_mcp_setup_and_list_messages_are_allowed_beside_named_tools() -> No
 
 
 def test_responses_to_the_servers_own_requests_are_allowed() -> None:
-    """MCP's Streamable HTTP transport has clients POST them, for example the reply to ``ping``."""
+    """In MCP's Streamable HTTP transport, clients send their responses by POST, for example the response to ``ping``."""
     for content in ({"result": {}}, {"result": {"action": "decline"}}, {"error": {"code": -1, "message": "x"}}):
         assert decision(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, **content}) == TOOLS
     named_empty = decision(policy(TOOLS), "/mcp", {"jsonrpc": "2.0", "id": 1, "method": ""})
@@ -109,14 +109,14 @@ def test_graphql_request_is_checked_by_all_its_root_fields() -> None:
 
 @pytest.mark.parametrize("pattern", ["a*b*c", "*b*", "*b", "a*", "a*b", "*", "abc", "*bc*b", "*b*c", "a*a*a"])
 def test_star_matches_any_characters(pattern: str) -> None:
-    """A name pattern matches as a shell pattern does; tried with every name of up to six letters."""
+    """A name pattern matches as a shell pattern does. The test tries every name of up to six letters."""
     names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
     rule = parse_body_rule(f"query {pattern}")
     assert [one for one in names if rule.names(one)] == [one for one in names if fnmatchcase(one, pattern)]
 
 
 def test_matching_a_name_takes_linear_time() -> None:
-    """Matching is not quadratic: a long name that almost matched a pattern with two stars used to block the gateway for
+    """A long name that almost matches a pattern with two stars must not block the gateway. A quadratic matcher took
     seconds.
     """
     rule = parse_body_rule("query issue*By*Id")
@@ -128,7 +128,7 @@ def test_matching_a_name_takes_linear_time() -> None:
         return process_time() - begins
 
     short, long = (min(time_of(repeats) for _ in range(3)) for repeats in (1000, 16_000))
-    assert long < 100 * short, (short, long)  # linear: 16 times; quadratic: 256 times
+    assert long < 100 * short, (short, long)  # linear: 16 times as long; quadratic: 256 times as long
 
 
 def test_body_must_be_allowed_by_the_key_and_all_its_ancestors() -> None:
@@ -170,7 +170,9 @@ NAMES = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvw", repe
 
 @pytest.mark.parametrize("fields", [["a" * 60_000], NAMES], ids=["one long name", "many names"])
 def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: list[str]) -> None:
-    """Two hundred rules of one key took seconds for a document of 64 KiB, and all other requests waited."""
+    """Without this limit, two hundred rules of one key took seconds for a document of 64 KiB, and all other requests
+    waited.
+    """
     body = {"query": f"{{ {' '.join(fields)} zzz }}"}
     patterns = ",".join(f"*a*z{one}" for one in "0123456789abcdefghijklmnopqrstuvwxyz" * 2)
     rules = tuple(f"POST /graphql with query {patterns},*a,*v,z{n}" for n in range(200))
@@ -185,7 +187,7 @@ def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: lis
 
 
 def test_names_are_compared_with_the_rules_of_the_whole_chain_of_keys_together() -> None:
-    """Five keys in a chain, each of which was within the limit, took five times as long as one key."""
+    """Five keys in a chain took five times as long as one key, although each key was within the limit."""
     rules = tuple(f"POST /g with query {','.join(f'*0{n}*{one}' for one in range(50))},ok*" for n in range(10))
     body = {"query": f"{{ {' '.join(f'ok{number}' for number in range(100))} other }}"}
     allowing = ("POST /g with query *",)
@@ -207,7 +209,7 @@ def test_names_are_compared_with_the_rules_of_the_whole_chain_of_keys_together()
 @pytest.mark.parametrize("pattern", ["*0*", "*0*1", "*ab*", "*aab*b", "*a*b", "*z"])
 @pytest.mark.parametrize("name", ["ok" + "a" * 28, "ok" + "a" * 398, "ok" + "aab0" * 99])
 def test_comparisons_within_the_limit_take_no_longer_than_plain_passes(pattern: str, name: str) -> None:
-    """Within the limit, patterns with two stars took 0.4 s."""
+    """Patterns with two stars took 0.4 s, although the number of comparisons was within the limit."""
     rule = parse_body_rule(f"query {','.join([pattern] * 60)}")
     body = SentBody("", GraphqlOperation("query", "", (name,)))
     number = MAX_COMPARISON_COST // comparison_cost([rule], body)

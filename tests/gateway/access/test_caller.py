@@ -1,4 +1,4 @@
-"""The budget of a key: a worker reserves parts of it in the store, and counts calls against them."""
+"""The budget of a key: a worker reserves calls of the budget in the store, and counts the key's calls against them."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from gateway.errors import Forbidden, Unavailable
 
 
 class Budget:
-    """The store's side: `left` calls. Like `store.keys.reserve_calls`, it returns a twentieth of them at a time."""
+    """A fake store with `left` calls. Like `store.keys.reserve_calls`, it returns a twentieth of the calls at a time."""
 
     def __init__(self, left: int) -> None:
         self.left = left

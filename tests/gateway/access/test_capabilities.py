@@ -1,5 +1,6 @@
-"""A capability URL, which stands for one connection: every client works with it, and no client learns more than it
-should."""
+"""A capability URL gives access to one connection. Every client can use the URL, and no client learns more than it
+should.
+"""
 
 import asyncio
 import json
@@ -68,7 +69,8 @@ async def test_responses_of_a_capability_run_no_script_and_are_not_sniffed(tmp_p
                 assert response.body.data == page
                 assert response.head.all("content-security-policy") == [b"sandbox"]
                 assert response.head.all("x-content-type-options") == [b"nosniff"]
-                assert response.head.all("vary") == [b"Accept-Encoding"]  # only the URL chooses the credential
+                # not `Authorization`, because only the URL chooses the credential
+                assert response.head.all("vary") == [b"Accept-Encoding"]
 
 
 @pytest.mark.parametrize("name", [b"Service-Worker", b"service_worker"])

@@ -1,4 +1,4 @@
-"""Requests are counted by client. The invalid keys of a client are throttled, and its log lines are limited."""
+"""Requests are counted by client. A client with many invalid keys is throttled, and its log lines are limited."""
 
 from typing import Any
 
@@ -38,7 +38,8 @@ def test_ipv6_clients_of_one_network_count_together(address: str | None, client:
     assert client_network(address) == client
 
 
-# ── Invalid keys: many from one IP address are throttled, valid ones pass; keys and capability URLs in the wrong place.
+# ── Many invalid keys from one IP address are throttled, but valid keys pass. Then: keys and capability URLs in a wrong
+# place.
 
 INVALID_KEY = {"Authorization": "Bearer sk-test-of-nobody-at-all"}
 
@@ -149,7 +150,8 @@ async def test_error_says_that_a_key_was_sent_as_a_capability(running: RunningGa
     assert SECRET_KEY not in str(error)
 
 
-# ── Refusals that any client can cause are logged a few times a minute per client, then once more.
+# ── Refusals that any client can cause are logged a few times per minute and client. One more line says that more are
+# not logged.
 
 CLIENT = "192.0.2.1"
 

@@ -1,4 +1,4 @@
-"""From a rule that names operations to its snapshot: which rules are valid, and that the snapshot is frozen."""
+"""A rule that names operations is stored as a snapshot: which rules are valid, and that the snapshot does not change."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_operation_matches_one_term_with_all_its_words(catalog: Catalog) -> None
     assert len(starters) == 12
     reads = names("operations jira starter+read", catalog)
     assert set(reads) < set(starters)
-    assert names("operations jira read", catalog)[: len(reads)] == reads  # starters first
+    assert names("operations jira read", catalog)[: len(reads)] == reads  # operations of the starter set come first
     assert set(names("operations jira starter+read,add_comment", catalog)) == {*reads, "add_comment"}
 
 
@@ -56,7 +56,7 @@ def test_invalid_operation_rule_is_refused_with_a_hint(catalog: Catalog, rule: s
 
 
 def test_rules_of_one_key_that_name_the_same_operations_are_frozen_together(catalog: Catalog) -> None:
-    """Each spelling of one set of operations took as long as the first; a key may have 200."""
+    """A key can have 200 rules. If several rules name the same set of operations, the set is frozen only once."""
     same = tuple(f"operations github {'read,' * n}write" for n in range(1, 11))
     one = cpu_s(lambda: freeze_limits(KeyLimits(rules=same[:1]), catalog))
     assert cpu_s(lambda: freeze_limits(KeyLimits(rules=same), catalog)) <= 6 * one

@@ -184,7 +184,9 @@ def test_allowed_path_means_the_same_to_the_most_lenient_server(path: str) -> No
 
 
 def leniently(path: str) -> str:
-    """Return the path as a chain of lenient servers might read it: decode twice, fold characters, drop noise."""
+    """Return the path as several lenient servers in a row might read it: decode twice, normalize characters, drop what
+    is ignored.
+    """
     text = unicodedata.normalize("NFKC", unquote(unquote(path))).replace("\\", "/").partition("?")[0].partition("#")[0]
     out: list[str] = []
     for segment in text.split("\0")[0].split("/"):

@@ -1,4 +1,4 @@
-"""Minted keys through the API: what they may do, which rights they may give to other keys, and how they end."""
+"""Minted keys through the API: what they can do, which rights they can give to other keys, and how they end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def test_key_is_returned_once_and_stored_as_a_digest(gateway: TwoConnectio
 
 
 async def test_responses_have_the_shapes_that_published_clients_expect(gateway: TwoConnectionGateway) -> None:
-    """docs/compatibility.md#environment."""
+    """The shapes of docs/compatibility.md#environment, on which published clients rely."""
     response = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
     assert {"id", "display_name", "scopes", "secret", "created_at"} <= response["data"].keys()
     again = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=409)
@@ -98,7 +98,7 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
 
 
 async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> None:
-    """The lists of a key are checked, stored, listed, and matched with each call."""
+    """Lists have a limit, because the lists of a key are checked, stored, returned, and matched with each call."""
     fields: list[tuple[str, dict[str, Any]]] = [
         ("scopes", {"scopes": ["environment:proxy"] * 51}),
         ("limits.tags", {"limits": {"tags": {f"t{n}": "v" for n in range(51)}}}),
@@ -113,7 +113,7 @@ async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> 
 
 
 async def test_a_key_and_its_ancestors_have_a_limited_number_of_rules(gateway: TwoConnectionGateway) -> None:
-    """A call must match one rule of each, and a key can mint a key that can mint a key."""
+    """The limit is needed because a call must match a rule of the key and a rule of each ancestor."""
     wish = {"scopes": ["environment:proxy", "environment:api_keys:*"]}
     rules = [f"GET /{n}" for n in range(199)] + ["GET /**"]
     key = (await gateway.key("0", **wish, limits={"rules": rules}))["secret"]
@@ -365,7 +365,7 @@ async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionG
 async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     lasting = await gateway.key("lasting", scopes=["environment:proxy"])
     short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:*"], expires_in_s=60)
-    for one in (lasting, short):  # the place of another key, and its own
+    for one in (lasting, short):  # first it replaces another key, then itself
         wish = {"scopes": ["environment:proxy"], "replaces": one["id"], "overlap_s": 60}
         heir = await gateway.key("heir", key=short["secret"], **wish)
         assert heir["expires_at"] <= short["expires_at"]
@@ -408,7 +408,7 @@ async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
     assert (await proxied(gateway, victim["secret"]))[0] == 200
     child = await gateway.key("child", key=minter["secret"], scopes=create)
     grandchild = await gateway.key("grandchild", key=child["secret"], scopes=create)
-    for old in (grandchild, child, minter):  # its own, and at last itself
+    for old in (grandchild, child, minter):  # keys that it minted, and finally itself
         heir = await gateway.key("heir", key=minter["secret"], scopes=create, replaces=old["id"], overlap_s=60)
         assert (await proxied(gateway, heir["secret"]))[0] == 200
     revoker = await gateway.key("revoker", scopes=["environment:proxy", "environment:api_keys:*"])
@@ -418,7 +418,7 @@ async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
 
 
 async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) -> None:
-    """The replacement would not end when the key is revoked."""
+    """Otherwise the key could escape its revocation: its replacement would stay valid."""
     limited = await gateway.key(
         "limited", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
     )

@@ -1,4 +1,4 @@
-"""Keys with many long rules: neither minting nor using one holds up the requests of other callers."""
+"""Keys with many long rules: neither minting nor using such a key delays the requests of other callers."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
 
 
 def long_rules(seed: int) -> list[str]:
-    """200 different rules, each as slow to compile as a new key's rule can be."""
+    """Return 200 different rules. Each is as slow to compile as the rule of a new key can be."""
     random = Random(seed)
     return ["GET /" + "".join("*" + "".join(random.choices("abcdefgh", k=20)) for _ in range(20)) for _ in range(200)]
 
@@ -46,7 +46,7 @@ def long_body_rules(seed: int) -> list[str]:
 
 @asynccontextmanager
 async def longest_hold() -> AsyncIterator[list[float]]:
-    """Measure the CPU time of the event loop's thread between two turns of a waiting task; the list gets the longest."""
+    """Yield a list with the longest time for which the event loop was blocked, in seconds of CPU time."""
     longest = [0.0]
 
     async def tick() -> None:
@@ -58,7 +58,7 @@ async def longest_hold() -> AsyncIterator[list[float]]:
             at = now
 
     gc.collect()
-    gc.disable()  # otherwise the collection of other tests' objects would count too
+    gc.disable()  # garbage collection of other tests' objects would count too
     ticking = asyncio.create_task(tick())
     await asyncio.sleep(0)
     try:
@@ -85,7 +85,7 @@ async def list_tools(gateway: TwoConnectionGateway, key: str) -> None:
 async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
     gateway: TwoConnectionGateway, rules_of: Callable[[int], list[str]]
 ) -> None:
-    """Each of them compiled all rules on the event loop: 0.25 s for a new key, 0.75 s with its ancestors."""
+    """The rules must not be compiled on the event loop: this took 0.25 s for a new key, 0.75 s with its ancestors."""
     key = (await gateway.key("warm", **MINTS))["secret"]
     assert await call(gateway, key, "/x") == 200
     await list_tools(gateway, key)
@@ -104,7 +104,9 @@ async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
 
 
 async def test_minting_and_first_use_of_a_key_with_many_operations_hold_up_nobody(tmp_path: Path) -> None:
-    """The operations of each provider were read when a key was minted, and unpacked at its first use, on the loop."""
+    """The operations of providers must not be read or unpacked on the event loop, neither at minting nor at the first
+    use.
+    """
     async with keyed(tmp_path) as gateway:
         catalog = gateway.running.runtime.generation.catalog
         rules = [
@@ -125,7 +127,7 @@ async def test_minting_and_first_use_of_a_key_with_many_operations_hold_up_nobod
 
 
 async def test_a_large_key_decides_as_a_small_one(gateway: TwoConnectionGateway) -> None:
-    """Also if it was stored before keys had at most 20 wildcards in a rule."""
+    """This includes keys that were stored before the limit of 20 wildcards per rule."""
     rules = ("GET /" + "*a" * 240, *long_rules(1), "GET /proxied/*")
     new = NewMintedKey(
         digest=digest("gw_sk_x"), environment="dev", kind="key", name="early", last_four="four", created_by="tests",
@@ -158,7 +160,9 @@ async def test_a_key_that_ends_while_its_rules_are_compiled_is_refused(
 async def test_keys_below_one_key_share_its_turns(
     gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a key could mint many large keys, each with a turn of its own, and delay all other callers."""
+    """All keys below one key share its place in the queue. With a place for each, many large keys could delay all other
+    callers.
+    """
     shares: list[str] = []
 
     async def counted(share: str, work: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rules that name operations: what their snapshots match, for every shipped provider."""
+"""Rules that name operations: which requests their snapshots match, for every shipped provider."""
 
 import base64
 import re
@@ -44,7 +44,9 @@ def operation_set_of(*lines: str, others: tuple[str, ...] = (), host: str = "api
 
 
 def test_rule_matches_the_chosen_operations_of_every_provider_and_no_others(catalog: Catalog) -> None:
-    """Each chosen operation, with ordinary values in its path, matches. Written out as a plain rule, it matches too."""
+    """Each chosen operation matches with ordinary values in its path. The same operation written as a plain rule
+    matches too.
+    """
     providers = operations = 0
     for name in catalog.providers:
         known = catalog.operations(name)
@@ -92,7 +94,7 @@ def test_call_allowed_by_an_operation_rule_returns_the_operation(catalog: Catalo
 
 
 def test_left_out_operation_is_refused_although_the_path_of_another_matches(catalog: Catalog) -> None:
-    """Zoho's PUT /{module}/{id} is a write operation, but PUT /Contacts/roles changes roles."""
+    """At Zoho, PUT /{module}/{id} is in the group `write`, but PUT /Contacts/roles changes roles and is not."""
     key = policy("operations zoho-crm write", catalog)
     host = "www.zohoapis.eu"
     assert key.decision(request("PUT", "/crm/v8/Contacts/77", host)) != ""
@@ -102,7 +104,7 @@ def test_left_out_operation_is_refused_although_the_path_of_another_matches(cata
 
 
 def test_left_out_operation_is_refused_also_with_a_format_suffix() -> None:
-    """Rails routes ``/items/secret.json`` as ``/items/secret``."""
+    """A server with Rails treats ``/items/secret.json`` as ``/items/secret``."""
     lines = ("r GET /items/{id} get_item", "r GET /items/list.csv list_items", "r GET /items/{id}.xml get_xml")
     items = operation_set_of(*lines, others=("GET /items/secret", "GET /items/list", "GET /items/*/*"))
     named = {
@@ -116,7 +118,7 @@ def test_left_out_operation_is_refused_also_with_a_format_suffix() -> None:
         "secret.json": None,
         "Secret.JSON": None,
         "a.json": "get_item",
-        "list.csv": "list_items",  # named as such
+        "list.csv": "list_items",  # an operation names this path itself
         "list.json": None,
         "a.xml": "get_xml",
         ".json": "get_item",
@@ -129,7 +131,7 @@ def test_key_may_have_plain_rules_and_operation_rules(catalog: Catalog) -> None:
     key = Policy(("environment:proxy",), (KeyLimits(rules=rules, operations=snapshots),))
     assert key.decision(request("GET", "/v1/extra", "api.github.com")) == "GET /v1/extra"
     assert str(key.decision(request("GET", "/repos/a/b", "api.github.com"))).startswith("operations github read: ")
-    assert isinstance(key.decision(request("GET", "/repos/a/b")), Breach)  # at Jira's host
+    assert isinstance(key.decision(request("GET", "/repos/a/b")), Breach)  # the default host of `request` is Jira's
     assert isinstance(key.decision(request("DELETE", "/repos/a/b", "api.github.com")), Breach)
     assert len(key.rules[-1]) == 1 + len(key.operation_sets["operations github read"].rules) + 1
 
@@ -224,7 +226,9 @@ def test_segment_shape_matches_like_its_pattern(shape: list[str], text: str) -> 
 
 
 def test_snapshot_that_is_cut_off_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The left-out operations are its last lines: without them, the rule would allow more than it names."""
+    """Left-out operations are the last lines of a snapshot. Without these lines, the rule would allow more than it
+    names.
+    """
     text = pack_snapshot(
         "lane", "api.example.com", "", "", ["r GET /items/* get_item"], [f"GET /items/{n}" for n in range(9)]
     )

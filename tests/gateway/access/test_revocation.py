@@ -1,4 +1,4 @@
-"""A revoked key is refused everywhere within seconds: by other applications on the store, and by other workers."""
+"""A revoked key is refused everywhere within seconds, also by other workers and by other applications on the store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ from tests.fakes.tracker import Tracker
 from tests.wire.bench import Caller
 
 LONG_S = 3600
-AROUND = 12  # calls on separate connections: with two workers, practically never all to the same one
+AROUND = 12  # number of calls on separate connections; with two workers, practically never all reach the same worker
 
 
 async def mint_key(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **wish: Any) -> dict[str, Any]:
@@ -137,7 +137,9 @@ async def test_open_stream_ends_with_its_key(
 
 @asynccontextmanager
 async def open_stream(gateway: TwoConnectionGateway, ask: str, *, on_fast_path: bool) -> AsyncIterator[Caller]:
-    """A client with an open stream. `on_fast_path`: over the fast path, which needs data from earlier requests."""
+    """Yield a client with an open stream. `on_fast_path`: the stream uses the fast path, which needs data from earlier
+    requests.
+    """
     fast_path = gateway.running.fast_path if on_fast_path else None
     while True:
         async with dial(gateway.port) as client:

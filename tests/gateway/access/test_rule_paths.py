@@ -1,4 +1,4 @@
-"""Paths of rules: each shape means what the documentation says, and takes time in proportion to the path."""
+"""Paths of rules: each pattern means what the documentation says, and matching takes time in proportion to the path."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ FILLS = st.lists(st.lists(st.one_of(TEXTS, st.just("/")), max_size=3).map("".joi
 
 
 def plain_regex(written: str) -> re.Pattern[str]:
-    """The documented meaning, without regard for time."""
+    """Return the documented meaning of a pattern as a regular expression, which can be slow."""
     wild = {"*": "[^/]*", "**": ".*"}
     pieces = re.findall(r"\*\*|\*|[^*]+", written)
     return re.compile("".join(wild.get(piece) or re.escape(piece) for piece in pieces))
@@ -28,7 +28,7 @@ def plain_regex(written: str) -> re.Pattern[str]:
 @settings(max_examples=1000, deadline=None)
 @given(RULES.map(lambda pieces: "/" + "".join(pieces)), FILLS, st.integers(0, 40), st.one_of(st.just(""), TEXTS))
 def test_path_matches_as_documented(written: str, fills: list[str], at: int, more: str) -> None:
-    """The paths are made from the rule: its wildcards are filled in, and sometimes a text is added somewhere."""
+    """The tested paths come from the rule: its wildcards are filled in, and in some of them a text is inserted."""
     if written.count("**") > 1 or "***" in written or "//" in written:
         return
     assert len(LONG) > MAX_LAZY_LENGTH
@@ -77,7 +77,9 @@ def test_matching_a_path_takes_linear_time(written: str) -> None:
 
 @pytest.mark.parametrize("shape", ["/**a*b*{}", "/**aaaabaaa*{}", "/*a*a**a*a*b{}"])
 def test_two_hundred_rules_take_no_longer_than_two_hundred_plain_passes(shape: str) -> None:
-    """A key with such rules, which another key may mint, held up the gateway for seconds with each request."""
+    """Another key can mint a key with such rules. Without this limit, each request of that key blocked the gateway for
+    seconds.
+    """
     key = Policy(("environment:proxy",), [KeyLimits(rules=tuple(f"GET {shape.format(n)}" for n in range(200)))])
     sent = SentRequest("GET", "api.example.com", "/" + "a" * 2000, "", ())
     assert isinstance(key.decision(sent), Breach)

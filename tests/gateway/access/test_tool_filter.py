@@ -1,4 +1,4 @@
-"""The tools of a list that a key may call, and the time that this decision may take."""
+"""Which tools of a list a key can call, and how long this decision takes at most."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_a_tool_is_shown_if_the_key_may_call_it(keys: list[tuple[str, ...]]) -> 
 
 
 def test_many_tools_are_not_compared_with_many_patterns_without_limit() -> None:
-    """A list of 300 tools held up all other requests for 1.9 s."""
+    """Without a limit, a list of 300 tools blocked all other requests for 1.9 s."""
     body = listing(2000)
     with pytest.raises(MalformedResponse, match="more tools than the key's rules can be compared with"):
         filtered_json(body, ToolFilter(policy(MANY), request()).shows)

@@ -1,6 +1,7 @@
-"""A key for ``GET /ex/*/rest/api/3/search*`` on one connection, and attempts to do more with it.
+"""A key for ``GET /ex/*/rest/api/3/search*`` on one connection, and attempts to do more with this key.
 
-Each attempt is made through the fast path and through the chain. Only requests that the rule allows reach the provider.
+Each attempt is made through the fast path and through the middleware chain. Only requests that the rule allows reach
+the provider.
 """
 
 from collections.abc import AsyncIterator

@@ -1,6 +1,7 @@
-"""A key for two tools of an MCP server or two fields of a GraphQL API, and attempts to do more with it.
+"""A key for two tools of an MCP server or two fields of a GraphQL API, and attempts to do more with this key.
 
-Each attempt is made through the fast path and through the chain. Only requests that the rules name reach the provider.
+Each attempt is made through the fast path and through the middleware chain. Only requests that the rules name reach the
+provider.
 """
 
 import base64
@@ -61,7 +62,7 @@ RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 PARAMS = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
 ENCODED = base64.b64encode(b"delete_issue").decode()
 
-# Name of the attempt, the body, header fields in addition to Content-Type, the end of the URL.
+# The columns: name of the attempt, body, header fields in addition to Content-Type, end of the URL.
 MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
     ("another tool", EVIL, None, ""),
     ("other case of the tool", call("GET_ISSUE"), None, ""),
@@ -331,7 +332,9 @@ async def test_a_refusal_names_the_tool_and_the_rules(door: Agents) -> None:
 async def test_many_names_are_compared_with_many_patterns_away_from_the_event_loop(
     door: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A body of 1 KB held up all other requests for 60 ms with one key, for 300 ms with a chain of five keys."""
+    """The comparison must not block the event loop. A body of 1 KB blocked it for 60 ms with one key, and for 300 ms
+    with a chain of five keys.
+    """
     patterns = ",".join(f"*0{number}*1" for number in range(60))
     key = await door.key(*(f"POST /base/v1/graphql with query {patterns},{n}*" for n in range(40)), QUERY)
     threads: list[threading.Thread] = []

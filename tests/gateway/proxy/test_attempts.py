@@ -1,4 +1,4 @@
-"""Which requests are retried, how often and after which delay, and which are sent only once."""
+"""Which requests the gateway retries, how often and after which delay, and which requests it sends only once."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ HANG_UP = b""
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record the waits between attempts and skip them."""
+    """Record the waits between attempts, and do not wait."""
     seen: list[float] = []
 
     async def pass_at_once(seconds: float) -> None:
@@ -34,7 +34,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def responding(provider: list[RawProvider], *responses: bytes) -> Script:
-    """Return a script that sends the responses in turn and repeats the last. An empty one closes the connection."""
+    """Return a script that sends the responses one after the other, and then repeats the last. An empty response closes
+    the connection.
+    """
     left: Iterator[bytes] = iter(responses)
     current = responses[-1]
 
@@ -53,7 +55,9 @@ def responding(provider: list[RawProvider], *responses: bytes) -> Script:
 
 
 async def tried(*responses: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
-    """Make a call to a provider that sends these responses in turn. `call`: headers; default ``Retries: 3``."""
+    """Make a call to a provider that sends these responses one after the other. `call`: the headers, by default
+    ``Retries: 3``.
+    """
     providers: list[RawProvider] = []
     async with (
         raw_provider(responding(providers, *responses)) as provider,
@@ -72,7 +76,7 @@ class Tried:
 
     @property
     def summary(self) -> tuple[int, str, int]:
-        """Status, Gateway-Attempts, and the number of requests that the provider received."""
+        """Return the status, Gateway-Attempts, and the number of requests that the provider received."""
         return self.response.status, self.response.headers["gateway-attempts"], len(self.provider.heads)
 
 
@@ -83,7 +87,8 @@ async def test_what_is_idempotent_is_tried_again(method: str, first: bytes, wait
         first = first.removesuffix(b"busy")
     result = await tried(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
     status, attempts, seen = result.summary
-    assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}  # a dead idle connection is replaced silently
+    # replacing a dead idle connection does not count as an attempt
+    assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}
     assert attempts == "3"
     assert len(waits) == 2
     assert set(result.provider.heads) == {result.provider.heads[0]}
@@ -141,7 +146,7 @@ async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float])
 
 
 async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(waits: list[float]) -> None:
-    """The provider returns 503 before it has the whole body. The second attempt sends all of it."""
+    """The provider returns 503 before it has received the whole body. The second attempt sends the whole body."""
     bodies: list[bytes] = []
     refused = asyncio.Event()
 
@@ -184,7 +189,7 @@ async def test_a_provider_that_stays_silent_is_asked_again(waits: list[float]) -
         nonlocal calls
         await reader.readuntil(b"\r\n\r\n")
         calls += 1
-        gateway.egress.timeouts = Timeouts(first_byte_s=PATIENCE_S if calls == 1 else 0.2)  # for the next call
+        gateway.egress.timeouts = Timeouts(first_byte_s=PATIENCE_S if calls == 1 else 0.2)  # applies to the next call
         if calls == 2:
             writer.write(OK)
         await reader.read()
@@ -232,7 +237,8 @@ async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
         providers.append(provider)
         for _ in range(20):
             await gateway.call("/proxy/x", "Retries: 10")
-    assert 30 <= len(provider.heads) <= 36  # 20, a fifth of them, ten more, and those that the budget regains
+    # 20, a fifth of the calls, ten more, and the retries that successful calls add to the budget
+    assert 30 <= len(provider.heads) <= 36
 
 
 async def test_retry_on_adds_statuses_and_others_are_not_retried(waits: list[float]) -> None:
@@ -297,7 +303,7 @@ async def test_a_401_passes_without_a_newer_token_or_if_the_request_cannot_be_se
             assert await refused(gateway) == (401, "1")
             gateway.live.newer = opened
             assert await refused(gateway, "Content-Length: 3", method="POST", body=b"pay") == (401, "1")
-            assert len(gateway.live.refused) == 2  # refreshed in the background, for the next call
+            assert len(gateway.live.refused) == 2  # the refresh runs in the background, for the next call
             assert gateway.live.rejections.counted == [401, 401]
     assert len(provider.heads) == 2
 

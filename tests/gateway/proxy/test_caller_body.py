@@ -1,4 +1,4 @@
-"""The caller's body: framing, back-pressure, early responses, and broken uploads."""
+"""The body of the caller's request: framing, back-pressure, early responses, and broken uploads."""
 
 import asyncio
 import gzip
@@ -170,7 +170,7 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
         gateway_to(
             opened_at(provider.port),
             limits=ClientLimitsConfig(body_idle_s=0.2),
-            # a host's runner waits 10 s for the rest before it closes the connection
+            # the host application's runner waits 10 s for the rest of the body before it closes the connection
             runner_options={"lingering_time": 0.1},
         ) as gateway,
     ):
@@ -180,7 +180,7 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
 
 
 async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
-    """Return the response to a caller that sends a byte every 20 ms. The provider first reads the whole body."""
+    """Send one byte every 20 ms, and return the response. The provider reads the whole body before it responds."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         end = b"0\r\n\r\n" if "chunked" in framing else b"x" * pieces
@@ -229,7 +229,9 @@ async def test_a_slow_upload_that_is_allowed_arrives(limits: ClientLimitsConfig,
 
 
 async def test_slow_provider_does_not_count_against_the_callers_time_limit() -> None:
-    """The upload stalls because the provider does not read. The caller has sent as much as possible."""
+    """The upload stalls because the provider does not read. The caller has sent as much as it can, so it gets no
+    timeout.
+    """
     whole, begin = 64 << 20, asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A hanging or dead provider does not slow down the others: ratios within one run."""
+"""A provider that hangs or fails does not slow down calls to other providers. Times are compared only within one run."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ async def median_latency(gateway: Gateway, line: str) -> float:
 
 @asynccontextmanager
 async def hanging_calls(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterator[None]:
-    """Make many calls to the hanging provider. Half of them wait for a place."""
+    """Make many calls to the hanging provider. Half of the calls wait for the concurrency limit."""
     calls = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(HANGING)]
     try:
         await wait_until_calls_hang(concurrency, calls)
@@ -49,7 +49,7 @@ async def hanging_calls(gateway: Gateway, concurrency: ConcurrencyLimit) -> Asyn
 
 
 async def wait_until_calls_hang(concurrency: ConcurrencyLimit, calls: list[asyncio.Task[bytes]]) -> None:
-    """Return when every call has a place or waits for one."""
+    """Return when every call is in flight or waits for the concurrency limit."""
     async with asyncio.timeout(PATIENCE_S):
         while concurrency.outstanding + concurrency.waiting < len(calls):
             ended = [call.result() for call in calls if call.done()]
@@ -69,7 +69,7 @@ async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_
         there = f"Base-Url-Override: http://127.0.0.1:{working.port}"
         concurrency = egress_limits.for_origin(("http", "127.0.0.1", hanging.port)).concurrency
         before, meanwhile = [], []
-        for _ in range(ROUNDS):  # alternately and repeatedly, since the machine may be busy
+        for _ in range(ROUNDS):  # alternate the measurements several times, because the machine may be busy
             before.append(await median_latency(gateway, there))
             async with hanging_calls(gateway, concurrency):
                 meanwhile.append(await median_latency(gateway, there))

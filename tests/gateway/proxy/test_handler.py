@@ -1,4 +1,6 @@
-"""Requests and responses that /proxy forwards unchanged, and those that it refuses: raw bytes on both sides."""
+"""Requests and responses that /proxy forwards unchanged, and requests that it refuses. Tests compare raw bytes at both
+ends.
+"""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Many paged calls at the same time: the memory for their pages is limited, and no key can use all of it."""
+"""Many paged calls at the same time: the memory for pages is limited, and no key can use all of this memory."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def large_pages(size: int, count: int = 2) -> Any:
-    """Return pages of `size` bytes without a declared length."""
+    """Return a page function: each page has `size` bytes, and its response declares no length."""
     filler = "x" * 1000
 
     async def page(request: web.Request) -> web.StreamResponse:

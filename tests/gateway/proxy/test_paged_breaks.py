@@ -1,4 +1,7 @@
-"""A failure on the first page is the response; a later one is reported in the trailer, with a cursor to resume from."""
+"""If the first page fails, the caller gets this failure as the response. A later failure is reported in the trailer.
+
+The trailer contains a cursor, with which the caller can continue.
+"""
 
 import asyncio
 import json
@@ -24,7 +27,7 @@ from tests.fakes.tracker import Tracker
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """Record the waits between attempts and skip them."""
+    """Record the waits between attempts, and do not wait."""
     seen: list[float] = []
 
     async def pass_at_once(seconds: float) -> None:
@@ -36,7 +39,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 def failing(at: int, *responses: web.Response, count: int = 4) -> Page:
-    """Return pages of which the one with cursor `at` first returns these responses."""
+    """Return a page function. The page with cursor `at` first returns these responses, one for each request."""
     left = list(responses)
 
     def page(request: web.Request) -> web.StreamResponse:
@@ -122,7 +125,7 @@ async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_comp
         assert response.trailer["error"]["code"] == "page_unreadable"
         assert "'meta.next_page'" in response.trailer["error"]["message"]
         assert " has next." in response.trailer["error"]["message"]
-        right = await list_.call("all; cursor_path_in_response=next")  # as the error advises
+        right = await list_.call("all; cursor_path_in_response=next")  # the error message gives this advice
         assert (right.numbers, right.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert "note" not in right.trailer
 
@@ -231,7 +234,7 @@ async def test_a_page_that_is_cut_short_is_requested_again(tmp_path: Path, at: i
 
 
 async def then_silent(request: web.Request) -> web.StreamResponse:
-    """Send a first page, then nothing."""
+    """Send the first page, then send nothing more."""
     if "after" in request.query:
         await asyncio.Event().wait()
     response = pages_of(3)(request)
@@ -351,7 +354,7 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
         if number == 2 and not tracker.calls["refresh_token"]:
             if how == "ended":
                 tracker.grants[0].access_tokens.clear()
-            else:  # the connection, already opened, is checked again, as every minute
+            else:  # the connection that is already open is checked again, as every minute
                 later = clock.now() + timedelta(hours=2)
                 monkeypatch.setattr("gateway.clock.now", lambda: later)
                 gateway.runtime.live.forget(ConnectionRef("dev", "tracker", "c1"))

@@ -1,4 +1,4 @@
-"""A whole list with one call: every record once, in order, unchanged, and a last line with the outcome."""
+"""One call returns a whole list: every record once, in order, unchanged. The last line reports the outcome."""
 
 import asyncio
 import gzip
@@ -78,7 +78,7 @@ async def test_a_link_in_the_body_is_followed_in_any_form(tmp_path: Path, form: 
 async def test_an_offset_is_counted_by_records_until_a_page_is_empty(tmp_path: Path) -> None:
     def page(request: web.Request) -> web.Response:
         start = int(request.query.get("start", "0"))
-        sizes = {0: 3, 3: 1, 4: 3}  # a page in the middle may be short
+        sizes = {0: 3, 3: 1, 4: 3}  # a page in the middle can be short
         return web.json_response({"items": [{"n": start + n} for n in range(1, sizes.get(start, 0) + 1)]})
 
     async with paged(tmp_path, page, OFFSET) as list_:

@@ -1,4 +1,4 @@
-"""The response to the caller: the provider's, framed by the gateway. A truncated response never looks complete."""
+"""The gateway passes on the provider's response with its own framing. A truncated response never looks complete."""
 
 import asyncio
 import gzip
@@ -23,7 +23,7 @@ def head_of(response: bytes) -> list[str]:
 
 
 async def passed(response: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any) -> bytes:
-    """Return the bytes that a caller gets when the provider sends `response`."""
+    """Return the bytes that the caller receives when the provider sends `response`."""
     async with (
         raw_provider(response, close=close) as provider,
         gateway_to(opened_at(provider.port, **connection)) as gateway,
@@ -165,7 +165,9 @@ async def test_a_response_that_is_no_clean_http_is_a_502(response: bytes) -> Non
 
 
 def breaks_off(sent: bytes, then: bytes, seen: asyncio.Event) -> Script:
-    """Send the beginning, wait until the caller has it, then send `then`: bytes, or a reset for ``RESET``."""
+    """Send the beginning of a response. When the caller has received it, send `then`, or a reset if `then` is
+    ``RESET``.
+    """
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -237,7 +239,7 @@ async def test_unrequested_bytes_between_two_calls_are_not_a_response() -> None:
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         first = await gateway.call(method="POST")
         seen.set()
-        for _ in range(50):  # loop iterations in which the bytes arrive
+        for _ in range(50):  # the bytes arrive within these iterations of the event loop
             await asyncio.sleep(0)
         second = await gateway.call(method="POST")
     assert first.endswith(b"ok")
@@ -300,7 +302,7 @@ async def test_a_dead_kept_connection_is_noticed_and_only_safe_requests_are_sent
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        asked.append(await reader.readuntil(b"\r\n\r\n"))  # then close the connection
+        asked.append(await reader.readuntil(b"\r\n\r\n"))  # then the provider closes the connection
 
     asked: list[bytes] = []
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:

@@ -1,4 +1,4 @@
-"""``Server-Timing``: where the time of a proxied call was spent, on the provider's responses and the gateway's own."""
+"""``Server-Timing`` shows where a proxied call spent its time. Responses of provider and gateway have it."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.fakes.tracker import Tracker
 
 
 def split(field: str) -> dict[str, float]:
-    """Return milliseconds by part, in order."""
+    """Return the milliseconds of each part, in order."""
     return {name: float(dur) for name, _, dur in (part.partition(";dur=") for part in field.split(", "))}
 
 
@@ -124,7 +124,7 @@ async def test_an_error_of_the_gateway_has_the_field_too(running: RunningGateway
     for connection_id, headers, status in (
         ("nobody", {}, 404),
         ("c1", {"Base-Url-Override": "https://evil.example"}, 400),
-        ("", {}, 400),  # the key was valid, the headers were not
+        ("", {}, 400),  # the key was valid, but the headers were not
         ("c1", {"Gateway-Dry-Run": "true"}, 200),
     ):
         async with running.proxied(connection_id, headers=headers) as response:
@@ -145,7 +145,7 @@ async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
         assert (response.status, response.headers["Gateway-Error"]) == (504, "upstream_timeout")
         result = split(response.headers["Server-Timing"])
     tracker.hold_api.set()
-    assert result["upstream"] >= 0.9 * 50  # a timer may fire early by its resolution
+    assert result["upstream"] >= 0.9 * 50  # a timer can fire early by its resolution
 
 
 async def test_other_responses_of_the_gateway_do_not_have_the_field(running: RunningGateway) -> None:

@@ -1,4 +1,4 @@
-"""``Gateway-Select`` and ``Gateway-Max-Bytes``: returning a part of a provider's response."""
+"""``Gateway-Select`` and ``Gateway-Max-Bytes`` return only a part of the provider's response."""
 
 import gzip
 import json

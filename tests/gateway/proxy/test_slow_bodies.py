@@ -1,4 +1,6 @@
-"""No route waits for a body that does not arrive. Tests every route that accepts a body, with and without a key."""
+"""No route waits forever for a body that does not arrive. This holds for every route that accepts a body, with and
+without a key.
+"""
 
 import re
 from collections.abc import AsyncIterator
@@ -18,7 +20,7 @@ TAKING = sorted(
     {
         ("POST" if method == "*" else method, re.sub(r"{(\w+)(?::.+)?}", lambda at: PLACES.get(at[1], "c1"), path))
         for method, path, _ in ROUTES
-        # tested in test_caller_body
+        # test_caller_body tests these routes
         if method in {"*", "POST", "PUT", "PATCH", "DELETE"} and not path.startswith("/proxy")
     }
 )
@@ -27,7 +29,9 @@ FORM = "application/x-www-form-urlencoded"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
-    """A gateway that waits 0.2 s for the next byte of a body. All cases share it, since each is refused."""
+    """Yield a gateway that waits 0.2 s for the next byte of a body. All cases share this gateway, because each case is
+    refused.
+    """
     folder = tmp_path_factory.mktemp("impatient")
     tracker = Tracker()
     server = await tracker.serve()
@@ -45,7 +49,7 @@ async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[R
 
 
 async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawResponse:
-    """Send one of a body's ten bytes and return the response."""
+    """Send one byte of a body that should have ten, and return the response."""
     head = [f"{method} {path} HTTP/1.1", "Host: gw", "Content-Length: 10", *fields, "", ""]
     async with dial(urlsplit(gateway.url).port or 0) as client:
         client.send("\r\n".join(head).encode() + b"{")
@@ -71,7 +75,11 @@ async def test_a_body_that_stalls_gets_a_response(
 
 
 async def test_without_its_cookie_no_form_is_read(tmp_path: Path) -> None:
-    """With the default limits, a response within seconds shows that the gateway did not wait for the body."""
+    """Without its cookie, a form is refused before its body is read.
+
+    The default time limit for a body is long. A response within seconds shows that the gateway did not wait for the
+    body.
+    """
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     gateway = RunningGateway(tmp_path, document([]))
     await gateway.start()

@@ -1,4 +1,7 @@
-"""WebSocket through /proxy: the handshake with the credential, then bytes in both directions until one side closes."""
+"""WebSocket through /proxy: the gateway adds the credential to the handshake, then passes bytes in both directions.
+
+The tunnel ends when the caller or the provider closes its connection.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +52,7 @@ def switching(after: Script, *, with_it: bytes = b"") -> Script:
 async def tunnel(
     after: Script, *, with_it: bytes = b"", ask: bytes = ASK, **options: object
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, RawProvider, Gateway]]:
-    """Yield a caller's open connection, just after its request."""
+    """Yield the open connection of a caller that has just sent its request."""
     async with (
         asyncio.timeout(PATIENCE_S),
         raw_provider(switching(after, with_it=with_it)) as provider,
@@ -107,7 +110,7 @@ async def test_the_handshake_travels_with_the_credential_and_the_101_comes_back(
 
 
 async def test_bytes_go_both_ways_unchanged_and_a_slow_side_holds_the_other_back() -> None:
-    sent = bytes(range(256)) * 4096 * 96  # 96 MiB: more than the system buffers for four sockets
+    sent = bytes(range(256)) * 4096 * 96  # 96 MiB, which is more than the system buffers for four sockets
     async with tunnel(echo) as (reader, writer, _, _):
         await reader.readuntil(b"\r\n\r\n")
         gone = still = 0
@@ -121,7 +124,7 @@ async def test_bytes_go_both_ways_unchanged_and_a_slow_side_holds_the_other_back
         sending = asyncio.create_task(send())
         before = -1
         async with asyncio.timeout(PATIENCE_S):
-            while still < 200:  # nobody reads the echo, so after a while no byte moves
+            while still < 200:  # nobody reads the echo, so after some time no byte moves
                 await asyncio.sleep(0)
                 still, before = (still + 1 if gone == before else 0), gone
         assert not sending.done()
@@ -214,7 +217,7 @@ async def test_a_switch_that_was_not_requested_is_a_502() -> None:
 
 
 async def talk(request: web.Request) -> web.WebSocketResponse:
-    """Send the received key, echo binary messages, and close on a text message."""
+    """Send the received key, return binary messages unchanged, and close after a text message."""
     socket = web.WebSocketResponse(protocols=["chat"])
     await socket.prepare(request)
     await socket.send_str(request.headers["X-Api-Key"])
@@ -229,8 +232,8 @@ CODES = web.AppKey("codes", list)
 
 @asynccontextmanager
 async def whole_gateway(folder: Path) -> AsyncIterator[tuple[RunningGateway, list[int | None]]]:
-    """The real application on the gateway's own runner, in front of an aiohttp provider; yields it with the close codes
-    seen.
+    """Yield the real application on the gateway's own runner, in front of an aiohttp provider, and a list of close
+    codes.
     """
     provider = web.Application()
     provider[CODES] = []

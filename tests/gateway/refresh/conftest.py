@@ -1,4 +1,4 @@
-"""Fixtures that move time."""
+"""Fixtures that set the clock forward."""
 
 from tests.gateway.connections.conftest import later
 

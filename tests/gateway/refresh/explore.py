@@ -1,4 +1,4 @@
-"""An exhaustive search of the states of the refresh protocol's model."""
+"""An exhaustive search of the model in `tests.gateway.refresh.model`: visits every state that the model can reach."""
 
 from collections import deque
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from tests.gateway.refresh.model import SPENT, Machine, Model, Row, State
 
 
 class Finding(NamedTuple):
-    """A fault that was found, and the steps that lead to it."""
+    """A fault that the search found, and the steps that lead to the fault."""
 
     what: str
     trace: tuple[str, ...]
@@ -16,8 +16,9 @@ class Finding(NamedTuple):
 def explore(
     model: Model, *, machines: int = 3, kills: int = 2, pauses: int = 1, cuts: int = 1, failovers: int = 0
 ) -> tuple[int, list[Finding]]:
-    """Return the number of states, and the first finding of each kind. Machines are interchangeable: their order does
-    not count.
+    """Search all states. Return the number of states, and the first finding of each kind of fault.
+
+    States that differ only in the order of their machines count as one state, because all machines behave alike.
     """
     first = State(Row(), (Machine(),) * machines, 0, True, kills, pauses, cuts, failovers)
     came_by: dict[State, tuple[State, str] | None] = {canonical(first): None}
@@ -44,7 +45,7 @@ def explore(
 
 
 def canonical(state: State) -> State:
-    """Return the same state with its machines in a canonical order."""
+    """Return the same state with its machines in a fixed order."""
     keys = [
         (_numbers.setdefault(machine, len(_numbers)), state.row.machine == number, _has_copy(state, number), number)
         for number, machine in enumerate(state.machines)

@@ -1,13 +1,15 @@
 """The refresh protocol as a small model, which `tests.gateway.refresh.explore` searches exhaustively.
 
-Some machines with a gateway each refresh one connection, whose provider accepts each refresh token once. A machine runs
-a worker, which claims, sends and commits, and a parent, which exchanges the token and records the reply in the
-machine's journal. Between any two steps a worker or a whole machine may be killed and started again, a worker may be
-paused, a request or its reply may be lost, and a lease may expire if its holder does not renew it. A standby of the
-database that lacks the last commits may take over; then workers write back what they have. `gateway.refresh.decision`
-decides what a worker may do, as in the gateway.
+Several machines run a gateway each, and all gateways refresh the same connection. The provider accepts each refresh
+token only once. A machine runs a worker and a parent. The worker claims, sends and commits. The parent exchanges the
+token and records the reply in the machine's journal. `gateway.refresh.decision` decides what a worker does, as in the
+real gateway.
 
-Tokens are numbers: the provider replaces token `n` with `n + 1`. The row's version counts the same way.
+Between any two steps, a fault can happen. A worker or a whole machine is killed and started again. A worker is paused.
+A request or its reply is lost. A lease expires, because its holder does not renew it. A standby of the database takes
+over and lacks the last commits; then workers write back what they have in memory.
+
+Tokens are numbers: the provider replaces token `n` with `n + 1`. The version of the row is the same number.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,12 +34,12 @@ Reconciled = Callable[[float, Iterable[Member]], bool]
 
 
 class Process(StrEnum):
-    """Which process of its machine the row names as the lease holder."""
+    """The process that holds the lease, from the view of the lease holder's machine."""
 
     CURRENT = "current"
-    """The living worker, in its current attempt."""
+    """The living worker holds the lease with its current attempt."""
     EARLIER = "earlier"
-    """The living worker, in an earlier attempt."""
+    """The living worker holds the lease with an earlier attempt."""
     KILLED = "killed"
 
 
@@ -47,14 +49,14 @@ class Phase(StrEnum):
     DOWN = "down"
     IDLE = "idle"
     DECIDED = "decided"
-    """The worker has read the row and decided. It claims if the row has not changed."""
+    """The worker has read the row and decided. Its claim succeeds only if the row has not changed since."""
     CLAIMED = "claimed"
     WAITING = "waiting"
-    """The worker's parent exchanges the token."""
+    """The worker waits for its parent, which exchanges the token."""
     RECEIVED = "received"
     """The worker has the reply in memory."""
     COMMITTED = "committed"
-    """The row has the new token; the journal still contains the reply."""
+    """The row has the new token. The journal still contains the reply."""
 
 
 class Exchange(StrEnum):
@@ -64,7 +66,7 @@ class Exchange(StrEnum):
     SENT = "sent"
     """The request is on its way to the provider."""
     RESPONDED = "responded"
-    """The provider has replaced the token, and the reply is on its way."""
+    """The provider has replaced the token, and the reply is on its way to the parent."""
     REFUSED = "refused"
 
 
@@ -73,7 +75,7 @@ class Reconciling(StrEnum):
 
     TO_DO = "to_do"
     WRITTEN_BACK = "written_back"
-    """The worker's tokens are in the database again; its claims may not be."""
+    """The worker's tokens are in the database again, but its claims are possibly missing."""
     DONE = "done"
 
 
@@ -83,49 +85,50 @@ class Row(NamedTuple):
     token: int = 0
     intent: bool = False
     machine: int | None = None
-    """Of the lease holder."""
+    """The machine of the lease holder. None: no machine holds the lease."""
     process: Process | None = None
     lease: LeaseState = LeaseState.FREE
     lost: bool = False
-    """The connection must be connected again."""
+    """The connection is reported as lost: its end user must connect again."""
 
 
 class Machine(NamedTuple):
-    """A machine with its gateway."""
+    """A machine with one gateway."""
 
     phase: Phase = Phase.IDLE
     token: int = 0
-    """Token of the attempt."""
+    """The token that the current attempt sends."""
     open_before: bool = False
-    """Whether an intent was open when the attempt claimed."""
+    """Whether the row had an open intent when the attempt claimed the row."""
     step: RefreshStep = RefreshStep.WAIT
     seen: Row = Row()
-    """The row on which the decision was based; empty in other phases."""
+    """The row on which the decision was based. Empty in all phases except `DECIDED`."""
     paused: bool = False
     exchange: Exchange = Exchange.NONE
     exchanged: int = 0
     journal: frozenset[int] = frozenset()
-    """Tokens whose reply is recorded."""
+    """The tokens for which the journal contains a reply."""
     memory: int = 0
-    """The token that the worker used last."""
+    """The newest token in the memory of the worker."""
     reconciling: Reconciling = Reconciling.DONE
     given_up: bool = False
-    """The others continued without this machine after a failover."""
+    """After a failover, the other machines continued without this machine."""
 
 
 class State(NamedTuple):
-    """The state of the whole system. `alive`: the provider still honours the grant.
+    """The state of the whole system.
 
-    `kills`, `pauses`, `cuts`, `failovers`: how many faults may still happen. `copy`: the standby's row, if it lags
-    behind.
-    `settled`: whether refresh tokens in the database may be sent again; None if there was no failover. `blind`: a token
-    that was claimed although a gateway that was silent for too long after a failover had its successor.
+    `alive`: the provider still accepts the grant. `kills`, `pauses`, `cuts`, `failovers`: how many faults of each kind
+    can still happen. `copy`: the standby's row, if the standby lags behind; otherwise None.
+
+    `settled`: whether workers can send the refresh tokens in the database again; None if there was no failover.
+    `blind`: a token that was claimed while its successor existed only on a machine that was silent for too long.
     """
 
     row: Row
     machines: tuple[Machine, ...]
     current: int
-    """The token that the provider accepts."""
+    """The newest token, which the provider accepts."""
     alive: bool
     kills: int
     pauses: int
@@ -137,7 +140,10 @@ class State(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A step at which the provider received a spent token. `saved`: the reply that replaced the token was saved somewhere."""
+    """The provider received a token that it had already replaced.
+
+    `saved`: whether the reply with the new token was saved somewhere.
+    """
 
     saved: bool
 
@@ -155,15 +161,17 @@ class Restores(StrEnum):
 
     ALL = "all"
     UNDER_WAY = "under_way"
-    """Its own claims, but not those that only its machine's journal records."""
+    """Restores its own claims, but not claims that only the journal of its machine records."""
     NOTHING = "nothing"
 
 
 class Model:
-    """The model. `rotates`: the gateways know that the provider replaces the token. `last`: the search ends at this
-    token.
+    """The model of the refresh protocol.
 
-    `reconciled`: when tokens may be sent again after a failover. `restores`: which claims workers restore then.
+    `rotates`: whether the gateways know that the provider replaces the token. `last`: the search ends at this token.
+
+    `reconciled`: decides when workers can send tokens again after a failover. `restores`: which claims workers restore
+    after a failover.
     """
 
     def __init__(
@@ -184,7 +192,7 @@ class Model:
         self._last = last
 
     def steps(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """Yield the possible next steps without faults."""
+        """Yield the next steps that are possible without a fault."""
         for number in range(len(state.machines)):
             yield from self._worker(state, number)
             yield from self._parent(state, number)
@@ -194,7 +202,7 @@ class Model:
             yield "tokens may be sent again", state._replace(settled=True), None
 
     def faults(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """Yield the possible faults, and what may follow a fault at any time: a start, or the end of a pause."""
+        """Yield the possible faults, and the steps after a fault: a machine starts, or a pause ends."""
         for number, machine in enumerate(state.machines):
             if machine.phase is Phase.DOWN:
                 yield f"{number} starts", _with(state, number, _started(state, machine)), None
@@ -221,7 +229,8 @@ class Model:
     def _after_failover(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         machine, row = state.machines[number], state.row
         at_work = machine.phase is not Phase.DOWN and not machine.paused
-        asks = machine.exchange in (Exchange.SENT, Exchange.RESPONDED)  # an exchange takes less time than that
+        # an exchange ends before its machine counts as silent
+        asks = machine.exchange in (Exchange.SENT, Exchange.RESPONDED)
         if state.settled is False and not (at_work or asks or machine.given_up):
             yield f"{number} is silent for too long", _with(state, number, machine._replace(given_up=True)), None
         if not at_work or machine.reconciling is Reconciling.DONE:
@@ -235,7 +244,7 @@ class Model:
             return
         early = machine.phase not in UNDER_WAY and _newest_record(machine) > row.token
         if early and any(_may_write_back(one) for one in state.machines):
-            return  # one of these machines may have the token that the record belongs to
+            return  # one of these machines can have the token for which the record was written
         restored = state._replace(row=self._restored(state, number))
         if machine.given_up and machine.phase is Phase.CLAIMED:
             restored = _idle(restored, number)
@@ -244,13 +253,16 @@ class Model:
         yield f"{number} restores what it has claimed", _with(restored, number, done), None
 
     def _restored(self, state: State, number: int) -> Row:
-        """Return the row with the claim of the current attempt, or of an attempt whose reply is recorded or on its way."""
+        """Return the row with its claim restored.
+
+        The claim belongs to the current attempt, or to an earlier attempt with a reply that is recorded or on its way.
+        """
         machine, row = state.machines[number], state.row
         if self._restores is Restores.NOTHING or (machine.given_up and row.machine is not None):
             return row
         if machine.phase in UNDER_WAY:
             if machine.token != row.token:
-                return row  # the worker writes back its token itself
+                return row  # in this case, the worker writes back its token
             return Row(row.token, True, number, Process.CURRENT, LeaseState.HELD)
         on_its_way = machine.exchange in (Exchange.SENT, Exchange.RESPONDED) and machine.exchanged == row.token
         recorded = row.token in machine.journal
@@ -317,7 +329,9 @@ class Model:
         return Holder.HERE_DEAD if row.process is Process.KILLED else Holder.HERE_ENDED
 
     def _claim(self, state: State, number: int) -> tuple[str, State, None]:
-        """Claim the row by one conditional UPDATE. It fails if the row has changed or the lease is not free."""
+        """Claim the row with one conditional UPDATE. The claim fails if the row has changed or if another worker holds
+        the lease.
+        """
         machine, row = state.machines[number], state.row
         seen, step = machine.seen, machine.step
         same = (row.token, row.intent, row.machine, row.process, row.lost) == (
@@ -338,7 +352,8 @@ class Model:
         )
         if not same or (row.lease not in free and not taken):
             return f"{number} cannot claim", _idle(state, number), None
-        if step is RefreshStep.REPORT_LOST:  # the holder is kept: its machine may still have the reply
+        # the holder stays in the row, because the holder's machine may still have the reply
+        if step is RefreshStep.REPORT_LOST:
             reported = _idle(state, number)
             return f"{number} reports the token as lost", reported._replace(row=row._replace(lost=True)), None
         held = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
@@ -350,8 +365,9 @@ class Model:
         return f"{number} claims", _with(state._replace(row=held._replace(intent=True)), number, claimed), None
 
     def _commit(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
-        """Commit, fenced by version and owner. A process that lost the lease claims the row again, unless the row has a
-        newer token.
+        """Commit only if version and owner of the row are still the same.
+
+        If the process has lost the lease, it claims the row again, unless the row has a newer token.
         """
         machine, row = state.machines[number], state.row
         if row.token < machine.token:
@@ -386,7 +402,7 @@ class Model:
                 over = machine._replace(exchange=Exchange.NONE, exchanged=0)
                 if self._journal:
                     over = over._replace(journal=over.journal | {token})
-                if machine.phase is Phase.WAITING:  # a paused worker finds the reply in its socket later
+                if machine.phase is Phase.WAITING:  # a paused worker reads the reply from its socket later
                     over = over._replace(phase=Phase.RECEIVED)
                 yield f"{number} records the reply to token {token}", _with(state, number, over), None
             case Exchange.REFUSED:
@@ -399,7 +415,7 @@ class Model:
                     yield f"{number} hears the refusal", heard, None
 
     def _failed(self, state: State, number: int) -> State:
-        """The outcome is unknown: the lease ends, the intent stays."""
+        """End an exchange without a known outcome: release the lease and keep the intent."""
         machine = state.machines[number]
         over = _hung_up(state, number)
         if machine.phase is not Phase.WAITING:
@@ -410,7 +426,7 @@ class Model:
 
     @staticmethod
     def _time(state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """A working worker renews its lease in time; any other lease expires."""
+        """Yield the steps of time: a working worker renews its lease, and any other lease expires."""
         row = state.row
         if row.machine is None:
             return
@@ -425,7 +441,7 @@ class Model:
             yield "the fence is over", state._replace(row=row._replace(lease=LeaseState.LONG_RUN_OUT)), None
 
     def verdict(self, state: State) -> str | None:
-        """Return the fault of a state in which only further faults can happen, or None if it has none."""
+        """Return the fault of a state in which only further faults can happen. Return None if the state is correct."""
         row = state.row
         if row.token >= self._last:
             return None
@@ -442,7 +458,7 @@ class Model:
 def saved(state: State, token: int, *, living: bool = True) -> bool:
     """Return whether the reply that replaced `token` exists in a journal, in memory, on its way or in the database.
 
-    `living`: do not count a machine that was silent for too long after a failover.
+    `living`: if true, ignore machines that were silent for too long after a failover.
     """
     return state.row.token > token or any(
         token in machine.journal
@@ -460,13 +476,13 @@ def _may_write_back(machine: Machine) -> bool:
 
 
 def _newest_record(machine: Machine) -> int:
-    """Return the newest token whose reply is recorded or on its way; -1 without any."""
+    """Return the newest token with a reply that is recorded or on its way. Return -1 if there is none."""
     on_its_way = machine.exchange in (Exchange.SENT, Exchange.RESPONDED)
     return max(*machine.journal, machine.exchanged if on_its_way else -1, -1, -1)
 
 
 def members(state: State) -> list[Member]:
-    """Return the gateways as the others see them in the database after a failover."""
+    """Return the gateways as the other gateways see them in the database after a failover."""
     return [
         Member(
             confirmed=one.reconciling is Reconciling.DONE and one.phase is not Phase.DOWN,
@@ -481,12 +497,12 @@ def _with(state: State, number: int, machine: Machine) -> State:
 
 
 def _hung_up(state: State, number: int) -> State:
-    """End the parent's exchange."""
+    """End the exchange in the parent."""
     return _with(state, number, state.machines[number]._replace(exchange=Exchange.NONE, exchanged=0))
 
 
 def _idle(state: State, number: int) -> State:
-    """End the worker's attempt."""
+    """End the attempt of the worker."""
 
     def over(row: Row) -> Row:
         ours = row.machine == number and row.process is Process.CURRENT
@@ -496,14 +512,14 @@ def _idle(state: State, number: int) -> State:
 
 
 def _new(machine: Machine) -> Machine:
-    """Return the machine with a worker that has not begun anything."""
+    """Return the machine with a new worker that has not begun anything."""
     return machine._replace(
         phase=Phase.IDLE, token=0, open_before=False, step=RefreshStep.WAIT, seen=Row(), paused=False
     )
 
 
 def _started(state: State, machine: Machine) -> Machine:
-    """Return the machine with a new worker. After a failover, the worker first looks for its machine's records."""
+    """Return the machine with a new worker. After a failover, a new worker first looks for records of its machine."""
     reconciling = Reconciling.DONE if state.settled is None else Reconciling.TO_DO
     return machine._replace(phase=Phase.IDLE, reconciling=reconciling)
 
@@ -513,14 +529,15 @@ def _killed(state: State, number: int) -> State:
 
 
 def _in_rows(state: State, change: Callable[[Row], Row]) -> State:
-    """Apply `change` to both copies of the row, because what happens to a process does not depend on the copy that
-    names it.
+    """Apply `change` to the row and to the standby's copy of the row.
+
+    What happens to a process does not depend on which copy names the process.
     """
     return state._replace(row=change(state.row), copy=None if state.copy is None else change(state.copy))
 
 
 def _failed_over(state: State) -> State:
-    """Replace the row with the standby's copy. No claim that was decided before succeeds."""
+    """Replace the row with the standby's copy. Claims that were decided before the failover fail."""
     assert state.copy is not None
     state = state._replace(failovers=state.failovers - 1, settled=False)
     for number, machine in enumerate(state.machines):

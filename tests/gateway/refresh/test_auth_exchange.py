@@ -1,4 +1,4 @@
-"""Refreshes and the journal: a reply that an earlier process recorded is not requested again."""
+"""A refresh uses the reply that an earlier process recorded in the journal, and sends no second token request."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def row_of(running: RunningGateway) -> Connection:
 
 
 async def left_open(running: RunningGateway) -> Connection:
-    """Leave the row as a gateway that was killed during the call does, and return it."""
+    """Change the row as a gateway does that is killed during the token request. Return the row."""
     row = await row_of(running)
     digest = token_digest(running.runtime.store, row)
     claim = running.runtime.store.refreshes.lease_refresh
@@ -64,7 +64,7 @@ async def left_open(running: RunningGateway) -> Connection:
 
 
 async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Entry:
-    """Leave a refresh of an expired token open. Return the journal entry for its replies."""
+    """Interrupt the refresh of an expired token. Return the journal entry for its replies."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
@@ -116,7 +116,7 @@ async def test_a_reply_in_the_journal_is_not_requested_again(
 
 
 async def tracker_responses(tracker: Tracker) -> dict[str, Any]:
-    """Refresh at the token endpoint, which changes its grant, and return the reply."""
+    """Refresh at the token endpoint, which then has a new token in its grant. Return the body of the reply."""
     body = tracker.refreshed(tracker.grants[0].refresh_token).body
     assert isinstance(body, bytes)
     response: dict[str, Any] = json.loads(body)
@@ -137,7 +137,7 @@ async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
 
 
 async def test_replies_of_several_attempts_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    """When two processes died one after the other, either may have come further."""
+    """If two processes died one after the other, either of them can have received the new token."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
@@ -248,7 +248,7 @@ async def test_exchange_of_a_dead_process_is_not_waited_for(
     assert not file.path.exists()
 
 
-@pytest.mark.parametrize("node", ["", "local."])  # without a node name, as in earlier versions
+@pytest.mark.parametrize("node", ["", "local."])  # lease owners of earlier versions contain no node name
 async def test_lease_of_a_dead_local_process_is_claimed_immediately(
     node: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:

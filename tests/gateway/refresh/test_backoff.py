@@ -1,4 +1,4 @@
-"""Refusals without a known reason: how often they must repeat before a connection needs its end user."""
+"""Refusals without a known reason: how often a refusal must repeat before the end user must connect again."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Connections in memory whose tokens expire together, and the cost of the change feed while they are refreshed."""
+"""Connections in memory with tokens that expire together, and the cost of the change feed during their refreshes."""
 
 import asyncio
 from typing import Any
@@ -24,11 +24,12 @@ def kept(running: RunningGateway, name: str) -> CacheEntry:
 
 
 async def used(running: RunningGateway, name: str) -> float | None:
-    """Use the connection and return the time at which its refresh begins."""
+    """Make a call through the connection. Return the time at which the refresh of its token begins."""
     async with running.proxied(name) as response:
         assert response.status == 200
     async with asyncio.timeout(PATIENCE_S):
-        while ref(name) in running.runtime.live.feed.unread:  # the change feed is still reading its import
+        # the change feed has not yet read the import of this connection
+        while ref(name) in running.runtime.live.feed.unread:
             await asyncio.sleep(0.01)
     return kept(running, name).refresh_at
 
@@ -42,7 +43,7 @@ async def test_each_connection_keeps_its_slot(
     moments = [await used(running, name) for name in ("c1", "c2", "c3")]
     assert all(moment is not None for moment in moments)
     assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
-    later(120)  # loaded again
+    later(120)  # the connection is loaded into memory again
     assert [await used(running, name) for name in ("c1", "c2", "c3")] == moments
 
 
@@ -76,13 +77,13 @@ async def test_own_refresh_is_not_read_back_from_the_database(
         return last_id, result
 
     async def version() -> int:
-        return len(looks)  # the log has changed since the last read
+        return len(looks)  # a new version each time, so the feed reads the log again
 
     async def at_once(_at_most_s: float) -> None:
         await asyncio.sleep(0)
 
     async def looked() -> None:
-        """Wait until a read of the log that began after this call has ended."""
+        """Wait until a read of the change log has ended that began after this call."""
         before = len(looks)
         async with asyncio.timeout(PATIENCE_S):
             while len(looks) < before + 3:

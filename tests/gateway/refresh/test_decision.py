@@ -1,4 +1,4 @@
-"""The transition table decides each combination of facts, each of its rows is used, and its invariants hold."""
+"""The transition table decides every combination of facts, uses each of its rows, and keeps its invariants."""
 
 from itertools import product
 
@@ -51,7 +51,10 @@ def test_node_that_is_not_ready_claims_nothing() -> None:
 
 
 def test_a_rotating_token_is_never_sent_again_while_another_process_may_have_the_reply() -> None:
-    """This also holds before the end of the fence if it is not known whether the provider rotates tokens."""
+    """A second use would make the provider revoke the grant.
+
+    A provider that is not known to rotate tokens gets the token again, but only after the fence has ended.
+    """
     for facts in POSSIBLE:
         if facts.intent and next_step(facts) is RefreshStep.SEND_AGAIN:
             assert facts.holder in (Holder.NOBODY, Holder.WITHOUT_JOURNAL) or not facts.rotates
@@ -66,7 +69,9 @@ def test_a_reply_in_this_machines_journal_is_used_as_soon_as_the_lease_allows() 
 
 
 def test_an_open_intent_never_stays_unreported() -> None:
-    """Eventually, each open intent leads to a new token, to another attempt, or to `rotation_lost`."""
+    """A free lease or an ended fence always leads to a step: a new token, another attempt, or the report
+    `rotation_lost`.
+    """
     for facts in POSSIBLE:
         if facts.node is Node.READY and facts.intent and facts.lease in (LeaseState.FREE, LeaseState.LONG_RUN_OUT):
             assert next_step(facts) not in (RefreshStep.WAIT, RefreshStep.DEFER)

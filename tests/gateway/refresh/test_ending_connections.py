@@ -1,4 +1,6 @@
-"""A connection that cannot be refreshed needs its end user when its access token expires, even if nobody calls it."""
+"""If a connection cannot be refreshed, it needs its end user as soon as its access token expires, even if nobody calls
+it.
+"""
 
 import asyncio
 import json
@@ -36,7 +38,7 @@ def without(grant: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 async def keeper(gateway: RunningGateway) -> KeepAlive:
-    """Return the keep-alive of another node, and stop this node's own."""
+    """Return the keep-alive of another node, and stop the keep-alive of this node."""
     runtime = gateway.runtime
     for task in asyncio.all_tasks():
         if task.get_name() == "keep_alive":
@@ -77,7 +79,7 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
         ("needs_reauth", "no_refresh_token"),
     ]
     await event_gateway.json("DELETE", "/connections/renewable?provider_config_key=tracker", expect=200)
-    last = {("c1", "connection.needs_reauth"), ("renewable", "connection.deleted")}  # in either order
+    last = {("c1", "connection.needs_reauth"), ("renewable", "connection.deleted")}  # the two events can have any order
     await receiver.until(lambda: last <= set(receiver.events()))
     assert [event for name, event in receiver.events() if name == "c1"] == [
         "connection.created",
@@ -123,7 +125,9 @@ async def test_import_of_an_ended_connection_is_needs_reauth(
 
 
 async def test_rows_of_earlier_versions_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    """Old rows contain neither a time nor a mark. Only the sealed credential shows whether they can be refreshed."""
+    """Rows of earlier versions contain neither a time nor a mark. Only the sealed credential shows whether a refresh is
+    possible.
+    """
     await running.imported(without(tracker.grant()))
     for number in range(3):
         await running.imported(tracker.grant(), f"renewable-{number}")

@@ -1,4 +1,4 @@
-"""Messages of the token exchange are decoded to exactly what was encoded."""
+"""A message of the token exchange contains the same values after it was encoded and decoded."""
 
 import asyncio
 import json

@@ -1,7 +1,7 @@
-"""An asynchronous standby that lacks the last commits takes over: living nodes write back the tokens in their memory.
+"""A standby that lacks the last commits takes over, and living nodes write back the tokens that they have in memory.
 
-The provider revokes a grant when it receives a refresh token twice, so one refresh from the database alone would lose
-it.
+The provider revokes a grant when it receives a refresh token twice. So a single refresh with the old token from the
+database would lose the connection.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ async def test_newer_tokens_are_written_back_before_any_refresh(
 
 
 async def _until_responded(node: RunningGateway, connection_id: str) -> Any:
-    """Refresh as an application does that respects a 503, until there is another response."""
+    """Refresh, and repeat after each 503, as a correct application does. Return the first other response."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             result = await refreshed(node, connection_id)
@@ -130,8 +130,10 @@ async def _until_responded(node: RunningGateway, connection_id: str) -> Any:
 async def test_refresh_in_flight_is_claimed_again(
     cluster: Cluster, start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The standby does not contain the claim. It is not waited for either, since the row shows that it is in progress."""
-    monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)  # so that only confirmations are waited for
+    """The standby lacks the claim of a refresh in progress, so its node writes the claim again. The other node then
+    waits.
+    """
+    monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)  # so that nodes wait only for confirmations
     one, other = await start(), await start()
     await one.imported(tracker.grant())
     assert [await called(node, "c1") for node in (one, other)] == [200, 200]
@@ -154,7 +156,7 @@ async def test_refresh_in_flight_is_claimed_again(
 
 
 async def _until(condition: Callable[[], bool], of: RunningGateway | None = None) -> None:
-    """Wait for the condition. `of`: first wait until this node has noticed the failover."""
+    """Wait for the condition. `of`: a node that must first notice the failover; None: do not wait for this."""
     before = of.runtime.store.failover.timeline if of is not None else ""
     async with asyncio.timeout(PATIENCE_S):
         while (of is not None and of.runtime.store.failover.timeline == before) or not condition():
@@ -185,7 +187,9 @@ async def test_lost_token_after_a_failover_names_the_failover_as_cause(
 async def test_row_older_than_in_memory_is_noticed_without_a_failover(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    """This happens after a crash of a server that had not written its last commits, or with a restored copy."""
+    """A row can become older without a failover: in a crash before the last commits were written, or with a restored
+    backup.
+    """
     await running.imported(tracker.grant())
     assert await called(running, "c1") == 200
     store = running.runtime.store
@@ -211,7 +215,7 @@ async def test_row_older_than_in_memory_is_noticed_without_a_failover(
 async def test_recently_refreshed_token_is_written_back_even_if_unused(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example a keep-alive refresh: no call loads its connection into memory."""
+    """A keep-alive refresh, for example, does not load its connection into memory. Its token must be written back too."""
     for connection_id in ("c1", "c2"):
         await running.imported(tracker.grant(), connection_id)
     store, live = running.runtime.store, running.runtime.live

@@ -1,5 +1,6 @@
-"""Token exchanges that a parent makes for its workers: replies are journalled before they are returned, even if the
-worker dies.
+"""Token exchanges that a parent makes for its workers. The parent journals a reply before it returns the reply.
+
+So a reply is not lost if the worker dies.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ AHEAD = timedelta(days=3)  # how far the worker's clock is ahead of the parent's
 
 
 class Endpoint:
-    """A token endpoint that responds with `response` once `free` is set."""
+    """A token endpoint. It responds with `response` as soon as `free` is set."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
@@ -50,7 +51,7 @@ class Endpoint:
 
 
 class Pair:
-    """A worker's end of the channel and its parent's, in one process."""
+    """The worker's end and the parent's end of the channel, in one process."""
 
     def __init__(self) -> None:
         self.exchanges = ExchangesForWorkers()
@@ -65,7 +66,7 @@ class Pair:
             self.exchanges.begin(json.loads(json.dumps(message)), self.its, self.parent.exchanged)
 
     def kill_worker(self) -> None:
-        """Close the worker's socket, as the system does for a killed process."""
+        """Close the worker's socket, as the system does when it kills a process."""
         self.worker.close()
 
     async def close(self) -> None:
@@ -210,7 +211,7 @@ async def test_stalled_parent_is_not_waited_for(
     with pytest.raises(ExchangeLost, match="no response") as raised:
         await still.send(replace(request_, timeout_s=0.05))
     assert raised.value.sent, "what was asked may have been done"
-    still.exchanged({"id": messages[0]["id"], "result": {}})  # too late
+    still.exchanged({"id": messages[0]["id"], "result": {}})  # this reply arrives too late
 
 
 async def test_changed_route_does_not_end_exchanges_in_flight(
@@ -243,7 +244,7 @@ async def test_internal_error_is_reported(pair: Pair, request_: Request, entry: 
 async def test_call_of_a_dead_worker_is_not_sent(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    """The process that takes over the refresh may have read the journal before the parent recorded the start of the call."""
+    """Another process may already have taken over the refresh, and found no record of this call in the journal."""
     pair.kill_worker()
     with pytest.raises(EgressError, match="has ended") as raised:
         await pair.parent.send(request_)
@@ -261,7 +262,7 @@ def second(request: Request) -> Request:
 async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    """This happens if the parent was blocked for longer than a worker waits."""
+    """This happens if the parent was blocked for longer than the worker waits for a response."""
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
     await until(lambda: endpoint.seen)

@@ -1,4 +1,7 @@
-"""Unused connections are refreshed before their refresh token expires from disuse, by one node, spread over time."""
+"""Unused connections are refreshed before their refresh token expires from disuse.
+
+Only one node refreshes each connection, and the refreshes are spread over time.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +27,7 @@ UNUSED = {"rotating": True, "expires_after_days_unused": 365, "expires_after_day
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway like `running` elsewhere, with the limits of Jira's refresh tokens (docs/connections.md#refresh)."""
+    """Yield a gateway with an integration that has the limits of Jira's refresh tokens (docs/connections.md#refresh)."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh=UNUSED))
     gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
     await gateway.start()
@@ -33,7 +36,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 
 async def keeper(running: RunningGateway) -> KeepAlive:
-    """Return the keep-alive of a separate node, and stop the gateway's own."""
+    """Return the keep-alive of another node, and stop the keep-alive of the gateway."""
     runtime = running.runtime
     task = next(task for task in asyncio.all_tasks() if task.get_name() == "keep_alive")
     task.cancel()
@@ -51,7 +54,7 @@ async def test_connection_has_its_expiry_and_its_keep_alive_time(running: Runnin
     response = await running.imported(tracker.grant())
     row = await row_of(running)
     assert row.life.dies_at is not None
-    # Counted from the grant, which was verified before it was stored.
+    # The time counts from the grant, which was verified shortly before the row was stored.
     assert timedelta(0) <= row.created_at + timedelta(days=90) - row.life.dies_at < timedelta(minutes=1)
     assert response["dies_at"]
     assert response["keep_alive_at"] < response["dies_at"]
@@ -62,7 +65,7 @@ async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, 
     await running.imported(tracker.grant())
     keep_alive = await keeper(running)
     assert await keep_alive.once() == 0
-    for times in range(1, 9):  # ten months without calls
+    for times in range(1, 9):  # together about ten months without calls
         later(40 * DAY_S)
         await keep_alive.once()
         row = await row_of(running)

@@ -1,4 +1,7 @@
-"""Every order of steps, crashes and delays of the refresh protocol, with the transition table that the gateway uses."""
+"""The refresh protocol loses no token silently, in any order of steps, crashes and delays.
+
+The model uses the transition table of the gateway.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -25,7 +28,11 @@ def test_second_refresh_is_as_safe_as_the_first() -> None:
 
 
 def test_no_loss_is_silent_if_rotation_is_unknown() -> None:
-    """A token that may be spent is sent once the fence is over: most providers do not rotate tokens, so it may work."""
+    """If rotation is unknown, a token that may be spent is sent again after the fence. This is not a fault of the
+    protocol.
+
+    Most providers do not rotate tokens, so the token probably works.
+    """
     _, findings = explore(Model(rotates=False), machines=2, kills=2, pauses=1, cuts=1)
     assert {finding.what for finding in findings} == {SPENT}
 
@@ -35,9 +42,8 @@ def test_no_loss_is_silent_without_a_journal() -> None:
     assert SILENT not in {finding.what for finding in findings}
 
 
-# ── A standby that lacks the last commits takes over. What a living gateway has is not lost: a token, a reply in its
-# journal, or an exchange in progress. A gateway counts as living unless it was silent for too long, because it was
-# killed or paused.
+# ── A standby that lacks the last commits takes over. Living gateways lose nothing: no token, no reply in a journal,
+# and no exchange in progress. A gateway that was killed or paused for too long does not count as living.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Token responses with unexpected values: a new token pair that was received is always stored."""
+"""Token responses with unexpected values. If a response contains a new token pair, the pair is always stored."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ from tests.gateway.api.test_credential_forms import walk_flow
 REF = ConnectionRef("dev", "tracker", "c1")
 DEEP = "[" * 50_000 + "]" * 50_000
 
-# JSON texts.
+# Each value is JSON text.
 ODD = [
     '"0001-01-01T00:00:00+14:00"',
     '"9999-12-31T23:59:59-14:00"',
@@ -63,9 +63,10 @@ FIELDS = [
     "user",
     "accountId",
 ]
-# Fields of one group do not prevent each other from being read, unlike `expires_in` and `expires_at`.
+# No field of a group prevents another field of the group from being read. `expires_in` would hide `expires_at`, so they
+# are in different groups.
 GROUPS = [FIELDS[::2], FIELDS[1::2]]
-LONG = 10_000  # characters of a value that fits into a response only once
+LONG = 10_000  # number of characters; a response has room for one such value only
 
 numbers = st.one_of(
     st.integers(), st.integers(min_value=10**300, max_value=10**310), st.floats(allow_nan=True, allow_infinity=True)
@@ -80,7 +81,7 @@ responses = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=
 
 
 async def refreshed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
-    """Refresh with a response that has a new token pair and `beside`, members as JSON text. Return the row."""
+    """Refresh with a response that has a new token pair and the members `beside` (JSON text). Return the row."""
     row = await running.runtime.store.connections.get(REF)
     if row is None:
         await running.imported(tracker.grant())
@@ -152,8 +153,10 @@ async def test_rotated_token_is_stored_with_any_other_members(
 async def test_unexpected_value_does_not_fail_a_code_exchange(
     shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
-    """The response to a code is parsed like a refresh's, which is tested field by field above. Only the use of its fields
-    differs.
+    """The response to a code is parsed by the same function as the response to a refresh, which other tests check field
+    by field.
+
+    Only the use of the fields differs, so this test sends several unexpected fields together.
     """
     for number, names in enumerate(GROUPS if len(value) < LONG else [[name] for name in FIELDS]):
         tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'

@@ -1,4 +1,4 @@
-"""The refresh protocol: lease, intent, fence, and the handling of a lease holder that stalled or died."""
+"""The refresh protocol: lease, intent, fence, and what other nodes do if a lease holder stalls or dies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -39,7 +39,7 @@ async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
 
 @pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
-    """Replace the sleep between two lease renewals: each lasts until its future in this list is done."""
+    """Replace the sleep between two lease renewals. Each sleep ends when the test completes its future in this list."""
     waiting: list[asyncio.Future[None]] = []
 
     async def sleep(seconds: float) -> None:
@@ -73,7 +73,7 @@ async def status_of(running: RunningGateway) -> int:
 
 
 async def left_open(running: RunningGateway) -> None:
-    """Leave the row as a process does that was killed between intent and commit."""
+    """Change the row as a process does that is killed between intent and commit."""
     row = await row_of(running)
     leased = await running.runtime.store.refreshes.lease_refresh(
         REF, owner="killed", ttl=LEASE, seen=row, intent=token_digest(running.runtime.store, row)
@@ -121,7 +121,7 @@ async def test_row_in_memory_is_leased_without_a_read(
 
     monkeypatch.setattr(
         RefreshProtocol, "_read", looked
-    )  # not the store's method: the change feed may use it at the same time
+    )  # the store's own method stays unchanged, because the change feed may call it at the same time
     later(EXPIRED_S)
     assert await status_of(running) == 200
     assert tracker.calls["refresh_token"] == 1
@@ -132,10 +132,10 @@ async def test_unknown_intent_is_noticed_before_the_token_is_sent(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
-    assert await status_of(running) == 200  # from here on the row is in memory, without an intent
+    assert await status_of(running) == 200  # from now on, the row is in memory, without an intent
     await left_open(running)
     later(EXPIRED_S)
-    tracker.refreshed("refresh-0")  # the provider rotated, and the response was lost
+    tracker.refreshed("refresh-0")  # the provider replaced the token, and its response was lost
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == "rotation_lost"
 
@@ -162,13 +162,13 @@ async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
 
 
 def waited(running: RunningGateway) -> float:
-    """Return `gateway_token_refresh_waits_total`: refreshes that waited for another's lease."""
+    """Return `gateway_token_refresh_waits_total`: number of refreshes that waited for another node's lease."""
     (numbers,) = [one for key, one in running.runtime.metrics.page.read() if key[0] == REFRESH_WAITS] or [[0.0]]
     return numbers[0]
 
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Block saves until the returned event is set. Each one already has the provider's response."""
+    """Block saves until the returned event is set. Each blocked save already has the provider's response."""
     wake, save = asyncio.Event(), running.runtime.store.refreshes.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
@@ -202,7 +202,9 @@ async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
 
 @pytest.fixture
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
-    """Remove the journal's folder from both gateways, so that a response is only in memory until it is in the database."""
+    """Remove the journal's folder from both gateways. Without a journal, a response is only in memory until it is
+    stored.
+    """
     for one in (running, other):
         one.runtime.store.journal.folder = one.runtime.store.journal.marker = None
 
@@ -274,7 +276,7 @@ async def test_open_intent_of_a_dead_process_is_finished_at_the_next_start(
 async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The entry of an integration that was made through the API may be removed, and restored later."""
+    """An operator can remove the catalog entry of an integration that was made through the API, and restore it later."""
     await running.imported(tracker.grant())
     await left_open(running)
     store, refresher, row = running.runtime.store, running.runtime.refresher, await row_of(running)
@@ -326,7 +328,7 @@ async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    tracker.refreshed("refresh-0")  # the provider rotated, and the response was lost
+    tracker.refreshed("refresh-0")  # the provider replaced the token, and its response was lost
     later(EXPIRED_S)
     for _ in range(3):
         async with running.proxied("c1") as response:
@@ -381,7 +383,7 @@ async def test_previous_refresh_token_is_tried_during_its_grace_period(
         assert row.previous is not None
         assert b"refresh-0" not in row.previous.ciphertext
         grant = tracker.grants[0]
-        grant.refresh_token = "refresh-0"  # the provider forgot the rotation
+        grant.refresh_token = "refresh-0"  # the provider lost its record of the rotation
         grant.spent.clear()
         await running.json("GET", url, expect=200)
         assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0", "refresh-2", "refresh-0"]

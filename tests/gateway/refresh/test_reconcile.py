@@ -1,6 +1,6 @@
 """After a failover of the database, no token is refreshed before all living processes have written back their tokens.
 
-The database records the timelines that it has seen, so the tests simulate a failover without a standby.
+The database records its timelines. The tests change this record to simulate a failover, so they need no standby.
 """
 
 import asyncio
@@ -59,12 +59,12 @@ async def failed_over(db: "asyncpg.Connection[Any]", ago_s: float = 0.0) -> None
 
 
 async def elsewhere(db: "asyncpg.Connection[Any]", silent_s: float = 0.0) -> None:
-    """Add a process of another machine that has not confirmed."""
+    """Add a process of another machine. This process has not confirmed the failover."""
     await db.execute("INSERT INTO processes VALUES ('other:1', now() - $1 * interval '1 s', NULL)", silent_s)
 
 
 async def connected(start: Start, tracker: Tracker) -> None:
-    """Create a connection with an expired token, in the database and in no memory."""
+    """Create a connection with an expired token, in the database but not in the memory of any node."""
     first = await start()
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await first.imported({**tokens, "expires_at": LONG_AGO})
@@ -111,7 +111,7 @@ async def test_silent_or_slow_process_is_not_waited_for(
 
 
 async def test_silence_counts_from_the_failover(start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]") -> None:
-    """The standby may lack the process's last sign of life."""
+    """The standby possibly lacks the last sign of life of the process, so silence cannot count from that sign."""
     await connected(start, tracker)
     await failed_over(db)
     await elsewhere(db, SILENT_S + 1)
@@ -145,7 +145,7 @@ async def test_row_of_a_dead_process_is_removed(start: Start, tracker: Tracker, 
 async def test_older_row_is_written_back_before_the_new_token_is_stored(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
 ) -> None:
-    """The exchange of a newer version was in progress when the database lost that version."""
+    """The exchange that replaces the newer version was in progress when the database lost the newer version."""
     node = await start()
     await node.imported(tracker.grant())
     former = await db.fetchrow("SELECT version, credential, updated_at FROM connections")
@@ -174,7 +174,7 @@ async def test_older_row_is_written_back_before_the_new_token_is_stored(
 async def test_process_paused_longer_than_its_lease_sends_nothing(
     start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a failover, others may have continued without it and taken over its claims."""
+    """After a failover, other machines may have continued without this process and taken over its claims."""
     node = await start()
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await node.imported({**tokens, "expires_at": LONG_AGO})

@@ -1,4 +1,5 @@
-"""A refresh that a killed process left behind, on two machines that share a PostgreSQL database.
+"""A process is killed during a refresh, and another process finishes the refresh. Two machines share a PostgreSQL
+database.
 
 A machine is a gateway with its own folder for its refresh journal. The provider revokes a grant when it receives a
 refresh token twice.
@@ -65,7 +66,9 @@ async def start(
 
 
 class Killed:
-    """A process of machine `a` that was killed during a refresh of the only connection. `store` is the process's store."""
+    """A process of machine `a` that was killed during a refresh of the only connection. `store`: the store of this
+    process.
+    """
 
     def __init__(self, store: Store, row: Connection, url: str) -> None:
         self.url = url
@@ -73,13 +76,13 @@ class Killed:
         self.row = row
 
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
-        """Return the credential that the provider sent to the process."""
+        """Replace the token at the provider. Return the credential that the provider sent to the process."""
         response: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
         shown = json.loads(response.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
     async def record_reply(self, credential: dict[str, Any]) -> None:
-        """Record the reply in the process's journal."""
+        """Record the reply in the journal of the process."""
         entry = self.store.journal.entry(self.row)
         assert entry is not None
         body = {**{name: text for name, text in credential.items() if name != "type"}, "expires_in": 3600}
@@ -89,7 +92,7 @@ class Killed:
         file.die()
 
     def dies(self) -> None:
-        """Release the lock, as the system does for a killed process. The file stays."""
+        """Release the lock, as the system does when it kills a process. The file stays."""
         marker = self.store.journal.marker
         assert marker is not None
         marker.release()
@@ -99,7 +102,9 @@ class Killed:
 async def killed(
     start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Killed]:
-    """The connection's token is expired, the process has sent the refresh token, and holds the lease."""
+    """Yield a killed process: its connection's token has expired, it has sent the refresh token, and it holds the
+    lease.
+    """
     first = await start("a")
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await first.imported({**tokens, "expires_at": LONG_AGO})
@@ -116,7 +121,7 @@ async def killed(
 
 
 async def passed(database: str, time: timedelta) -> None:
-    """Make the lease end earlier by `time`. The lease uses the database's clock, which a test cannot move."""
+    """Make the lease end earlier by `time`. Leases use the clock of the database, which a test cannot set forward."""
     db = await asyncpg.connect(database)
     await db.execute("UPDATE connections SET lease_until = lease_until - $1::interval", time)
     await db.close()
@@ -140,7 +145,7 @@ async def row_of(node: RunningGateway) -> Connection:
 
 
 async def settled(node: RunningGateway, tracker: Tracker) -> Connection:
-    """Return the row once its intent is closed."""
+    """Return the row as soon as its intent is closed."""
     async with asyncio.timeout(PATIENCE_S):
         while (row := await row_of(node)).intent is not None:
             await asyncio.sleep(0.02)
@@ -150,7 +155,7 @@ async def settled(node: RunningGateway, tracker: Tracker) -> Connection:
 async def test_waiting_machine_gets_the_token_from_the_journal_of_the_returning_machine(
     killed: Killed, start: Start, tracker: Tracker
 ) -> None:
-    """Only its own machine claims the lease of the dead process; other machines never get it."""
+    """Only the returning machine can take over the lease of its dead process. Machine `b` waits for the new token."""
     await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     other = await start("b")
@@ -258,7 +263,7 @@ async def test_paused_process_stores_its_token_after_rotation_lost_was_reported(
 async def test_another_machine_does_not_send_a_token_whose_exchange_is_lost(
     start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine's parent process is blocked or dead; the reply is in its journal."""
+    """The machine with the lease has a blocked or dead parent process, but its journal contains the reply."""
     monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
     machine, other = await start("a"), await start("b")
@@ -282,7 +287,7 @@ async def test_another_machine_does_not_send_a_token_whose_exchange_is_lost(
 
 
 async def failed_over_without_the_claim(database: str) -> None:
-    """Remove the claim, as a failover an hour ago did."""
+    """Remove the claim from the database, and record a failover an hour ago, which explains why the claim is missing."""
     db = await asyncpg.connect(database)
     lost = "lease_owner = NULL, lease_until = NULL, intent_digest = NULL, intent_at = NULL"
     await db.execute(f"UPDATE connections SET {lost}")
@@ -306,7 +311,7 @@ async def test_record_of_a_version_missing_in_the_database_does_not_delay_the_st
 async def test_journalled_reply_is_used_after_a_failover_lost_the_intent(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
-    """The standby lacks the claim, so its row looks as if the token was never sent."""
+    """The standby lacks the claim, so its row looks as if the token was never sent. The journal shows that it was sent."""
     await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     await failed_over_without_the_claim(database)

@@ -1,4 +1,4 @@
-"""Token refresh end to end: one token request, the new tokens committed first, nothing lost during provider outages."""
+"""Token refresh end to end: one token request, callers get new tokens only after the commit, outages lose nothing."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -45,7 +45,7 @@ async def test_clock_that_differs_from_token_endpoints_is_logged_once(
     ids = ("c1", "c2", "c3", "c4")
     for one in ids:
         await running.imported(tracker.grant(), one)
-    later(3601)  # only this machine's clock is wrong: the provider's `Date` is right
+    later(3601)  # only the clock of this machine is wrong; the header `Date` of the provider is right
     with capture_logs() as logged:
         for one in ids:
             before = clock.now()
@@ -89,7 +89,8 @@ async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_
     async with asyncio.timeout(PATIENCE_S):
         while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
             await asyncio.sleep(0)
-        while running.runtime.refresher.under_way(_ref()):  # the row is visible before its writer's task ends
+        # the row is visible before the task that writes the row has ended
+        while running.runtime.refresher.under_way(_ref()):
             await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -259,7 +260,8 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
     assert (await call(running))["token"] == "Bearer access-1"
     async with asyncio.timeout(PATIENCE_S):
         while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
-            async with running.proxied("c1"):  # the last attempt may have just failed: the next is due in a second
+            # the last attempt may have failed a moment ago, so the next attempt waits a second
+            async with running.proxied("c1"):
                 await asyncio.sleep(0)
 
 
@@ -276,7 +278,7 @@ async def test_valid_token_is_used_while_the_token_endpoint_is_down(
             await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-1"
-    assert tracker.calls["refresh_token"] == 1  # not requested again before the retry time
+    assert tracker.calls["refresh_token"] == 1  # no request before the retry time
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)
@@ -331,7 +333,7 @@ async def test_changed_client_is_tried_immediately(
     await running.imported(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
-    for _ in range(6):  # with longer and longer waits
+    for _ in range(6):  # each wait is longer than the one before
         await call(running, expect=424)
         later(600)
     await call(running, expect=424)
@@ -543,7 +545,7 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     assert not (running.folder / "gateway.db").exists(), "nobody made another one in its place"
     async with running.http.get(f"{running.url}/ready") as response:
         assert response.status == 503
-    assert (await call(running))["token"]  # connections in memory still work
+    assert (await call(running))["token"]  # calls through connections in memory still work
 
 
 async def test_lifetime_counts_from_the_request(running: RunningGateway, tracker: Tracker, later: Any) -> None:

@@ -1,4 +1,6 @@
-"""When many tokens expire together, refreshes that a request waits for start immediately, the others only a few at a time."""
+"""When many tokens expire together, refreshes with a waiting request start immediately. Other refreshes are limited in
+number.
+"""
 
 import asyncio
 from datetime import UTC, datetime
@@ -16,7 +18,9 @@ def ref(number: int, integration: str = "tracker") -> ConnectionRef:
 
 
 class Crowd:
-    """Counts running refreshes. `most`: the maximum at the same time. `order`: the order in which they started."""
+    """Counts running refreshes. `most`: the maximum number at the same time. `order`: the order in which the refreshes
+    started.
+    """
 
     def __init__(self, queue: RefreshQueue) -> None:
         self.queue = queue
@@ -57,7 +61,7 @@ async def test_urgent_refresh_starts_before_background_refreshes() -> None:
     waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
     await settled()
     assert crowd.order == [ref(0), ref(1), ref(1000)]
-    crowd.queue.prioritize(ref(77))  # a queued refresh moves ahead too as soon as a request waits for it
+    crowd.queue.prioritize(ref(77))  # a queued refresh starts immediately too, as soon as a request waits for it
     await settled()
     assert crowd.order[-1] == ref(77)
     crowd.go.set()
@@ -108,7 +112,8 @@ async def test_stop_cancels_queued_refreshes() -> None:
     assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, asyncio.CancelledError]
     with pytest.raises(asyncio.CancelledError):
         await crowd.queue.acquire(ref(7), urgent=False)
-    await crowd.queue.acquire(ref(8), urgent=True)  # a request waits for it, and the drain waits for the request
+    # a request waits for this refresh, and the drain waits for the request
+    await crowd.queue.acquire(ref(8), urgent=True)
 
 
 async def test_call_that_joins_a_refresh_before_it_is_queued_makes_it_urgent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ HELD = Connection(
 
 
 def margin(lifetime_s: float, uid: str = "u", **entry: object) -> float:
-    """Return the number of seconds before expiry at which the refresh begins."""
+    """Return how many seconds before the token's expiry the refresh begins."""
     held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime_s))
     due = refresh_from(held, provider(**entry))
     assert due is not None

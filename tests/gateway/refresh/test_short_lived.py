@@ -1,4 +1,4 @@
-"""Access tokens that are valid for a few seconds, at a provider that rounds their expiry down to a whole second."""
+"""Access tokens that are valid for a few seconds, from a provider that rounds their expiry down to a whole second."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,8 +17,8 @@ STEP_S = 0.2
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that sets both clocks forward. Otherwise they stand still, so that tokens do not expire on a
-    busy machine.
+    """Return a function that sets both clocks forward. The clocks do not move by themselves: on a busy machine, tokens
+    would expire.
     """
     moved = 0.0
     now, monotonic = clock.now(), clock.monotonic()

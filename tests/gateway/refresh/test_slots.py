@@ -1,4 +1,4 @@
-"""Refreshes that are due together start one after the other, none later than it is due."""
+"""Refreshes that are due together start one after the other, and none starts later than it is due."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ def test_no_refresh_is_late_or_too_early(dues: list[float], earliest: float) -> 
 def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
     slots = RefreshSlots(WIDTH_S)
     moments = taken(slots, [10.0] * 50, earliest=9.0)
-    # one in its own slot, and those that did not fit into the twenty slots of a second
+    # Twenty refreshes fill the slots of the second before 10.0, one has the slot at 10.0, and 29 find no free slot.
     assert moments.count(10.0) == 30
     assert min(moments) >= 9.0
     assert slots.take(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"

@@ -18,9 +18,9 @@ OPEN = Chain(request_id, error_shape, strict)
 
 
 class Shown:
-    """The application and the requests that its handlers got. `release` lets `/wait` and `/stream` continue.
+    """The application, and the requests that its handlers received. `release` lets `/wait` and `/stream` continue.
 
-    If a test passes its own application, nothing is added to it.
+    If a test passes its own application, no routes are added to it.
     """
 
     def __init__(self, app: web.Application | None = None) -> None:
@@ -101,10 +101,10 @@ class Shown:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Return the loops: `gateway serve` runs on uvloop, a host may run on either, and their transports close
-    differently.
+    """Return the event loops on which a test runs, because their transports close connections differently.
 
-    Tests with a whole gateway and its store run only on uvloop.
+    `gateway serve` runs on uvloop; a host application can run on uvloop or asyncio. Tests with a whole gateway and its
+    store run only on uvloop.
     """
     shipped = {"uvloop": uvloop.new_event_loop}
     return shipped if item.path.name.startswith("test_fast_path") else {"asyncio": asyncio.new_event_loop, **shipped}
@@ -116,7 +116,9 @@ def shown() -> Shown:
 
 
 class Served:
-    """A running server. `port` serves `shown.app`. A test that stops the server cleans up `runner` early."""
+    """A running server. `port`: its port, on which it serves `shown.app`. `runner`: a test stops the server with its
+    `cleanup`.
+    """
 
     def __init__(self, shown: Shown, run: GatewayRunner, port: int) -> None:
         self.shown, self.runner, self.port = shown, run, port

@@ -1,4 +1,4 @@
-"""For any input, the server responds in HTTP or closes the connection, and keeps serving others."""
+"""For any input, the server responds in HTTP or closes the connection, and continues to serve other clients."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ QUIET = 500
 
 
 def spoiled(chance: random.Random) -> bytes:
-    """Return one or two messages with a few bytes removed, changed, repeated or inserted."""
+    """Return one or two messages. A few of their bytes are removed, changed, repeated or inserted."""
     data = bytearray(b"".join(chance.choices(SEEDS, k=chance.randint(1, 2))))
     for _ in range(chance.randint(0, 4)):
         at = chance.randrange(len(data) + 1)
@@ -51,7 +51,7 @@ def spoiled(chance: random.Random) -> bytes:
 
 @pytest.fixture
 async def patient(shown: Shown) -> AsyncIterator[Served]:
-    """A server without time limits, so that the duration of the test does not matter."""
+    """Yield a server without time limits, so that slow machines do not change the result."""
     shown.release.set()
     serving = await served(shown, head_s=1000.0, keep_alive_s=1000.0)
     yield serving
@@ -72,7 +72,7 @@ async def test_spoiled_messages_get_responses_in_http(patient: Served, seed: int
             await asyncio.sleep(0)
             client.send(data[cut:])
         await nothing_moves(patient, seen)
-    await asyncio.gather(*reading)  # some had announced a body that they never sent, others were kept alive
+    await asyncio.gather(*reading)  # some connections wait for a body that was announced but not sent; others are idle
     for data, response in zip(sent, seen, strict=True):
         assert not response or HEADS.match(response), (data, response)
     assert sum(bool(response) for response in seen) > ROUNDS / 2
@@ -89,7 +89,9 @@ async def read(client: RawClient, response: bytearray) -> None:
 
 
 async def nothing_moves(serving: Served, seen: Sequence[bytearray]) -> None:
-    """Wait until no connection and no byte has arrived for QUIET iterations of the shared event loop."""
+    """Wait until nothing has changed for QUIET iterations of the event loop: no new connection, request or received
+    byte.
+    """
     still, before = 0, (0, 0, 0)
     async with asyncio.timeout(PATIENCE_S):
         while still < QUIET or not before[0]:

@@ -1,4 +1,4 @@
-"""A handler gets exactly the bytes of its request, and nothing of earlier or later requests."""
+"""A handler receives exactly the bytes of its request, and no bytes of earlier or later requests."""
 
 import gzip
 
@@ -73,7 +73,7 @@ async def test_trailers_cut_anywhere_stay_where_they_belong(server: Served) -> N
             client.send(data[:at])
             await client.writer.drain()
             if at >= len(data) - len(get(b"/next", LAST)):
-                await client.response()  # so that the first piece has been read before the second is sent
+                await client.response()  # the first piece must be read before the second piece is sent
             client.send(data[at:])
             await client.until_closed()
         assert all(b"connection-id" not in names(server, n) for n in range(len(server.shown.heads)))
@@ -167,7 +167,7 @@ async def test_a_websocket_is_served() -> None:
 async def test_a_client_that_disconnects_before_100_continue_is_no_error(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each such request of a stranger put a traceback of 5 KB into the log."""
+    """Such a disconnect logs no traceback. Otherwise any stranger could add 5 KB to the log with each request."""
     request = b"POST /left HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"
     assert await exchange(server.port, request) == b""
     await server.runner.cleanup()

@@ -1,4 +1,4 @@
-"""`server.limits.connections` limits the client connections; clients that read nothing are closed."""
+"""`server.limits.connections` limits the number of client connections. Clients that do not read are disconnected."""
 
 import asyncio
 import socket
@@ -44,7 +44,7 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
 
 
 async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
-    """Connections above the limit are closed silently, so that refusing them uses no descriptors."""
+    """Connections above the limit are closed without a response, so that they use no file descriptors."""
     server = await served(shown, connections=MOST)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
@@ -56,18 +56,19 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
         first = []
         for one in late:
             try:
-                first.append(await one.reader.read(1))  # the connection was accepted: a response, or closed
+                # the server has accepted the connection when it responds or closes
+                first.append(await one.reader.read(1))
             except ConnectionError:
                 first.append(b"")
         assert server.runner.client_connections <= MOST + MOST_REFUSAL_RESPONSES
         assert first.count(b"H") >= MOST_REFUSAL_RESPONSES
 
 
-LARGE = bytes(16 << 20)  # more than the kernel's buffers hold
+LARGE = bytes(16 << 20)  # more than the kernel's buffers can store
 
 
 async def deaf(port: int) -> socket.socket:
-    """Return a client that has requested the large response and reads nothing."""
+    """Return a client that has requested the large response and does not read it."""
     loop = asyncio.get_running_loop()
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -110,7 +111,7 @@ async def test_a_client_that_leaves_a_response_unread_is_cut() -> None:
 
 
 async def test_a_client_that_reads_slowly_gets_all_of_it() -> None:
-    """It reads a little every 50 ms, for many times the idle limit."""
+    """The client reads a little every 50 ms. In total, it takes many times the idle limit."""
     server = await served(with_large(), answer_idle_s=0.5, head_s=0.4)
     sock = await deaf(server.port)
     loop, got = asyncio.get_running_loop(), 0

@@ -1,4 +1,4 @@
-"""How connections end: late heads, idle connections, clients that disconnect, and a stopping server."""
+"""How client connections end: late heads, idle connections, clients that disconnect, and a server that stops."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from tests.gateway.server.test_refusals import CHUNKED, HOST, get
 
 @pytest.fixture
 async def quick(shown: Shown) -> AsyncIterator[Served]:
-    """A server that waits 0.05 s for a head, and drains for up to ten seconds."""
+    """Yield a server that waits 0.05 s for a request head, and drains for up to ten seconds."""
     serving = await served(shown, head_s=0.05, drain_s=10)
     yield serving
     shown.release.set()
@@ -22,7 +22,7 @@ async def quick(shown: Shown) -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def steady(shown: Shown) -> AsyncIterator[Served]:
-    """A server that drains for up to ten seconds."""
+    """Yield a server that drains for up to ten seconds."""
     serving = await served(shown, drain_s=10)
     yield serving
     shown.release.set()
@@ -52,7 +52,7 @@ async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick: Served) 
         client.send(get(b"/wait"))
         await entered(quick)
         async with dial(quick.port) as other:
-            assert await other.until_closed() == b""  # by then the first connection would be late too
+            assert await other.until_closed() == b""  # at this time, the first connection would be late too
         quick.shown.release.set()
         assert (await client.response()).body == b"waited"
         async with dial(quick.port) as other:
@@ -165,7 +165,7 @@ async def test_response_not_finished_in_time_is_cut_and_not_complete(shown: Show
 
 
 async def closed_for_others(port: int) -> None:
-    """Wait until the port accepts no new connection."""
+    """Wait until the port accepts no more new connections."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -182,7 +182,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
         await entered(serving)
         serving.runner.start_draining()
         assert serving.runner._drained_by is not None
-        serving.runner._drained_by -= 1000  # as if the stop had been announced that long ago
+        serving.runner._drained_by -= 1000  # as if the stop had been announced 1000 s ago
         async with asyncio.timeout(PATIENCE_S):
             await serving.runner.cleanup()
     assert shown.cancelled == 1
@@ -191,7 +191,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
 async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(steady: Served) -> None:
     async with dial(steady.port) as client:
         client.send(get(b"/stream"))
-        await client.until(b"first\r\n")  # the head was sent without Connection: close
+        await client.until(b"first\r\n")  # the head has no `Connection: close`, because it was sent before the stop
         stopping = asyncio.create_task(steady.runner.cleanup())
         await closed_for_others(steady.port)
         steady.shown.release.set()
@@ -204,7 +204,7 @@ async def test_a_response_that_promised_another_before_the_stop_is_followed_by_o
 
 async def test_a_client_accepted_just_before_the_stop_still_gets_a_response(steady: Served) -> None:
     async with dial(steady.port) as client:
-        async with dial(steady.port) as other:  # accepted after the first one
+        async with dial(steady.port) as other:  # this connection is accepted after the first one
             other.send(get(b"/one"))
             await other.response()
         stopping = asyncio.create_task(steady.runner.cleanup())

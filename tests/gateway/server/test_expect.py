@@ -1,4 +1,6 @@
-"""Expect: 100-continue: the body is requested only when the request is accepted, and a refusal does not wait for it."""
+"""Expect: 100-continue: the gateway asks for the body only after it has accepted the request, and refuses without the
+body.
+"""
 
 import pytest
 
@@ -32,7 +34,7 @@ async def test_a_body_that_comes_unasked_is_not_invited_any_more(server: Served)
 async def test_a_refusal_ends_the_connection_immediately(
     server: Served, target: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # much longer than the time that a body on its way would get
+    # much longer than the server waits for a body that is on its way
     monkeypatch.setattr("gateway.server.client_protocol.LINGER_S", 10 * PATIENCE_S)
     async with dial(server.port) as client:
         client.send(HEAD % target)

@@ -1,4 +1,4 @@
-"""MCP messages on the fast path: the same bytes and the same records as through the chain."""
+"""MCP messages on the fast path: the same bytes and the same call records as through the middleware chain."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ def head(*lines: str, path: str = "/mcp", key: str = KEY, method: str = "POST", 
 
 
 def whole(body: bytes, *lines: str, **options: str) -> bytes:
-    """Return a message with its length, the usual lines and `lines`."""
+    """Return a message with its length, the usual header lines, and `lines`."""
     return f"{head(*USUAL, *lines, f'Content-Length: {len(body)}', **options)}\r\n\r\n".encode() + body
 
 
@@ -58,7 +58,7 @@ def chunked(body: bytes) -> bytes:
     return f"{head(*USUAL, 'Transfer-Encoding: chunked')}\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
 
 
-# Messages that stay on the fast path, and messages that the chain must handle.
+# `FAST`: messages that stay on the fast path. `CHAIN`: messages that the middleware chain must handle.
 FAST = {
     "call": whole(CALL),
     "post": whole(POSTED),
@@ -139,7 +139,9 @@ class MessageSender:
         return data
 
     async def responses(self, *pieces: bytes, count: int = 1) -> list[bytes]:
-        """Send `pieces` one after another, each read by the gateway before the next, and return the responses."""
+        """Send `pieces` one after another and return `count` responses. The gateway reads each piece before the next is
+        sent.
+        """
         reader, writer = await self.open()
         try:
             for piece in pieces:
@@ -151,7 +153,7 @@ class MessageSender:
             writer.close()
 
     async def seen(self, data: bytes) -> tuple[list[bytes], list[tuple[object, ...]]]:
-        """Return the responses to `data` without varying parts, and the records of it."""
+        """Send `data`. Return the responses without the parts that vary, and the call records."""
         self.noted.clear()
         self.door.provider.calls.clear()
         responses = await self.responses(self.filled(data))
@@ -169,7 +171,7 @@ async def response(reader: asyncio.StreamReader) -> bytes:
 
 def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
     named = one.request_id if one.request_id == "mine-1" else ""
-    path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", one.path)  # each gateway has another key
+    path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", one.path)  # the digest differs, because each gateway has another key
     place = (one.environment, one.integration_id, one.connection_id, one.method, one.host, path)
     times = (one.gateway_ms is None, one.token_ms, one.upstream_ms is None)
     return (
@@ -177,7 +179,7 @@ def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
         *place,
         *times,
         one.status,
-        # the rest of such a body is not read, so the number of bytes varies
+        # with 413, the rest of the body is not read, so the number of bytes varies
         one.bytes_in if one.status != 413 else None,
         one.bytes_out if one.path.endswith("/mcp") else None,
         one.error_code,
@@ -212,7 +214,7 @@ async def fast(tmp_path: Path) -> AsyncIterator[MessageSender]:
     async with agents(tmp_path / "fast") as door:
         made = await message_sender(door)
         async with asyncio.timeout(PATIENCE_S):
-            while not door.running.fast_path.agent_door.taken:  # the chain looks up the key first
+            while not door.running.fast_path.agent_door.taken:  # the middleware chain must look up the key first
                 await made.responses(made.filled(whole(message("ping"))))
         made.noted.clear()
         yield made
@@ -239,7 +241,8 @@ async def test_every_message_is_processed_and_recorded_as_by_the_chain(
             assert agent_door.taken - agent_door.handed_back == before, name
             continue
         async with asyncio.timeout(PATIENCE_S):
-            while agent_door.taken - agent_door.handed_back == before:  # the key is loaded again after a change
+            # after a change, the key is loaded again in the middleware chain
+            while agent_door.taken - agent_door.handed_back == before:
                 await fast.seen(data)
     assert differing == {}
 
@@ -247,7 +250,9 @@ async def test_every_message_is_processed_and_recorded_as_by_the_chain(
 async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The head of a message is remembered when it arrives for the second time, and then those of its calls."""
+    """The gateway remembers the head of a message when the head arrives for the second time. It also remembers heads of
+    calls.
+    """
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
     agent_door, of_calls = fast.door.running.fast_path.agent_door, fast.door.running.fast_path.call_heads
 
@@ -255,7 +260,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
         expected = await chain.seen(data), chain.door.provider.calls
         before = agent_door.taken
         async with asyncio.timeout(PATIENCE_S):
-            while agent_door.taken == before:  # the key is loaded again after a change
+            while agent_door.taken == before:  # after a change, the key is loaded again in the middleware chain
                 found = await fast.seen(data), fast.door.provider.calls
         assert found == expected
 
@@ -268,11 +273,11 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
         trace = "of another form" if number == 3 else f"00-{number + 1:032x}-{number + 1:016x}-01"
         for path, key in (("/mcp", KEY), ("/c/@CAPABILITY@/mcp", "")):
             await compare(whole(message("tools/call", number, **params), f"traceparent: {trace}", path=path, key=key))
-    for _ in range(3):  # spelled in a way that is not taken out of the lines
+    for _ in range(3):  # this spelling is not recognized as the trace line or the length line
         spelled = whole(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(b"Content-Length", b"CONTENT-LENGTH")
         await compare(spelled)
     assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door.heads.known.values())
-    assert len(of_calls) >= 4  # with and without a body, by the key and by the capability
+    assert len(of_calls) >= 4  # heads with and without a body, for the key and for the capability
 
 
 async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:
@@ -352,7 +357,8 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
         way.noted.clear()
         reader, writer = await way.open()
         before = fast.door.running.fast_path.agent_door.taken
-        expects = () if way is fast else ("Expect: 100-continue",)  # the chain requests the body once it knows the key
+        # the middleware chain asks for the body after it has found the key
+        expects = () if way is fast else ("Expect: 100-continue",)
         data = way.filled(whole(CALL, *expects))[:-10]
         head_end = data.index(b"\r\n\r\n") + 4
         writer.write(data if way is fast else data[:head_end])
@@ -377,9 +383,10 @@ async def test_a_message_with_a_late_body_goes_to_the_chain(fast: MessageSender)
         while door.handed_back == handed_back:
             reader, writer = await fast.open()
             writer.write(data[:-10])
-            with suppress(TimeoutError):  # if its key was not known yet, the chain has the message: another one is sent
+            with suppress(TimeoutError):  # if its key was not known yet, the chain took the message, so send another
                 async with asyncio.timeout(3):
-                    while door.taken == before or door.handed_back == handed_back:  # checked about once a second
+                    # the server checks late bodies about once a second
+                    while door.taken == before or door.handed_back == handed_back:
                         await asyncio.sleep(0.01)
             writer.write(data[-10:])
             found = await response(reader)

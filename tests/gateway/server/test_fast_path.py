@@ -1,6 +1,7 @@
-"""The fast path: which requests take it, and that callers cannot notice it.
+"""The fast path: which requests take it, and that callers cannot notice whether a request took it.
 
-Each test also checks the fast path's counters, so it fails if the request took the other way.
+Each test also checks the counters of the fast path. So a test fails if its request went through the middleware chain
+instead.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ async def dial(port: int) -> AsyncIterator[Client]:
 async def before(
     provider: RawProvider, folder: Path, *, fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway with connection `c1` to `provider`, and one idle connection that has already been used."""
+    """Yield a gateway with connection `c1` to `provider`."""
     write_entry(folder, "lane", {**ENTRY, "proxy": {"base_url": provider.origin, "headers": HEADERS, **proxy}})
     config_text = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
     del config_text["environments"]["dev"]["integrations"]["tracker"]
@@ -72,7 +73,7 @@ async def before(
 
 
 async def warm(running: RunningGateway) -> None:
-    """Make the first request, which takes the chain and opens the connection to the provider."""
+    """Make the first request. It goes through the middleware chain and opens the connection to the provider."""
     async with running.proxied("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as response:
         assert response.status == 200
         await response.read()
@@ -98,7 +99,7 @@ async def test_a_connection_that_was_sealed_again_in_memory_is_opened_on_it(tmp_
             await client.ask(get())
         live = running.runtime.live
         for kept in live._entries.values():
-            kept.opened, kept.good_until = None, 0.0  # as the sweep does after a minute
+            kept.opened, kept.good_until = None, 0.0  # the sweep does the same after a minute
         for _ in range(2):
             assert (await client.ask(get())).status == 200
         assert running.fast_path.taken == 3
@@ -106,7 +107,7 @@ async def test_a_connection_that_was_sealed_again_in_memory_is_opened_on_it(tmp_
         (kept,) = live._entries.values()
         kept.opened, kept.good_until = None, 0.0
         kept.connection = replace(kept.connection, expires_at=clock.now())
-        await client.ask(get())  # the chain handles expired tokens, which it refreshes
+        await client.ask(get())  # the middleware chain handles expired tokens, because it refreshes them
         assert running.fast_path.taken == 3
 
 
@@ -212,7 +213,7 @@ async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
 
 
 async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
-    """An API key cannot be refreshed: one request is sent, and the provider's own response is returned."""
+    """The request is not repeated: an API key cannot be refreshed, so the caller gets the provider's own 401."""
     refusal = b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\nno"
 
     async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -256,7 +257,7 @@ async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) 
         head, _ = await read_message(reader)
         provider.heads.append(head)
         writer.write(OK)
-        await read_message(reader)  # read the next request, then close silently
+        await read_message(reader)  # read the next request, then close without a response
 
     async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -363,7 +364,7 @@ async def test_receiving_pauses_while_the_caller_does_not_read(tmp_path: Path) -
             await client.head()
             seen = -1
             async with asyncio.timeout(PATIENCE_S):
-                while seen != written:  # until no more bytes move
+                while seen != written:  # wait until no more bytes move
                     seen = written
                     await asyncio.sleep(0.2)
             assert written < total
@@ -472,9 +473,9 @@ async def test_the_last_response_before_a_stop_says_so(tmp_path: Path) -> None:
 async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client reads its whole response, and the gateway closes the connection before the client closes its side."""
+    """The client reads the whole response. The gateway closes the connection first, then the client closes it."""
     monkeypatch.setattr(client_protocol, "LINGER_S", 1000.0)
-    # nothing else closes the connection
+    # no time limit closes the connection
     monkeypatch.setattr(client_protocol.ClientProtocol, "enforce_time_limits", lambda *_, **__: None)
     body = b"x" * 2_000_000
 
@@ -501,7 +502,7 @@ async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
 
 
 async def test_host_application_has_no_fast_path(tmp_path: Path) -> None:
-    """A host's middlewares must see every request."""
+    """The middlewares of a host application must see every request, so the fast path stays off."""
     write_entry(tmp_path, "tracker", {**ENTRY, "proxy": {"base_url": "https://api.example.com", "headers": HEADERS}})
 
     @web.middleware
@@ -522,7 +523,7 @@ async def test_host_application_has_no_fast_path(tmp_path: Path) -> None:
 
 
 async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> None:
-    """The result of parsing header lines is remembered only after the key was accepted."""
+    """Parsed header lines are remembered only after the key was accepted, so strangers cannot fill the memory."""
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         foreign = get().replace(SECRET_KEY.encode(), b"sk-of-somebody-else-0123")
         assert (await client.ask(foreign)).status == 401

@@ -1,4 +1,4 @@
-"""The fast path with metrics, timeouts, reloads and a shutdown that loses no request."""
+"""The fast path together with metrics, timeouts and reloads, and with a shutdown that loses no request."""
 
 import asyncio
 from pathlib import Path
@@ -40,7 +40,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
         assert 5000 <= text["upstream"] < 9000
         assert text["token"] == 0
         assert 0 < text["gateway"] < 4000
-    assert 20_000 <= split_ms[-1] < 36_000  # the sum of the upstream waits
+    assert 20_000 <= split_ms[-1] < 36_000  # the sum of all upstream times
 
 
 async def test_a_handed_over_request_counts_the_time_on_the_fast_path(tmp_path: Path, clock: Clock) -> None:
@@ -87,7 +87,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
             for _ in range(2):
                 assert (await client.ask(get())).status == 200
             assert provider.request_line() == "GET /v2/x HTTP/1.1"
-            assert running.fast_path.taken > taken  # once the chain has opened the connection again
+            assert running.fast_path.taken > taken  # after the middleware chain has opened the connection again
             running.document["environments"]["dev"]["secret_keys"] = ["sk-another-0123456789abcdef"]
             (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
             assert await gateway.reload(running.app, tmp_path / "gateway.yaml")
@@ -95,7 +95,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
 
 
 async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_with(tmp_path: Path) -> None:
-    """By then the key is removed from gateway.yaml: another request with it is refused."""
+    """The reload removes the key from gateway.yaml during the request. Only later requests with this key are refused."""
     came, resume_reading = asyncio.Event(), asyncio.Event()
 
     async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Limits on memory, idle time and total time hold on the fast path and in the chain."""
+"""Limits on memory, idle time and total time hold both on the fast path and in the middleware chain."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ def connections(running: RunningGateway) -> list[ClientProtocol]:
 
 
 async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp_path: Path) -> None:
-    """The caller keeps sending requests. The gateway reads only a limited number of them ahead."""
+    """The caller sends more requests without waiting. The gateway reads only a limited number of bytes ahead."""
     asked, may_refuse, stuck = asyncio.Event(), asyncio.Event(), asyncio.Event()
     many, written = get(b"/proxy/behind") * 200, 0
 
@@ -34,7 +34,7 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
                 await may_refuse.wait()
                 writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
             else:
-                stuck.set()  # no response: later requests wait
+                stuck.set()  # send no response, so that later requests wait
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -60,7 +60,7 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
             assert running.fast_path.handed_over == 1
             seen = -1
             async with asyncio.timeout(PATIENCE_S):
-                while seen != written:  # until no more bytes move
+                while seen != written:  # wait until no more bytes move
                     seen = written
                     await asyncio.sleep(0.2)
             assert not sending.done()
@@ -108,7 +108,7 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
                 clock.ahead_s += 12
                 writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n")
             else:
-                clock.ahead_s += 9  # with the first attempt's 12 s, more than `total_s`; no response
+                clock.ahead_s += 9  # no response; together with the 12 s of the first attempt, more than `total_s`
 
     async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
         await warm(running)

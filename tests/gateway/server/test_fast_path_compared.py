@@ -1,4 +1,7 @@
-"""Fast path and chain give the same requests, cut anywhere, the same responses, provider requests and records."""
+"""Fast path and middleware chain do the same with the same requests, wherever the bytes are cut.
+
+The test compares the responses, the requests at the provider, and the call records.
+"""
 
 import asyncio
 import gzip
@@ -64,7 +67,7 @@ class Case:
 
     @property
     def kept(self) -> bool:
-        """Whether a hand-over to the chain passes the whole body, after which the connection stays open."""
+        """Whether the fast path can pass the whole body to the middleware chain. Then the connection stays open."""
         return sum(map(len, self.pieces)) <= KEPT_BYTES
 
 
@@ -97,7 +100,7 @@ def case(chance: random.Random) -> Case:
 
 
 def content(framed: bytes, head: bytes) -> bytes:
-    """Return the body of `framed`; its chunks may differ from those sent."""
+    """Return the content of the body `framed`. Its chunks can differ from the chunks that were sent."""
     if b"transfer-encoding: chunked" not in head.lower():
         return framed
     body = b""
@@ -109,7 +112,7 @@ def content(framed: bytes, head: bytes) -> bytes:
 
 @dataclass
 class Side:
-    """One of the two gateways. `arrived`: heads and bodies at the provider. `records`: of the calls."""
+    """One of the two gateways. `arrived`: heads and bodies that the provider received. `records`: the call records."""
 
     running: RunningGateway
     arrived: list[tuple[bytes, bytes]]
@@ -161,7 +164,7 @@ async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
 
 
 def recording_calls(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
-    """Also append every record to `records`."""
+    """Return a context manager that also appends every call record to `records`."""
     context, log = pytest.MonkeyPatch.context(), running.runtime.call_queue
     note = log.record
 
@@ -190,7 +193,8 @@ async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> Non
         assert fast.running.fast_path.handed_over > 0
 
 
-# ── A client that disconnects at any moment: each call is recorded once, and limits, batch and pool are unchanged.
+# ── A client disconnects at any moment. Each call is recorded exactly once; limits, write batch and pool stay
+# unchanged.
 
 
 async def _held_open() -> None:
@@ -198,7 +202,7 @@ async def _held_open() -> None:
 
 
 def responding(response: bytes, *, ends: bool = False) -> Script:
-    """Respond as soon as the head has arrived, whatever happens to the body."""
+    """Return a script that responds as soon as the head has arrived, and does not read the body."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

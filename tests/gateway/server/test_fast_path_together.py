@@ -1,4 +1,7 @@
-"""Fast path responses that leave at the end of an event loop iteration: nothing overtakes them or cuts them off."""
+"""Fast path responses that are sent together at the end of an event loop iteration.
+
+No other response is sent before them, and no response is cut off.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +26,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest_asyncio.fixture
 async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway whose plain messages all wait for the end of an iteration."""
+    """Yield a gateway that sends all plain messages at the end of an event loop iteration."""
     provider: RawProvider
     async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -33,7 +36,7 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def due(crowded: RunningGateway) -> ClientProtocol:
-    """Wait until a response is queued, and return its client connection before the event loop sends the response."""
+    """Wait until a response is queued. Return its client connection before the event loop sends the response."""
     async with asyncio.timeout(PATIENCE_S):
         while not (found := [one for one in connections(crowded) if one._queued]):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Request bodies on the fast path: limited buffering when the provider is slow, and no body is sent twice."""
+"""Request bodies on the fast path: buffering is limited if the provider is slow, and no body is sent twice."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ def message(method: bytes, framing: bytes, body: bytes = b"") -> bytes:
 
 
 def idle_connection(running: RunningGateway, provider: RawProvider) -> ProviderConnection:
-    """Return the idle connection to the provider, which stays in its pool."""
+    """Return the idle connection to the provider. The connection stays in its pool."""
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", provider.port))
     assert pool is not None
     kept = pool.acquire_idle()
@@ -52,13 +52,14 @@ async def taken(running: RunningGateway) -> None:
 
 @pytest.mark.parametrize("first", [0, 200_000], ids=["head alone", "head with the first of it"])
 async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path, first: int) -> None:
-    """The system may accept none of the first bytes, so that the provider is behind from the beginning."""
+    """The upload must also wait if the system accepts none of the first bytes."""
     over = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_message(reader)
         writer.write(OK)
-        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's class does not derive from it
+        # uvloop's transport class does not derive from asyncio's
+        cast("asyncio.Transport", writer.transport).pause_reading()
         await over.wait()
 
     async def send_on(client: Client) -> None:
@@ -85,21 +86,24 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
 
 
 async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Path) -> None:
-    """The provider responded before it read the request: its connection is kept, but accepts no more bytes for now."""
+    """The provider responded before it read the previous request. Its connection is reused, but accepts no more bytes
+    yet.
+    """
     over = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(2):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(OK)
-        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's class does not derive from it
+        # uvloop's transport class does not derive from asyncio's
+        cast("asyncio.Transport", writer.transport).pause_reading()
         await over.wait()
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
         kept = idle_connection(running, provider)
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        kept.pause_writing()  # as its transport does while it has unsent bytes
+        kept.pause_writing()  # as the transport does while it has unsent bytes
         async with dial(port_of(running)) as client:
             await client.send(message(b"POST", b"Content-Length: 2", b"x"))
             await taken(running)
@@ -110,7 +114,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
 
 
 async def test_bytes_after_a_chunked_body_are_the_next_request(tmp_path: Path) -> None:
-    """The last chunk and a large request arrive together."""
+    """The last chunk and the next, large request arrive together."""
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
@@ -131,7 +135,7 @@ async def test_bytes_after_a_chunked_body_are_the_next_request(tmp_path: Path) -
 async def test_only_what_frames_no_body_goes_out_again_on_a_new_connection(
     tmp_path: Path, fast_path: bool, framing: bytes, sent: int
 ) -> None:
-    """An idle connection that ends without a response: fast path and chain decide in the same way."""
+    """If an idle connection ends without a response, only a request without a body is sent again on a new connection."""
     arrived = 0
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

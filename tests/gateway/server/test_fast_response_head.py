@@ -1,4 +1,4 @@
-"""A plain head is converted line by line. The result must be the same as if the head had been parsed to fields."""
+"""The fast path converts a plain response head line by line. The result is the same as with parsed header fields."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,7 +66,7 @@ def made(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool
 )
 def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method: str, mount: str, last: bool) -> None:
     raw = "\r\n".join((start, *lines)).encode("utf-8", "surrogateescape")
-    for _ in range(2):  # learned, then remembered
+    for _ in range(2):  # the first pass learns the lines, the second uses the remembered lines
         head = plain_head(raw)
         if head is None:
             continue
@@ -86,7 +86,7 @@ def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method:
 
 
 def without_date(result: tuple[bytes, bool]) -> tuple[list[bytes], bool]:
-    """Remove the `Date` field, which contains the current time."""
+    """Return the head without its `Date` field, which contains the current time."""
     lines, whole = result
     return [line for line in lines.split(b"\r\n") if not line.startswith(b"Date: ") or b"GMT" not in line], whole
 

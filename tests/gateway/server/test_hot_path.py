@@ -1,4 +1,4 @@
-"""Work that a proxied request must not do on the hot path, and the error for each faulty request."""
+"""Work that the hot path of a proxied request must not do, and the error code for each faulty request."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ from tests.fakes.tracker import Tracker
 
 @pytest.fixture
 def statements() -> Iterator[list[tuple[str, str]]]:
-    """Every SQL statement of this process, with the name of the task that executed it."""
+    """Yield a list of the SQL statements of this process, each with the name of the task that executed it."""
     seen: list[tuple[str, str]] = []
 
     def spy(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
@@ -34,7 +34,7 @@ async def test_a_fresh_request_makes_no_statement(
     await running.imported(tracker.grant())
     async with running.proxied("c1") as response:
         assert response.status == 200
-    assert statements  # the spy works: the import and the first request executed statements
+    assert statements  # shows that the spy works: the import and the first request execute statements
     statements.clear()
     for _ in range(20):
         async with running.proxied("c1") as response:
@@ -55,7 +55,7 @@ def closed_port() -> int:
 
 @pytest.fixture
 async def several(tracker: Tracker, tmp_path: Path) -> Any:
-    """A gateway with providers that fail in different ways."""
+    """Yield a gateway with several providers. Each fails in a different way."""
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,6 @@
-"""Calls of the MCP endpoint on the fast path: the same results, errors and records as through the chain."""
+"""Calls of the MCP endpoint on the fast path: the same results, errors and call records as through the middleware
+chain.
+"""
 
 import asyncio
 import gzip
@@ -101,9 +103,11 @@ RESPONSES: list[Responding] = [
 
 
 async def on_fast_path(door: Agents, key: str) -> int:
-    """Call until three calls in a row take the fast path. Return how many requests have taken it then.
+    """Call until three calls in a row take the fast path. Return the number of requests that have taken the fast path
+    so far.
 
-    The new key must have been loaded, and the row of the connection read again after its import.
+    The first calls go through the middleware chain, which loads the new key and reads the row of the imported
+    connection.
     """
     path, in_a_row = door.running.fast_path, 0
     async with asyncio.timeout(PATIENCE_S):
@@ -118,7 +122,7 @@ async def on_fast_path(door: Agents, key: str) -> int:
 @pytest.mark.parametrize("responding", RESPONSES, ids=lambda responding: responding.__name__)
 async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, responding: Responding) -> None:
     through_chain, _ = await results_and_records(tmp_path / "chain", responding, fast_path=False)
-    for number in range(5):  # a late notice of a change may send a call to the chain
+    for number in range(5):  # a late change notification can send a call to the middleware chain
         on_path, taken = await results_and_records(tmp_path / f"fast-{number}", responding, fast_path=True)
         assert on_path == through_chain
         if taken:
@@ -127,7 +131,7 @@ async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, 
 
 
 async def results_and_records(folder: Path, responding: Responding, *, fast_path: bool) -> tuple[object, int]:
-    """Make two calls. Return what came of them, and how many of them the fast path took."""
+    """Make two calls. Return their results and records, and how many of the calls took the fast path."""
     folder.mkdir()
     async with agents(folder, fast_path=fast_path) as door:
         key = await door.key(*RULES)
@@ -144,7 +148,9 @@ async def results_and_records(folder: Path, responding: Responding, *, fast_path
 
 
 def masked(result: Any) -> Any:
-    """Remove the sealed URI of a whole response, and the request id, which differ each time."""
+    """Return the result as text without the parts that differ each time: the sealed URI of a whole response, and the
+    request ID.
+    """
     text = json.dumps(result)
     for block in result["content"]:
         text = text.replace(block.get("uri", "\0"), "URI")
@@ -168,7 +174,7 @@ async def test_it_counts_as_one_call_with_the_requests_own_name(door: Agents) ->
     key = await door.key(*RULES)
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
-    for _ in range(5):  # a late notice of a change may send a call to the chain
+    for _ in range(5):  # a late change notification can send a call to the middleware chain
         taken = await on_fast_path(door, key)
         noted.clear()
         await door.call(key, "get_issue", {"issue": "A-1"})
@@ -236,7 +242,7 @@ async def test_a_large_response_waits_for_memory(door: Agents, monkeypatch: pyte
 async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     door: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider returned 401, so the chain would refresh and send again, but the agent has disconnected."""
+    """The provider returned 401. The middleware chain would refresh and send again, but the agent has disconnected."""
     key = await door.key(*RULES)
     await on_fast_path(door, key)
     noted: list[ExchangeRecord] = []
@@ -279,7 +285,7 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
 
     async with asyncio.timeout(PATIENCE_S):
         while (ended := await begun()) == [None]:
-            await asyncio.sleep(0)  # no idle connection is free yet
+            await asyncio.sleep(0)  # None: no idle connection to the provider is free yet
     assert isinstance(ended[0], asyncio.CancelledError)
     assert [(one.path, one.status, one.error_code) for one in noted] == [("/issue/A-1", 499, "client_left")]
     assert len(closed) == 1

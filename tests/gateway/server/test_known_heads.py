@@ -1,4 +1,4 @@
-"""A known head means for each request what its lines say when they are read."""
+"""A remembered head means the same for each request as its lines mean when they are parsed."""
 
 import gc
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def lines_of(*more: str, usual: str = USUAL) -> bytes:
 
 
 def read(lines: bytes) -> ArrivedHead | None:
-    """Read the lines, without a memory."""
+    """Parse the lines without remembered heads."""
     found = LineReader().read(lines[2:])
     if found is None:
         return None
@@ -35,7 +35,7 @@ def read(lines: bytes) -> ArrivedHead | None:
 
 
 def remembered(heads: KnownHeads, lines: bytes) -> None:
-    """Let the head arrive twice, so that it is remembered if it can be."""
+    """Let the head arrive twice, so that it is remembered if possible."""
     for _ in range(2):
         head = read(lines)
         assert head is not None
@@ -172,7 +172,7 @@ def test_a_known_head_is_what_its_lines_say(first: list[str], second: list[str])
         found, fresh = heads.find(lines_of(*more), None), read(lines_of(*more))
         if found is None:
             continue
-        if fresh is None:  # then only the id is wrong, and it opens nothing
+        if fresh is None:  # then only the ID is invalid, and no connection has this ID
             assert id_fault(found.connection_id, CONNECTION_ID) or len(found.connection_id) > 255
         else:
             assert meaning(found) == meaning(fresh)
@@ -206,7 +206,9 @@ def test_what_is_not_plain_is_read_anew(more: Sequence[str]) -> None:
 
 @pytest.mark.parametrize("more", ["Idempotency-Key: i", f"traceparent: {TRACES[0]}"])
 def test_a_value_that_holds_the_capability_is_read(more: str) -> None:
-    """A line that holds the key is not passed on, and only reading the line shows whether it does."""
+    """Such a line must be parsed: a line with the key is not forwarded, and only parsing shows whether the line
+    contains the key.
+    """
     token = "gw_cap_" + "a" * 49
     mount = f"/c/{token}".encode()
     heads = KnownHeads()

@@ -1,4 +1,6 @@
-"""Bytes that are not one plain HTTP/1.1 message are refused in the gateway's format, and never reach a handler."""
+"""Bytes that are not exactly one plain HTTP/1.1 message are refused in the gateway's error format. No handler sees
+them.
+"""
 
 import pytest
 from aiohttp import web
@@ -161,7 +163,7 @@ async def test_a_fault_is_reported_the_same_however_the_bytes_are_cut(server: Se
 
 
 async def server_has_read(server: Served) -> None:
-    """Make one more round trip on another connection. Then the server has read everything sent before."""
+    """Make a round trip on another connection. When it ends, the server has read everything that was sent before."""
     async with dial(server.port) as other:
         other.send(get(b"/other"))
         await other.response()

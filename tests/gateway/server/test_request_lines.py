@@ -1,4 +1,6 @@
-"""The fast path parses request lines by name, with the same result as the chain, which parses the whole head."""
+"""The fast path parses header lines by name. The result is the same as in the middleware chain, which parses the whole
+head.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -66,7 +68,7 @@ VALUES = st.one_of(
 def test_what_travels_on_is_what_the_chain_lets_travel_on(more: Fields) -> None:
     fields = [*USUAL, *((name, "".join(char for char in value if char.isprintable())) for name, value in more)]
     reader = LineReader()
-    for _ in range(2):  # learned, then remembered
+    for _ in range(2):  # the first pass learns the lines, the second uses the remembered lines
         found = reader.read(block(fields))
         multi = CIMultiDictProxy(CIMultiDict(fields))
         try:
@@ -133,13 +135,15 @@ CHECKED_VALUES = st.sampled_from(
 
 @given(st.lists(st.tuples(st.sampled_from(list(CHECKED.values())), CHECKED_VALUES), max_size=6))
 def test_a_head_is_read_only_if_the_chain_admits_it(sent: list[tuple[str, str]]) -> None:
-    """Both call `check_fields`. A line reader that does not pass a field to it would accept what the chain refuses."""
+    """Fast path and middleware chain call `check_fields`. A field that the line reader does not pass on would not be
+    checked.
+    """
     if LineReader().read(block(sent)) is not None:
         check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(sent)))
 
 
 def test_both_ask_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If `check_fields` refuses a field, both refuse the head."""
+    """If `check_fields` refuses a field, both the line reader and `check_head` refuse the head."""
 
     def refuses(values: Mapping[str, Sequence[str]], *_: object) -> None:
         assert values["authorization"] == [f"Bearer {KEY}"]
@@ -168,7 +172,7 @@ CALL = b"Host: gw\r\nAuthorization: Bearer sk-of-a-stranger-%d\r\nProvider-Confi
 
 
 def test_values_of_unknown_callers_do_not_fill_the_memory() -> None:
-    """The lines are read before the key is checked."""
+    """The lines are parsed before the key is checked, so a stranger chooses their values."""
     reader = LineReader()
     for n in range(500):
         assert reader.read(CALL % n + b"\r\nRetry-On: %d%b" % (100 + n, b",429" * 3500)) is not None

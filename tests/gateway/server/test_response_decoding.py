@@ -1,4 +1,4 @@
-"""A response is decoded in small parts, and no faster than its caller reads it."""
+"""A response is decoded in small parts, and no faster than the caller reads it."""
 
 import asyncio
 import gzip
@@ -8,7 +8,7 @@ from gateway.http.content_coding import CodingError, Decoder
 from gateway.server.response_decoding import PART_BYTES, STEP_BYTES, ResponseDecoding
 from tests.fakes.patience import PATIENCE_S
 
-TEXT = random.Random(1).randbytes(1 << 20).hex().encode()  # 2 MiB, which a coding halves
+TEXT = random.Random(1).randbytes(1 << 20).hex().encode()  # 2 MiB of text, which compresses to about half
 
 
 class Caller:
@@ -100,7 +100,7 @@ async def test_a_body_that_ends_too_early_is_none() -> None:
 
 
 async def test_a_caller_that_reads_again_is_not_torn_within_its_own_notice() -> None:
-    """`resume` runs inside the transport's write: asyncio would close a transport twice if it is aborted there."""
+    """`resume` runs inside the transport's write. An abort at this point would make asyncio close the transport twice."""
     caller = Caller(pause_at=1)
     it = decoding(caller, Provider())
     coded = gzip.compress(TEXT[:1000])
@@ -115,7 +115,7 @@ async def test_a_caller_that_reads_again_is_not_torn_within_its_own_notice() -> 
 
 
 async def test_parts_of_one_byte_end_an_iteration_too() -> None:
-    """Two thousand members of one byte take ten milliseconds."""
+    """Two thousand gzip members of one byte take ten milliseconds, so decoding must pause."""
     caller = Caller()
     it = decoding(caller, Provider())
     it.feed(gzip.compress(b"a") * 2000)

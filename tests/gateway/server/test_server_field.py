@@ -1,4 +1,4 @@
-"""The gateway's responses name the software without its version. (tests/wire: a provider's own field is forwarded.)"""
+"""The gateway's own responses name the software without its version. (A provider's own field is forwarded: tests/wire.)"""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""`gateway.server.serving_worker`, on both loops: it accepts in batches, and loses no connection when it stops or runs
-out of descriptors.
+"""`gateway.server.serving_worker` on both event loops: it accepts connections in batches, and loses no connection.
+
+This also holds when the worker stops or has no more file descriptors.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ async def test_connections_that_wait_are_accepted_in_batches(listener: socket.so
             await asyncio.sleep(0)
             turns += 1
             assert turns < WAITING / 2
-    assert turns >= WAITING / AT_ONCE  # a part of a burst is left to other workers
+    assert turns >= WAITING / AT_ONCE  # a worker leaves a part of a burst to other workers
     await runner.cleanup()
     for client in waiting:
         client.close()
@@ -83,7 +84,8 @@ async def test_requests_that_wait_to_be_accepted_at_the_stop_get_responses(liste
     runner = await running()
     site = BatchSite(runner, listener)
     await site.start()
-    waiting = clients(listener, 3 * AT_ONCE)  # the loop does not run meanwhile, so nobody accepts them
+    # the event loop does not run in this call, so nothing accepts the connections yet
+    waiting = clients(listener, 3 * AT_ONCE)
     for client in waiting:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         client.settimeout(PATIENCE_S)
@@ -95,7 +97,7 @@ async def test_requests_that_wait_to_be_accepted_at_the_stop_get_responses(liste
 
 
 class ConnectedToLate(socket.socket):
-    """A socket to which `late` connects at the moment when no more connections wait."""
+    """A listening socket. `late` connects to it at the moment when no more connections wait."""
 
     late: socket.socket
 
@@ -109,7 +111,7 @@ class ConnectedToLate(socket.socket):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a socket filter of Linux")
 async def test_no_connection_is_made_between_the_last_accept_and_the_close(listener: socket.socket) -> None:
-    """The kernel would reset it, and a load balancer does not repeat a POST whose connection was reset."""
+    """Otherwise the kernel would reset the connection, and load balancers do not repeat a POST after a reset."""
     runner = await running()
     waiting = clients(listener, 3)
     with ConnectedToLate(fileno=os.dup(listener.fileno())) as closing, socket.socket() as late:
@@ -132,7 +134,7 @@ async def test_no_connection_is_made_between_the_last_accept_and_the_close(liste
 
 
 def begin(client: socket.socket) -> bytes:
-    """Return the first bytes of the response, or the error instead of it."""
+    """Return the first bytes of the response, or the text of the error."""
     with client:
         try:
             return client.recv(12)
@@ -146,7 +148,7 @@ def somebody_waits(listener: socket.socket) -> bool:
 
 
 class Exhausted(socket.socket):
-    """A socket whose first `accept` fails for lack of descriptors."""
+    """A socket with a first `accept` that fails, because no file descriptors are left."""
 
     refused = 0
 

@@ -1,4 +1,4 @@
-"""Warnings at startup: files and a port that others can read, guessable keys, too few descriptors."""
+"""Warnings at startup: files or ports that others can read, keys that are easy to guess, too few file descriptors."""
 
 import os
 import resource
@@ -19,7 +19,7 @@ from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY
 
 
 def configured(folder: Path, **changes: Any) -> Config:
-    """Return a configuration whose files only their owner can read."""
+    """Return a configuration with files that only their owner can read."""
     for name, content in (("key", ENCRYPTION_KEY), ("api", SECRET_KEY), ("port", "0"), ("gateway.db", "")):
         (folder / name).write_text(content)
         (folder / name).chmod(0o600)
@@ -45,7 +45,7 @@ def warned(config: Config, event: str, admin: str | None = None) -> list[dict[st
 def test_files_of_ones_own_are_no_matter_and_those_without_secrets_may_be_open(tmp_path: Path) -> None:
     config = configured(tmp_path)
     (tmp_path / "port").chmod(0o644)
-    (tmp_path / "gateway.yaml").chmod(0o644)  # the file contains no secret
+    (tmp_path / "gateway.yaml").chmod(0o644)  # no warning, because the file contains no secret
     assert warned(config, "file_open_to_others") == []
 
 
@@ -100,7 +100,7 @@ def test_metrics_that_the_network_can_read_are_warned_of_unless_that_was_said(tm
     config = configured(tmp_path, server=public)
     (response,) = warned(config, "metrics_open_to_network", "0.0.0.0")
     assert "server.admin_host" in response["fix"]
-    assert warned(config, "metrics_open_to_network", "127.0.0.1") == []  # a service manager opened the socket
+    assert warned(config, "metrics_open_to_network", "127.0.0.1") == []  # also if a service manager opened the socket
     said = replace(config, server=replace(config.server, admin_host="0.0.0.0"))
     assert warned(said, "metrics_open_to_network", "0.0.0.0") == []
 

@@ -1,4 +1,4 @@
-"""The end of a body is found, wherever its bytes are cut."""
+"""The parser finds the end of a body, no matter where the bytes are cut."""
 
 import pytest
 

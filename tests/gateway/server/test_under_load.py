@@ -1,6 +1,6 @@
-"""Signals under constant load: no request fails.
+"""Signals under constant load make no request fail.
 
-This is the short form of `make drill`, which sets GATEWAY_DRILL to a factor for clients, requests and the size of
+This is the short form of `make drill`. GATEWAY_DRILL is a factor for the number of clients and requests and the size of
 streams.
 """
 
@@ -17,7 +17,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Files, Serving, head, serving
 from tests.fakes.raw import dial
 
-# The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
+# The gateway runs in its own processes, so one event loop for the test is enough.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 FACTOR = int(os.environ.get("GATEWAY_DRILL", "1"))
@@ -41,7 +41,7 @@ async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:
             await gateway.connect()
             load = Load(gateway.port, head("/short"), CLIENTS)
             await load.further(REQUESTS)
-            for turn in range(1, 1 + max(2, FACTOR // 2)):  # an environment is added and removed
+            for turn in range(1, 1 + max(2, FACTOR // 2)):  # each reload adds or removes an environment
                 environments = files.document["environments"]
                 if environments.pop("more", None) is None:
                     environments["more"] = {"secret_keys": [OTHER_KEY]}
@@ -56,7 +56,7 @@ async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:
             assert any("gateway.yaml:1: " in entry.get("detail", "") for entry in gateway.log)
             await load.further(REQUESTS)
             await load.stop()
-            # every line is complete, whichever worker wrote it
+            # every line is complete, no matter which worker wrote it
             assert all("timestamp" in entry for entry in gateway.log)
             assert not load.failed
             assert set(load.done) == {200}
@@ -79,12 +79,16 @@ async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_pat
                     await load.stop()
     assert not load.failed
     assert set(load.done) == {200}
-    assert load.closed > 0  # the old process has announced its end
+    assert load.closed > 0  # the old process announced the end of connections
 
 
 @pytest.mark.parametrize(("workers", "everyone"), [(1, False), (2, True)])
 async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyone: bool) -> None:
-    """`everyone`: a service manager also signals the workers, which then get a second signal from their parent."""
+    """All streams arrive complete.
+
+    `everyone`: signal the workers too, as a service manager does. Each worker then gets a second signal from its
+    parent.
+    """
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, drain_s=60)) as gateway:
         await gateway.connect()
@@ -103,7 +107,7 @@ async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyon
 
 
 async def test_no_connection_waits_for_the_end_of_a_drain(tmp_path: Path) -> None:
-    """New connections are refused at the end of the notice period, while a running stream continues."""
+    """At the end of the notice period, new connections are refused. A running stream continues."""
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, drain_s=600)) as gateway:
         await gateway.connect()
@@ -128,12 +132,12 @@ def _accepts(port: int) -> bool:
 
 
 def pieces(number: int) -> int:
-    """Return the length of this stream, in pieces of 16 KiB."""
+    """Return the length of this stream, as a number of pieces of 16 KiB."""
     return (1 + number % 7) * FACTOR
 
 
 async def streamed(port: int, number: int) -> bytes:
-    """Return the body of a stream, with its chunks joined. It is complete only with the last chunk."""
+    """Return the body of a stream. The body is complete only if the last chunk has arrived."""
     async with dial(port) as client:
         client.send(head(f"/stream/{number}/{pieces(number)}"))
         assert b" 200 " in await client.until(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Signals under wrk with keep-alive connections: the long form of `test_under_load`, for `make drill`; needs wrk."""
+"""Signals during a load of wrk with keep-alive connections: the long form of `test_under_load`, for `make drill`."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(WRK is None or "GATEWAY_DRILL" not in os.environ, reason="make drill runs it, where wrk is"),
 ]
 
-# wrk itself counts incomplete responses; this script also counts wrong responses.
+# wrk counts incomplete responses. This script also counts wrong responses.
 SCRIPT = """
 local threads = {}
 function setup(thread) table.insert(threads, thread) end
@@ -106,7 +106,7 @@ async def test_no_request_of_wrk_fails_by_reloads(tmp_path: Path, workers: int) 
                 reloads = refusals = 0
                 good = files.document["egress"]
                 while not load.over and reloads < TURNS:
-                    # creates a new egress
+                    # the change makes the gateway create a new egress
                     files.document["egress"] = {**good, "timeouts": {"connect_s": 1 + reloads % 7}}
                     files.write()
                     reloads += 1
@@ -137,7 +137,8 @@ async def test_no_request_of_wrk_fails_by_stops(tmp_path: Path, workers: int) ->
 
 
 async def relayed(files: Files, listener: socket.socket, serves: Serving, load: Run) -> int:
-    """Start one gateway after the other on the same socket, and stop each as soon as its successor is ready.
+    """Start several gateways one after the other on the same socket. Stop each gateway as soon as its successor is
+    ready.
 
     Return the number of handovers.
     """

@@ -1,4 +1,4 @@
-"""Stores on their own files and databases, closed after the test. Tests run on both backends unless they are
+"""Stores with their own files and databases, closed after the test. Tests run on both backends unless marked
 `sqlite_only`.
 """
 
@@ -23,7 +23,7 @@ KEY = os.urandom(32)
 
 Opener = Callable[..., Awaitable[Store]]
 
-PATIENT = PoolConfig(connect_s=60, wait_s=60, statement_s=60)  # a test about time limits sets its own
+PATIENT = PoolConfig(connect_s=60, wait_s=60, statement_s=60)  # long limits; a test about time limits sets its own
 
 sqlite_only = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(backend: str, path: Path, request: pytest.FixtureRequest) -> str:
-    """The URL that `opener` opens."""
+    """The URL of the database that `opener` opens."""
     if backend == "sqlite":
         return f"sqlite:///{path}"
     made: str = request.getfixturevalue("database")
@@ -50,7 +50,7 @@ def url(backend: str, path: Path, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def opener(url: str) -> AsyncIterator[Opener]:
-    """Return a function that opens the store any number of times. For the database, each is another process."""
+    """Return a function that opens the store. Each call acts as another process on the same database."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def opened(key: bytes = KEY, *older: bytes, **options: Any) -> Store:

@@ -1,4 +1,4 @@
-"""Imported connections: stored with their history, and without sending events."""
+"""Imported connections are stored with their history. An import sends no events."""
 
 from datetime import timedelta
 

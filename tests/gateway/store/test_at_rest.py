@@ -1,4 +1,4 @@
-"""The files on disk contain no secret in plain text. After a kill, no acknowledged write is missing."""
+"""The files on disk contain no secret in plain text. After a kill, every acknowledged write is still there."""
 
 import asyncio
 import contextlib

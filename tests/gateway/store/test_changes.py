@@ -1,4 +1,4 @@
-"""Other processes read what changed, in order, and notice if they missed changes."""
+"""Other processes read all changes in order, and notice if they missed changes."""
 
 import asyncio
 from datetime import timedelta
@@ -18,7 +18,7 @@ OTHER = REF._replace(connection_id="u2")
 
 
 async def heard(store: Store) -> None:
-    """Return when something has changed. A wait without a notification would time out."""
+    """Return when something has changed. Without a notification, this wait times out."""
     async with asyncio.timeout(PATIENCE_S):
         await store.changes.wait_for_change(10 * PATIENCE_S)
 
@@ -123,7 +123,8 @@ def test_a_missing_change_id_is_given_up_after_a_time(monkeypatch: pytest.Monkey
 def test_an_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
-    slowest_s = 600  # store.pool.statement_s at its limit: the insert, the idle time after it and the commit
+    # store.pool.statement_s at its maximum, for the insert, for the idle time after the insert, and for the commit
+    slowest_s = 600
     at = LogPosition(4).read([6])
     clock.ahead_s += 3 * slowest_s
     assert set(at.read([7], missing_s(slowest_s)).missing) == {5}

@@ -1,4 +1,4 @@
-"""The holder of a lease, found by the owner's name and this machine's files."""
+"""Who holds a lease: the store finds the process by the owner's name and by the files on this machine."""
 
 import fcntl
 from pathlib import Path
@@ -55,7 +55,7 @@ async def test_a_process_of_this_machine_lives_as_long_as_its_lock(place: Path, 
     name = await marker.name()
     owner = f"{name}.a" if former else f"n1.{name}.a"
     assert await of(known, owner) is Holder.HERE_ALIVE
-    marker.release()  # as the system does for a killed process
+    marker.release()  # as the system does when it kills a process
     assert await of(known, owner) is Holder.HERE_DEAD
     (place / f"{name}.process").unlink()
     assert await of(known, owner) is (Holder.ELSEWHERE if former else Holder.HERE_ENDED)

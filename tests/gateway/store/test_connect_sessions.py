@@ -1,4 +1,4 @@
-"""Connect sessions exist until they expire, are deleted, or lose the connection that they were created for."""
+"""A connect session exists until it expires, is deleted, or its connection is deleted."""
 
 import asyncio
 import contextlib

@@ -22,7 +22,7 @@ async def five(store: Store) -> Store:
         ("prod", "jira", "alpha", {"plan": "pro"}, EndUser("e1", organization_id="o1")),
     ]
     for n, (environment, integration, connection, tags, end_user) in enumerate(rows):
-        at = NOW + timedelta(seconds=n // 2)  # two connections each have the same time
+        at = NOW + timedelta(seconds=n // 2)  # every two connections have the same time
         ref = ConnectionRef(environment, integration, connection)
         await store.connections.put(new(ref, tags=tags, end_user=end_user), now=at)
     return store
@@ -57,7 +57,7 @@ GIVEN: list[tuple[dict[str, Any], list[str]]] = [
 
 
 async def test_listed_connections_match_all_given_filters(five: Store) -> None:
-    """One test for all filters, since nothing is written."""
+    """This is one test for all filters, because it writes nothing."""
     found = [(wanted, await named(five, **wanted)) for wanted, _ in GIVEN]
     assert found == GIVEN
 

@@ -13,7 +13,7 @@ from gateway.vault import VaultError
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 TTL = timedelta(seconds=60)
-GONE = -timedelta(seconds=1)  # a lease of that length has expired
+GONE = -timedelta(seconds=1)  # a lease of this length has already expired
 LATER = NOW + timedelta(seconds=5)
 FAILURE = RefreshFailure("invalid_grant", "revoked", True, LATER, 1, retry_at=LATER + TTL)
 
@@ -151,7 +151,7 @@ async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch
     write, began = transactions.write, []
 
     async def queued(work: Any, *, before: Any = None) -> Any:
-        await asyncio.sleep(0.2)  # waits in a queue of writes
+        await asyncio.sleep(0.2)  # the write waits in a queue
         began.append(clock.now())
         return await write(work, before=before)
 

@@ -1,5 +1,6 @@
-"""A changed ciphertext is not reported as an outage: it has its own code, event and metric, and affects one connection
-only.
+"""A changed ciphertext is not reported as an outage: it has its own error code, event and metric.
+
+Only the connection with the changed value is affected.
 """
 
 import json
@@ -51,7 +52,7 @@ def of_no_key(folder: Path, column: str = "credential", connection_id: str = "c1
 
 
 def retyped(folder: Path) -> None:
-    """Replace the credential with text: a column of SQLite accepts any type."""
+    """Replace the credential with text. This is possible, because a column of SQLite accepts any type."""
     with sqlite3.connect(folder / "gateway.db") as db:
         db.execute("UPDATE connections SET credential = 'text' WHERE connection_id = 'c1'")
     db.close()
@@ -89,7 +90,7 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
             assert (status, code, retry_after) == (500, "credential_unreadable", None)
     assert "connection 'c1'" in str(reply["message"])
     assert "gateway restore" in str(reply["message"])
-    (event,) = of(logged)  # once a minute, for any number of calls
+    (event,) = of(logged)  # logged once a minute, for any number of calls
     wanted = {"environment": "dev", "integration": "tracker", "connection_id": "c1"}
     wanted |= {"table": "connections", "column": "credential", "log_level": "error"}
     assert {name: event[name] for name in wanted} == wanted
@@ -132,7 +133,7 @@ async def test_damaged_connection_can_be_reconnected_and_deleted(
 
 
 def seal_settings(folder: Path) -> None:
-    """Put a value into the column of secret settings, which the test then damages."""
+    """Store a sealed value in the column of secret settings. The test damages this value later."""
     with sqlite3.connect(folder / "gateway.db") as db:
         db.execute("UPDATE connections SET secret_config = credential, secret_config_version = version")
     db.close()

@@ -1,5 +1,6 @@
-"""The use of a data key is counted across processes, and the key is replaced before its limit. Every process opens all
-values.
+"""The uses of a data key are counted across all processes, and the key is replaced before its limit.
+
+Every process can open all values.
 """
 
 import asyncio
@@ -22,7 +23,10 @@ async def reserved(store: Store) -> list[int]:
 
 
 def limit(store: Store, *, turns: int) -> int:
-    """Limit a key to `turns` reservations, made one at a time. Return the number of values."""
+    """Make every reservation as small as possible, and limit a key to `turns` reservations.
+
+    Return the number of values that the key can then seal.
+    """
     keys: DataKeys = store.data_keys
     keys.seals_per_key, keys.reserved = turns * keys.enough, keys.enough
     return keys.seals_per_key

@@ -1,4 +1,7 @@
-"""The outbox and its deliveries, on both databases: one transaction with the change, leases, and order."""
+"""The outbox and its deliveries, on both databases.
+
+An event is stored in one transaction with its change. Deliveries are leased, and keep the order of the events.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -23,7 +26,7 @@ ROOM = {"waiting": 100, "waiting_bytes": 1 << 20}
 
 @pytest.fixture
 async def telling(opener: Opener) -> Store:
-    """A store whose environment `dev` has one webhook URL."""
+    """Yield a store with one webhook URL in environment `dev`."""
     store = await opener()
     store.outbox.targets_of = targets
     return store

@@ -1,4 +1,4 @@
-"""Expired connections are found by one range of an index and recorded once, on both backends."""
+"""Expired connections are found by an index and recorded only once, on both backends."""
 
 import asyncio
 from datetime import timedelta
@@ -113,7 +113,8 @@ async def test_postgresql_finds_them_by_the_same_index(opener: Opener) -> None:
     store = await opener()
     await put(store, 1, -HOUR)
     async with store.transactions.read() as db:
-        # With one row, every plan has the same cost. Set for the session, because a reader commits each statement.
+        # With one row, every plan has the same cost, so the other plans are switched off. They are off for the whole
+        # session, because a reader commits after each statement.
         for other in ("seqscan", "bitmapscan", "sort", "incremental_sort"):
             await db.execute(text(f"SET enable_{other} = off"))
         words = (

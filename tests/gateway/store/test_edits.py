@@ -1,4 +1,6 @@
-"""Metadata, tags and end user change without a new credential; edits of several connections change all or none."""
+"""Metadata, tags and end user change without a new credential. An edit of several connections changes all of them or
+none.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -72,7 +74,7 @@ async def test_merges_at_the_same_time_lose_nothing(store: Store, opener: Opener
 
 
 async def test_values_of_any_depth_are_read_and_cut(store: Store) -> None:
-    """Earlier versions stored values that nest hundreds of levels deep."""
+    """Earlier versions stored values with hundreds of nested levels, so such values must stay readable."""
     deep: dict[str, Any] = {}
     for _ in range(700):
         deep = {"a": deep}

@@ -1,4 +1,4 @@
-"""The keys that sign events: numbered, so that processes that rotate at the same time lose no key."""
+"""The keys that sign events have numbers. So no key is lost if several processes rotate at the same time."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

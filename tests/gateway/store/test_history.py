@@ -1,4 +1,7 @@
-"""The verdict on a credential that an API rejects: fenced by the grant, and overridden by the token endpoint's result."""
+"""The state of a credential that an API rejects. The state counts only for its grant.
+
+The result of the token endpoint replaces it.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The refresh journal with the store's keys: the next process finds replies, and useless ones are swept."""
+"""The refresh journal with the keys of the store: the next process finds replies, and records without use are removed."""
 
 import json
 from dataclasses import replace

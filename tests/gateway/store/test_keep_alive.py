@@ -1,4 +1,4 @@
-"""Tasks that one node runs, due connections by index, and the fence, on both backends."""
+"""Tasks that only one node runs, due connections that an index finds, and the fence. Tests run on both backends."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ from gateway.records.connection import ConnectionRef, Lifespan
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
 
-GONE = -timedelta(seconds=1)  # a lease of that length has expired
+GONE = -timedelta(seconds=1)  # a lease of this length has already expired
 TTL = timedelta(seconds=30)
 DAY = timedelta(days=1)
 

@@ -1,4 +1,4 @@
-"""The migrations create the schema of `tables`, and their list is complete."""
+"""The migrations create the schema of `tables`, and the list of migrations is complete."""
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -22,7 +22,7 @@ async def test_the_migrated_schema_is_the_one_in_tables(store: Store) -> None:
 
 @sqlite_only
 async def test_a_migrated_database_is_the_one_that_create_all_would_make(store: Store) -> None:
-    """On SQLite, Alembic compares neither AUTOINCREMENT nor ON DELETE, so this compares the schema's text."""
+    """The test compares the text of the schema, because Alembic ignores AUTOINCREMENT and ON DELETE on SQLite."""
     from sqlalchemy import create_engine, text
 
     def schema(db: Connection) -> dict[str, set[str]]:

@@ -1,4 +1,7 @@
-"""Minted keys in the store: found only by digest, revoked with all keys that they minted, with budgets never exceeded."""
+"""Minted keys in the store: they are found only by digest, and their budgets are never exceeded.
+
+Revoking a key also revokes all keys that it minted.
+"""
 
 import asyncio
 from dataclasses import replace

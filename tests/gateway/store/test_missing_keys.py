@@ -1,4 +1,7 @@
-"""If a master key is missing, the gateway reloads its configuration: once for all requests, then with growing pauses."""
+"""If a master key is missing, the gateway reloads its configuration, once for all waiting requests.
+
+If the key is still missing, the pauses between reloads grow.
+"""
 
 import asyncio
 import os
@@ -126,7 +129,7 @@ async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.M
     await asyncio.sleep(0)
     assert not await first
     assert not await missing.request_reload({"a"}), "no more of them wait in vain"
-    third = asyncio.create_task(missing.request_reload({"b"}))  # asks again
+    third = asyncio.create_task(missing.request_reload({"b"}))  # this request starts another reload
     await asyncio.sleep(0)
     missing.reload_finished()
     assert await asyncio.gather(second, third) == [True, True]

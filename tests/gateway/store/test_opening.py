@@ -1,4 +1,6 @@
-"""Opening a store: a new file is prepared. A file that cannot be opened correctly is refused in one line and not changed."""
+"""Opening a store prepares a new file. A file that cannot be opened correctly stays unchanged, and the error is one
+line.
+"""
 
 import asyncio
 import hashlib
@@ -21,12 +23,12 @@ OTHER = os.urandom(32)
 
 @pytest.fixture
 def backend() -> str:
-    """These tests are about the file."""
+    """Run these tests on SQLite only, because they check the file."""
     return "sqlite"
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Return the digest of every file except the -shm, SQLite's shared memory, which contains nothing permanent."""
+    """Return the digest of every file. The -shm file is ignored, because it is only SQLite's shared memory."""
     files = (file for file in path.parent.iterdir() if not file.name.endswith("-shm"))
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
@@ -43,7 +45,7 @@ async def refused(path: Path, key: bytes = KEY, environments: frozenset[str] = f
 
 
 def left_by_a_crash(path: Path) -> None:
-    """Copy the files of an open database, and put the copies back: this is the state after the process was killed."""
+    """Copy the files of an open database and put the copies back. This is the state after the process was killed."""
     saved = {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")}
     crashed = path.parent / "crashed"
     crashed.mkdir()

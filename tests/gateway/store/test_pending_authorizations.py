@@ -1,4 +1,4 @@
-"""A flow is used once, by one caller, before it expires; its secret values stay sealed."""
+"""An authorization in progress can be used once, by one caller, before it expires. Its secret values stay sealed."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A connection is either pending or stored, despite any number of concurrent requests and any crash."""
+"""A connection is either pending or stored, for any number of concurrent requests and after any crash."""
 
 import asyncio
 import sys
@@ -87,7 +87,7 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
 
 @pytest.mark.parametrize("waits", [False, True], ids=["new", "in the place of one"])
 async def test_typed_credential_of_another_browser_is_refused(opener: Opener, waits: bool) -> None:
-    """Even if the claim happens immediately before, on any node."""
+    """This holds even if the claim happens immediately before the credential arrives, on any node."""
     stores = [await opener(), await opener()]
     await session(stores[0], most=5)
     there = [await add(stores[0])] if waits else []
@@ -102,7 +102,7 @@ async def test_typed_credential_of_another_browser_is_refused(opener: Opener, wa
 
 
 async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(opener: Opener) -> None:
-    """A credential kept without a browser was kept before any browser claimed the session."""
+    """A credential that was stored without a browser was stored before any browser claimed the session."""
     stores = [await opener(), await opener()]
     for n in range(20):
         await stores[0].sessions.add(ConnectSession(digest=f"s{n}", environment="dev", expires_at=SOON))

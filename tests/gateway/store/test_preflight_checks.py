@@ -1,4 +1,7 @@
-"""The list of sealed columns is complete. Rotation would leave a missing column under a removed key."""
+"""The list of sealed columns is complete. A rotation would skip a column that is missing in the list.
+
+The values in this column would stay sealed with a key that is then removed.
+"""
 
 from sqlalchemy import LargeBinary
 

@@ -1,4 +1,4 @@
-"""Claiming and saving a refresh: few statements, and never sealed with a replaced data key."""
+"""Claiming and saving a refresh needs few statements, and never seals with a data key that was replaced."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -17,11 +17,11 @@ TTL = timedelta(seconds=60)
 
 @pytest.fixture
 async def statements() -> AsyncIterator[list[str]]:
-    """The first words of each statement since the list was last cleared."""
+    """Yield a list with the first words of each statement."""
     sent: list[str] = []
 
     def note(_db: object, _cursor: object, statement: str, *_rest: object) -> None:
-        if "pg_notify" not in statement:  # sent after the commit, and shared by concurrent commits
+        if "pg_notify" not in statement:  # this statement runs after the commit, and concurrent commits share it
             sent.append(statement)
 
     event.listen(Engine, "before_cursor_execute", note)
@@ -61,11 +61,12 @@ async def test_on_postgresql_claim_and_save_are_one_statement_each(
     store: Store, backend: str, statements: list[str]
 ) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
-    row = await renewed(store, row)  # the first one of a process prepares later statements
+    row = await renewed(store, row)  # the first refresh of a process also prepares statements that later refreshes use
     statements.clear()
     await claimed(store, row, "b")
     await saved(store, row, "b")
-    apart = 4  # the data key, the claim; the data key, the row (the driver itself adds it to the change log)
+    # two for the claim and two for the row, each with its data key; the driver adds the row to the change log
+    apart = 4
     assert len(statements) == {"sqlite": apart, "postgresql": 2}[backend], statements
 
 

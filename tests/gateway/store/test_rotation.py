@@ -1,4 +1,4 @@
-"""Everything is sealed again with another master key while others read and write, and nothing is lost."""
+"""A rotation seals everything again with another master key during reads and writes. Nothing is lost."""
 
 import asyncio
 import itertools
@@ -158,7 +158,7 @@ async def test_rewrapping_changes_no_value_and_releases_the_old_key(opener: Open
 
 
 async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A rotation pauses for other processes, which would take most of the test's time.
+    # A rotation pauses for other processes. The pauses would take most of the test's time.
     monkeypatch.setattr("gateway.store.rotation.LONGEST_REST_S", 0.02)
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 4)
@@ -288,11 +288,12 @@ async def test_node_without_the_new_key_works_and_reports_the_missing_key(opener
     await fill(behind, 3)
     held = await one(behind, nth(2))
     await operator.rotation.rotate(quietly)
-    assert behind.open(held.credential)["apiKey"] == "k2"  # from its memory
+    assert behind.open(held.credential)["apiKey"] == "k2"  # the credential comes from memory
     with pytest.raises(Unavailable, match="encryption key that this node does not have"):
         await behind.connections.put(new(), now=NOW)
     lease: dict[str, Any] = {"owner": "a", "ttl": timedelta(seconds=30)}
-    with pytest.raises(Unavailable, match="encryption key that this node does not have"):  # before a token is spent
+    # the call fails before a token is spent
+    with pytest.raises(Unavailable, match="encryption key that this node does not have"):
         await behind.refreshes.lease_refresh(held.ref, seen=held, intent="digest", **lease)
     found = await one(behind, nth(2))
     with pytest.raises(Unavailable, match="cannot be opened"):
@@ -357,7 +358,7 @@ def test_batches_are_smaller_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) 
 
 @sqlite_only
 async def test_journalled_reply_opens_after_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reply is on disk, sealed with the previous data key, which is kept as long as the refresh is open."""
+    """The reply on the disk is sealed with the previous data key, which is kept until the refresh ends."""
     monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
     store = await opener(KEY)
     await fill(store, 2)

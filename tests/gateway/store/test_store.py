@@ -1,4 +1,6 @@
-"""The store as a whole: rows that cannot be pruned do not block others; rows of earlier releases are pruned by age."""
+"""The store as a whole: rows that cannot be pruned do not block other rows, and rows of earlier releases are pruned by
+age.
+"""
 
 import asyncio
 from datetime import datetime, timedelta

@@ -1,4 +1,7 @@
-"""Integrations created through the API: sealed to their row, with optimistic locking, deleted only when empty."""
+"""Integrations created through the API: secrets are sealed to their row, updates use optimistic locking.
+
+An integration can be deleted only if it has no connections.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -177,7 +180,7 @@ async def test_a_connection_that_is_being_stored_keeps_its_integration(store: St
     assert stored.made is not None
     other = await asyncpg.connect(url)
     async with other.transaction():
-        await other.execute("LOCK TABLE connections IN SHARE MODE")  # nobody can write it
+        await other.execute("LOCK TABLE connections IN SHARE MODE")  # nobody else can write to the table
         storing = asyncio.create_task(store.connections.put(new(integration_uid=stored.made.uid), now=LATER))
         await waiting_for_lock(url)
         renamed = replace(stored, integration_id="other")

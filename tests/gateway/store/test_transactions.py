@@ -1,4 +1,4 @@
-"""Writes continue when their caller is cancelled; database failures are a temporary 503."""
+"""A write continues when its caller is cancelled. A database failure causes a temporary 503."""
 
 import asyncio
 import random
@@ -176,4 +176,4 @@ async def test_the_event_loop_turns_while_the_database_works(opener: Opener, pat
         assert not putting.done()
         blocker.execute("ROLLBACK")
     blocker.close()
-    await putting  # a blocked loop would have let the wait for the lock time out
+    await putting  # if the event loop were blocked, the wait for the lock would time out

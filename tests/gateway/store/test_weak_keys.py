@@ -1,4 +1,4 @@
-"""A weak encryption key seals no new values. Its old values stay readable, so that it can be replaced."""
+"""A weak encryption key seals no new values. Its old values stay readable, so that the key can be replaced."""
 
 import os
 
@@ -21,7 +21,7 @@ async def test_a_new_store_is_not_made_under_a_weak_key(opener: Opener) -> None:
 async def test_a_store_under_a_weak_key_opens_and_is_moved_to_another(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as before:  # as an earlier version accepted it
+    with monkeypatch.context() as before:  # the state of an earlier version, which accepted weak keys
         before.setattr(keyrings, "weakness", lambda _: None)
         await (await opener(WEAK)).close()
     store = await opener(WEAK)
@@ -39,4 +39,4 @@ async def test_reload_with_a_weak_first_key_is_refused(opener: Opener) -> None:
     store = await opener(good)
     with pytest.raises(StoreRefused, match="can be guessed"):
         await store.use_keyring(Keyring([WEAK, good]))
-    await store.use_keyring(Keyring([good, WEAK]))  # as the second key it seals nothing
+    await store.use_keyring(Keyring([good, WEAK]))  # a key that is not the first in the list seals no values

@@ -1,4 +1,4 @@
-"""Chromium for tests, and npm packages. A test is skipped if it cannot find them."""
+"""Chromium and npm packages for tests. A test is skipped if Chromium or the packages cannot be found."""
 
 import asyncio
 import shutil
@@ -21,14 +21,14 @@ SWITCHES = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP *.example 127.0.0.1",  # for pages that appear to be on another machine
+    "--host-resolver-rules=MAP *.example 127.0.0.1",  # for pages that must appear to come from another machine
 ]
 CACHE = Path(tempfile.gettempdir()) / "integration-gateway-npm"
 AXE_RUN = "axe.run(document, {resultTypes: ['violations']})"
 
 
 def chromium() -> str:
-    """Return the path of a Chromium or Chrome. Skip the test if there is none."""
+    """Return the path of Chromium or Chrome. Skip the test if neither is installed."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
         pytest.skip("there is no Chromium here: install Debian's `chromium` to run the browser's tests")
@@ -52,11 +52,11 @@ async def launched() -> AsyncIterator[Any]:
 
 
 def npm(*packages: str) -> Path:
-    """Return the `node_modules` with these packages, installed once outside the repository. Skip the test if that
-    fails.
+    """Return a `node_modules` folder with these packages, installed once outside of the repository. Skip the test on
+    failure.
 
-    Each set of packages has its own folder, since `npm install` removes unnamed packages. It is installed to a
-    temporary folder and renamed, so that concurrent processes never see an incomplete folder.
+    Each set of packages has its own folder, because `npm install` removes all other packages. The packages are
+    installed to a temporary folder, which is then renamed. So concurrent processes never see an incomplete folder.
     """
     folder = Path(f"{CACHE}-{sha256(' '.join(packages).encode()).hexdigest()[:12]}")
     if folder.exists():
@@ -72,16 +72,16 @@ def npm(*packages: str) -> Path:
             pytest.skip(f"npm did not install {' '.join(packages)} within 90 s")
         if done.returncode != 0:
             pytest.skip(f"npm cannot install {' '.join(packages)}: {done.stderr.strip()[-200:]}")
-        with suppress(OSError):  # another process has just installed the same packages
+        with suppress(OSError):  # another process has installed the same packages in the meantime
             Path(aside).rename(folder)
     return folder / "node_modules"
 
 
 async def violations(page: Any) -> list[str]:
-    """Return axe's findings on the page as it is now, as ``rule: element``."""
+    """Return the accessibility problems that axe finds on the page in its current state, as ``rule: element``."""
     script = (await asyncio.to_thread(npm, "axe-core")) / "axe-core" / "axe.min.js"
-    # Uses the debugger's own context, because the page's policy forbids foreign scripts and must not be changed for a
-    # test.
+    # The script runs in the debugger's context: the page's policy forbids foreign scripts, and the test must not change
+    # it.
     source = await asyncio.to_thread(script.read_text)
     await page.evaluate(source + "; undefined")
     found = await page.evaluate(AXE_RUN)

@@ -1,4 +1,4 @@
-"""One browser, one gateway and one set of pages for all tests of a module."""
+"""Fixtures that all tests of a module share: one browser, one gateway and one set of pages."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -47,7 +47,7 @@ async def page(browser: Any) -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def embedding() -> AsyncIterator[str]:
-    """A page of the customer's application that embeds the connect page and passes `window.token` to it."""
+    """Return a page of the customer's application that embeds the connect page and gives it `window.token`."""
     app = web.Application()
 
     async def own(_request: web.Request) -> web.Response:

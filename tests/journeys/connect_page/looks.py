@@ -1,4 +1,6 @@
-"""Each state of the connect page: checked by axe, in light and dark mode and at phone width, and saved as an image."""
+"""Checks each state of the connect page with axe, in light and dark mode and at phone width. Saves each state as an
+image.
+"""
 
 import base64
 import os
@@ -16,7 +18,7 @@ LOOKS = {
 
 
 async def assert_page_accessible(page: Any, name: str) -> None:
-    """Assert that axe finds nothing in light and dark mode, and that nothing is cut off on a phone."""
+    """Assert that axe finds no problem in light and dark mode, and that nothing is cut off on a phone."""
     for look, how in LOOKS.items():
         await page.emulate_media(color_scheme=how["color_scheme"])
         await page.set_viewport_size(how["viewport"])
@@ -33,7 +35,7 @@ async def assert_page_accessible(page: Any, name: str) -> None:
 
 
 async def whole(page: Any, size: dict[str, int]) -> dict[str, int]:
-    """Return a window size that shows the whole page, or the beginning of a long list."""
+    """Return a window size that shows the whole page, or the first part of a long list."""
     height: int = await page.evaluate("document.documentElement.scrollHeight")
     return {**size, "height": min(max(size["height"], height), 1200)}
 
@@ -49,7 +51,7 @@ async def shot(page: Any, name: str) -> None:
 
 
 async def sign_in(page: Any, decision: str = "allow") -> None:
-    """Sign in at the sandbox, which remembers signed-in users."""
+    """Sign in at the sandbox. The sandbox remembers signed-in users."""
     await page.wait_for_url("**/oauth/authorize**")
     if await page.locator("[name=email]").count():
         await page.fill("[name=email]", "demo@example.com")

@@ -1,4 +1,4 @@
-"""A gateway with one integration of each kind that the connect page shows, and its providers, in this process."""
+"""A gateway in this process, with its providers and one integration for each kind of form on the connect page."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ CLIENT_SECRET = "sandbox-secret-0123456789"
 
 
 class Keys:
-    """A provider with an API key, and one with a two-step sign-in."""
+    """Providers without a redirect: one with an API key, and one with a two-step sign-in."""
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -163,7 +163,8 @@ async def connect_site(folder: Path, **server: Any) -> AsyncIterator[ConnectSite
         whole["branding"] = {"name": "Acme Analytics", "color": "#5b2a9d", "color_dark": "#c9a8ff"}
         gateway = RunningGateway(folder, whole)
         await gateway.start()
-        # The callback is known only now; the sandbox reads its clients on each request.
+        # The callback URL is known only now. This is not too late, because the sandbox reads its clients on each
+        # request.
         client = SandboxClient.register(
             CLIENT_ID, CLIENT_SECRET, f"{gateway.url}/oauth/callback", name="Acme Analytics"
         )

@@ -1,4 +1,4 @@
-"""The connect page in Chromium: confirming whom a link is for, cancelling, and messages for links that do not work."""
+"""The connect page in Chromium: the end user confirms for whom a link is, cancels, or opens a link that does not work."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ async def test_a_pending_connection_says_that_one_step_is_left(page: Any, site: 
     await page.goto(await site.link(**KEY, code_challenge=code_challenge(new_code_verifier())))
     await connect_by_key(page)
     assert await page.inner_text("h1") == "One more step"
-    assert await page.locator(".status.calm").count() == 1  # not the check mark of a connection
+    assert await page.locator(".status.calm").count() == 1  # not the check mark that shows a successful connection
     await assert_page_accessible(page, "one-more-step")
     assert len(await site.connections()) == before
 
@@ -110,7 +110,9 @@ async def test_intermediate_pages_have_a_button_to_continue(page: Any, site: Con
 async def test_the_browser_reaches_the_application_with_what_it_completes(
     browser: Any, site: ConnectSite, embedding: str, scripts: bool, asks_for_a_site: bool
 ) -> None:
-    """The consent page and ours allow forms to their own origin and the gateway's: no redirect leads further."""
+    """The consent page and our pages allow forms only to their own origin and the gateway's, so no redirect can go
+    elsewhere.
+    """
     context = await browser.new_context(locale="en-US", java_script_enabled=scripts)
     page = await context.new_page()
     faults: list[str] = []
@@ -182,7 +184,7 @@ async def test_error_parameters_are_removed_from_the_url(page: Any, site: Connec
     await sign_in(page, "deny")
     await page.wait_for_selector(".status.bad")
     assert page.url == f"{site.gateway.url}/oauth/callback"
-    assert "issues" not in await page.inner_text("main")  # the integration's id means nothing to end users
+    assert "issues" not in await page.inner_text("main")  # an integration ID means nothing to end users
 
 
 async def test_connected_link_says_so(page: Any, site: ConnectSite) -> None:

@@ -1,6 +1,4 @@
-"""The unchanged browser SDK `@nangohq/frontend` with a running gateway and a Django OAuth server: only its host is
-configured.
-"""
+"""The unchanged browser SDK `@nangohq/frontend` with a gateway and a Django OAuth server. Only its host is configured."""
 
 import asyncio
 from typing import Any
@@ -31,7 +29,7 @@ document.title = "ready";
 
 @pytest.fixture
 async def app_page(aiohttp_server: AiohttpServer) -> str:
-    """A page of the customer's application, at its own origin, that has loaded the SDK."""
+    """Return a page of the customer's application, at its own origin, that has loaded the SDK."""
     modules = await asyncio.to_thread(npm, "@nangohq/frontend@0.71.10")
     app = web.Application()
 
@@ -45,7 +43,7 @@ async def app_page(aiohttp_server: AiohttpServer) -> str:
 
 
 async def sign_in(popup: Any) -> None:
-    """Sign in as the end user at the OAuth server. A signed-in user is only asked for consent, if at all."""
+    """Sign in as the end user at the OAuth server. If the user is already signed in, only give consent if asked."""
     async with asyncio.timeout(PATIENCE_S):
         while not popup.is_closed():
             try:
@@ -53,7 +51,7 @@ async def sign_in(popup: Any) -> None:
                     await popup.fill("[name=username]", django_idp_server.USERNAME)
                     await popup.fill("[name=password]", django_idp_server.PASSWORD)
                     await popup.locator("[type=submit], button").first.click()
-                elif await popup.locator("form.entry button.main").count():  # the gateway's page
+                elif await popup.locator("form.entry button.main").count():  # a form of the gateway's own page
                     assert "For ada" in await popup.inner_text("main")
                     await popup.locator("form.entry button.main").click()
                 elif await popup.locator("[name=allow][type=submit]").count():

@@ -1,6 +1,6 @@
-"""The connect page in Chromium, in every state: its texts, its actions, and no findings by axe.
+"""The connect page in Chromium, in every state: its texts, its actions, and no accessibility problems found by axe.
 
-`CONNECT_SCREENSHOTS=docs/screenshots` saves each state as an image: light, dark and at phone width.
+`CONNECT_SCREENSHOTS=docs/screenshots` saves each state as images: light, dark and at phone width.
 """
 
 import re

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def running(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway whose event receiver is down."""
+    """Yield a gateway with an event receiver that does not respond."""
     write_entry(tmp_path, "tracker", tracker_entry(shared_tracker.url))
     made = document(["127.0.0.1/32"])
     with closed_port() as port:
@@ -63,7 +63,7 @@ async def running(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[Runn
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGateway:
-    """A gateway with data for every view."""
+    """Yield a gateway with data for every view."""
     tracker = shared_tracker
     switch_on(running)
     await running.imported(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
@@ -95,7 +95,7 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
 
 
 async def signed_in(context: Any, running: RunningGateway) -> Any:
-    """Return a page of a user who has opened the sign-in link and pressed its button with the keyboard."""
+    """Return the page of a user who opened the sign-in link and pressed its button with the keyboard."""
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
     page = await context.new_page()
     await page.goto(f"{running.url}/console/sign-in?link={token.reveal()}")
@@ -113,7 +113,7 @@ async def chromium() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def browser(chromium: Any) -> AsyncIterator[Any]:
-    """A browser whose contexts are closed at the test's end."""
+    """Yield a browser. Its contexts are closed at the end of the test."""
     yield chromium
     for context in chromium.contexts:
         await context.close()

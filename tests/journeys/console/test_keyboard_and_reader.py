@@ -1,4 +1,4 @@
-"""The console by keyboard alone, and for screen readers: Chromium's accessibility tree."""
+"""The console used only by keyboard or with a screen reader. The tests read Chromium's accessibility tree."""
 
 import itertools
 from typing import Any
@@ -16,7 +16,7 @@ REACHABLE = """[...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
     .filter(one => one.checkVisibility())"""
 NAMED = {"link", "button", "textbox", "combobox", "checkbox", "image", "navigation", "region", "columnheader"}
-# The actions of each view, by their accessible names.
+# The actions of each view, by the names that a screen reader announces.
 OFFERED = {
     "connections": {"Find", "not active"},
     "connection": {"Refresh the token now", "Create a link to connect again", "Delete the connection"},

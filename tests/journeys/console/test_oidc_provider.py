@@ -1,4 +1,4 @@
-"""Console sign-in with npm `oidc-provider`, including its pages for login and consent."""
+"""Console sign-in with npm `oidc-provider`, including the login and consent pages of this provider."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Fixtures for the journeys of the auth modes: a provider that a test defines, on a real server, and a gateway in front
-of it.
-"""
+"""Fixtures for the journeys of the auth modes: a gateway, and a provider on a real server that a test defines."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -21,14 +19,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class FakeProvider:
-    """The provider. `seen`: the received requests as (method, raw path, headers, body)."""
+    """A provider that a test defines. `seen`: the received requests as (method, raw path, headers, body)."""
 
     url: str = ""
     seen: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
     _handlers: dict[str, Handler] = field(default_factory=dict)
 
     def on(self, path: str, handler: Handler) -> None:
-        """Let `handler` serve requests whose path begins with `path`; the longest such path wins."""
+        """Use `handler` for requests with a path that begins with `path`. If several match, the longest `path` is used."""
         self._handlers[path] = handler
 
     async def response(self, request: web.Request) -> web.StreamResponse:
@@ -45,7 +43,7 @@ class FakeProvider:
 
 @pytest.fixture
 async def fake_provider(aiohttp_server: AiohttpServer) -> FakeProvider:
-    """A provider at `fake_provider.url` without any path."""
+    """Yield a provider at `fake_provider.url`. The test adds the paths."""
     made = FakeProvider()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", made.response)
@@ -59,9 +57,9 @@ Start = Callable[..., Awaitable[RunningGateway]]
 
 @pytest.fixture
 async def start(fake_provider: FakeProvider, tmp_path: Path) -> AsyncIterator[Start]:
-    """Return a function that starts a gateway whose integration `tracker` uses `fake_provider`.
+    """Return a function that starts a gateway with integration `tracker`. Its provider is `fake_provider`.
 
-    Arguments: fields of the entry, and `integration` for the integration's own keys.
+    Arguments: fields of the catalog entry; `integration`: configuration keys of the integration.
     """
     async with AsyncExitStack() as stack:
 
@@ -80,7 +78,7 @@ async def start(fake_provider: FakeProvider, tmp_path: Path) -> AsyncIterator[St
 
 
 async def imported(gateway: RunningGateway, *, expect: int = 201, **body: Any) -> Any:
-    """Import connection ``c1``. `body` contains the credentials and other fields."""
+    """Import connection ``c1``. `body`: the credentials and other fields of the request."""
     whole = {"provider_config_key": "tracker", "connection_id": "c1", **body}
     return await gateway.json("POST", "/connections", json=whole, expect=expect)
 
@@ -111,7 +109,7 @@ def epoch(moment: datetime | None = None) -> int:
 
 
 async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> tuple[int, str]:
-    """Walk through an authorization as a browser does. Return the last page's status and text."""
+    """Walk through an authorization as a browser does. Return status and text of the last page."""
     token = await gateway.session_token(**session)
     url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
     async with gateway.http.get(url) as response:

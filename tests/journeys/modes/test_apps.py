@@ -15,12 +15,15 @@ KEY = RSAKey.generate_key(2048)
 PEM = KEY.as_pem(private=True).decode()
 
 
-INSTALLATIONS = ("42", "43")  # the app is installed twice; each installation belongs to another customer
+INSTALLATIONS = ("42", "43")  # the app is installed twice, for two different customers
 
 
 class GithubLikeProvider:
-    """Issues installation tokens to clients that sign as the app, and user tokens for codes. The user can access only
-    the installations in `accessible`. `access_status`: answered instead of whether the user can access one."""
+    """Issues installation tokens to clients that sign as the app, and user tokens for codes.
+
+    `accessible`: the installations that the user can access. `access_status`: if set, the status of the response when
+    the gateway asks whether the user can access an installation.
+    """
 
     def __init__(self, fake_provider: FakeProvider) -> None:
         self.fake_provider = fake_provider
@@ -175,7 +178,9 @@ async def test_an_app_and_its_users_grant_are_stored_together(
 
 
 def with_user(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
-    """Return the entry of an app together with the end user's grant, whose access to the installation is checked."""
+    """Return the entry of an app that also requests the end user's grant, to check the user's access to the
+    installation.
+    """
     number = "${connectionConfig.installation_id}"
     return app(
         fake_provider,
@@ -192,7 +197,7 @@ def client_and_app(fake_provider: FakeProvider) -> dict[str, Any]:
 
 
 def requested(fake_provider: FakeProvider) -> list[str]:
-    """Return the paths requested after the installation page."""
+    """Return the paths that were requested after the installation page."""
     return [path for path in fake_provider.paths() if not path.endswith("/new")]
 
 

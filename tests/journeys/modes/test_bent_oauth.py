@@ -1,4 +1,6 @@
-"""OAUTH2 with deviations of single providers: other names, other places, another grant for refreshes."""
+"""OAUTH2 with deviations of single providers: other parameter names, tokens in other places, another grant for
+refreshes.
+"""
 
 from typing import Any
 from urllib.parse import parse_qsl
@@ -80,7 +82,7 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
         refresh_param_renames={"refresh_token": "fb_exchange_token"},
     )
     await imported(gateway, credentials={"type": "OAUTH2", "access_token": "short", "expires_in": 3600})
-    later(3600 - 100)  # in the refresh window: the token must still be valid to be exchanged
+    later(3600 - 100)  # within the refresh window, because only a valid token can be exchanged
     await gateway.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
     assert asked[0] == {
         "grant_type": "fb_exchange_token",

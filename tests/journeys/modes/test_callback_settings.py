@@ -1,4 +1,4 @@
-"""Settings that the end user's browser brings in the callback, such as QuickBooks' `realmId`."""
+"""Settings that arrive in the callback through the end user's browser, such as QuickBooks' `realmId`."""
 
 from typing import Any
 from urllib.parse import parse_qs
@@ -13,8 +13,11 @@ REALM = "${connectionConfig.realmId}"
 
 
 class QuickbooksLikeProvider:
-    """Names the company in the callback. `accessible`: the companies that each new token opens; `status`: the response
-    for every other company."""
+    """Names the company in the callback.
+
+    `accessible`: the companies that each new token can access. `status`: the status of the response for every other
+    company.
+    """
 
     def __init__(self, fake_provider: FakeProvider, status: int = 403) -> None:
         self.back, self.accessible, self.status = "7", {"7"}, status
@@ -99,7 +102,7 @@ async def test_an_outage_of_the_account_endpoint_loses_no_token(fake_provider: F
 
 
 async def test_an_account_that_the_scopes_do_not_open_is_not_checked(fake_provider: FakeProvider, start: Any) -> None:
-    """QuickBooks' payments scope alone opens no company."""
+    """With only the payments scope, a QuickBooks token can access no company."""
     quickbooks = QuickbooksLikeProvider(fake_provider)
     quickbooks.accessible.clear()
     gateway = await start({**CLIENT, "scopes": ["payment"]}, **entry(fake_provider), default_scopes=["accounting"])

@@ -1,4 +1,4 @@
-"""OAUTH2_CC: the end user's own client is exchanged for tokens (RFC 6749 §4.4)."""
+"""OAUTH2_CC: the end user enters a client of their own, and the gateway exchanges it for tokens (RFC 6749 §4.4)."""
 
 import base64
 from typing import Any
@@ -15,7 +15,7 @@ CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:
 
 
 class Issuer:
-    """Issues numbered tokens to an authenticated client; the API accepts only the newest."""
+    """Issues numbered tokens to an authenticated client. The API accepts only the newest token."""
 
     def __init__(self, fake_provider: FakeProvider, ttl_s: int | None = 3600) -> None:
         self.asked: list[dict[str, str]] = []
@@ -108,7 +108,8 @@ async def test_an_imported_token_is_used_until_its_expiry(fake_provider: FakePro
     await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
     assert issuer.asked == []
     assert (await read(gateway))["credentials"]["token"] == "brought"
-    async with gateway.proxied("c1") as response:  # rejected, so refreshed and sent again
+    # the provider rejects the token, so the gateway refreshes and sends the request again
+    async with gateway.proxied("c1") as response:
         assert response.status == 200
     assert len(issuer.asked) == 1
 
@@ -144,5 +145,5 @@ async def test_a_client_with_a_key_signs_its_assertion(fake_provider: FakeProvid
     assert kind == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
     assert (claims["iss"], claims["sub"], claims["aud"]) == ("c", "c", f"{fake_provider.url}/token")
     assert claims["exp"] - claims["iat"] == 300
-    # if the provider returns no expiry, the token is requested again within the hour
+    # without an expiry from the provider, the gateway requests a new token within the hour
     assert shown["credentials"]["expires_at"]

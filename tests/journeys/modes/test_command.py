@@ -23,7 +23,7 @@ async def command(gateway: RunningGateway, *arguments: str) -> tuple[int, str, s
 
 
 class Provider:
-    """Refreshes and revokes tokens. `keeps`: tokens that it refuses to revoke."""
+    """Refreshes and revokes tokens. `keeps`: tokens that the provider refuses to revoke."""
 
     def __init__(self, fake_provider: FakeProvider) -> None:
         self.revoked: list[str] = []
@@ -49,7 +49,7 @@ class Provider:
 
 @pytest.fixture
 async def gateway(fake_provider: FakeProvider, start: Any) -> RunningGateway:
-    """A gateway with connections c1, c2 and c3, whose tokens are named after them."""
+    """Yield a gateway with connections c1, c2 and c3. Their tokens contain their names."""
     made: RunningGateway = await start(
         OAUTH,
         auth_mode="OAUTH2",
@@ -91,7 +91,7 @@ async def test_credentials_are_renewed_and_what_fails_is_reported(
     assert (code, response) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
     assert provider.renewed == 2
     shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
-    assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway has the token too
+    assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway uses the new token too
 
 
 async def test_all_connections_of_an_integration_are_ended_with_a_report(

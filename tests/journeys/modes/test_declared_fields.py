@@ -29,7 +29,7 @@ def own(*names: str) -> dict[str, Any]:
 
 LOGIN = {"username": "ada", "password": "pw-1"}
 AWS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s"}
-# Mode ▸ the entry, the typed-in fields, and the endpoint to which published clients post them.
+# Auth mode ▸ the catalog entry, the typed-in fields, and the endpoint to which published clients post the fields.
 MODES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "API_KEY": ({"credentials": own("apiKey")}, {"apiKey": "k-1"}, "/api-auth/api-key"),
     "BASIC": ({"credentials": own("username", "password")}, LOGIN, "/api-auth/basic"),

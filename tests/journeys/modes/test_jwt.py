@@ -32,7 +32,7 @@ def entry(alg: str, **jwt_fields: Any) -> dict[str, Any]:
 
 
 class Verifier:
-    """An API that verifies each token's signature."""
+    """An API that verifies the signature of each token."""
 
     def __init__(self, fake_provider: FakeProvider, key: Any, alg: str) -> None:
         self.key, self.alg = key, alg
@@ -61,7 +61,7 @@ async def test_the_provider_verifies_the_signature(
     first = verifier.tokens[0]
     assert (first.header["kid"], first.claims["iss"], first.claims["aud"]) == ("k1", "me", "far")
     assert first.claims["exp"] - first.claims["iat"] == 900
-    assert "scope" not in first.claims  # the connection has no setting for the scope
+    assert "scope" not in first.claims  # because the connection has no setting for the scope
     later(901)
     async with gateway.proxied("c1") as response:
         assert response.status == 200

@@ -14,7 +14,7 @@ from tests.journeys.modes.conftest import FakeProvider, connect, only_id
 
 
 class Server:
-    """An MCP server at /mcp with an authorization server at /as. A test can make either return false metadata."""
+    """An MCP server at /mcp with an authorization server at /as. A test can make both servers return false metadata."""
 
     def __init__(self, fake_provider: FakeProvider) -> None:
         self.url = fake_provider.url
@@ -161,7 +161,7 @@ async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
     status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     (client,) = server.sdk.registered.values()
-    # RFC 8414 §2: where the metadata names no methods, Basic is supported.
+    # RFC 8414 §2: if the metadata names no methods, Basic is supported.
     chosen = "client_secret_post" if METHODS[0] in (offered or ()) else "client_secret_basic"
     wanted = {"basic": "client_secret_basic", "body": "client_secret_post", "none": "none"}.get(entry or "", chosen)
     assert client["token_endpoint_auth_method"] == wanted

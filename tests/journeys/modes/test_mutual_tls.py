@@ -16,7 +16,10 @@ from tests.journeys.modes.conftest import FakeProvider, imported
 
 @pytest.fixture
 async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Identity, list[Any]]]:
-    """A TLS provider that accepts only certificates of its authority: its URL, a valid identity, received requests."""
+    """Yield a TLS provider that accepts only certificates of its own authority.
+
+    The values are its URL, an identity that it accepts, and the received requests.
+    """
     authority, issuer = issued("authority")
     server, _ = issued("localhost", issuer, "localhost")
     client, _ = issued("customer", issuer)
@@ -55,7 +58,7 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def gateway_of(fake_provider: FakeProvider, start: Any, url: str, **more: Any) -> Any:
-    fake_provider.url = url  # the fixture's gateway allows the port of `fake_provider.url` on loopback
+    fake_provider.url = url  # the fixture's gateway allows the port in `fake_provider.url` on loopback
     return await start(
         auth_mode="OAUTH2_CC",
         token_url=f"{url}/token",
@@ -112,14 +115,16 @@ async def test_a_key_that_does_not_match_its_certificate_is_refused_by_the_gatew
 async def test_a_connection_is_never_sent_with_another_connections_certificate(
     fake_provider: FakeProvider, start: Any, bank: Any
 ) -> None:
-    """Two connections to one origin use separate pools, and an idle connection serves only its owner."""
+    """Each certificate has a separate pool for the same origin, so an idle connection is used only for its own
+    certificate.
+    """
     url, identity, seen = bank
     gateway = await gateway_of(fake_provider, start, url)
     base = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     await imported(gateway, credentials={**base, "client_private_key": identity.key})
     async with gateway.proxied("c1") as response:
         assert response.status == 200
-    # A call without a certificate must not find the pool that is open now.
+    # a call without a certificate must not use the pool that is open now
     runtime = gateway.runtime
     with pytest.raises(egress_client.EgressError):
         await runtime.generation.egress.fetch("GET", f"{url}/api/x", headers={"Authorization": "Bearer bank-1"})

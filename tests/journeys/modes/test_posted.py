@@ -1,5 +1,6 @@
-"""The end user's browser posts typed-in credentials in its connect session
-(docs/compatibility.md#without-a-redirect)."""
+"""The end user's browser posts typed-in credentials within its connect session
+(docs/compatibility.md#without-a-redirect).
+"""
 
 from typing import Any
 

@@ -28,7 +28,7 @@ def entry(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
 
 
 class Endpoint:
-    """A revocation endpoint: the requests, and the response to each token in turn."""
+    """A revocation endpoint. It records the requests, and responds to each token with the next of its responses."""
 
     def __init__(self, fake_provider: FakeProvider, *responses: web.Response) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
@@ -161,7 +161,7 @@ async def test_tokens_that_moved_to_another_gateway_need_not_be_revoked(
 
 
 async def test_an_entry_may_describe_its_own_revocation_call(fake_provider: FakeProvider, start: Any) -> None:
-    """GitHub's call: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
+    """GitHub's revocation is a DELETE with the client as Basic and the token in JSON. One call revokes the whole grant."""
     seen: list[Any] = []
 
     async def grant(request: web.Request) -> web.Response:

@@ -36,9 +36,9 @@ async def fake_internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Intern
 
 @pytest.fixture
 async def start(fake_internet: Internet, tmp_path: Path) -> AsyncIterator[Any]:
-    """Return a function that starts a gateway whose integration `tracker` is a shipped provider.
+    """Return a function that starts a gateway with a shipped provider for integration `tracker`.
 
-    Arguments: the provider's name, and the integration's own keys.
+    Arguments: the provider's name, and configuration keys of the integration.
     """
     async with AsyncExitStack() as stack:
 
@@ -55,7 +55,7 @@ async def start(fake_internet: Internet, tmp_path: Path) -> AsyncIterator[Any]:
 
 
 async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
-    """Begin an authorization as a browser does. Return the query that the provider gets."""
+    """Begin an authorization as a browser does. Return the query parameters that the provider receives."""
     session = await gateway.session_token()
     query = {"connect_session_token": session, **{f"params[{name}]": text for name, text in params.items()}}
     begin = gateway.http.get(f"{gateway.url}/oauth/connect/tracker", params=query, allow_redirects=False)
@@ -64,7 +64,7 @@ async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
 
 
 async def back(gateway: RunningGateway, url: str, expect: int = 200) -> str:
-    """Open the callback in the browser and return the page."""
+    """Open the callback URL in the browser and return the page."""
     async with gateway.http.get(url) as response:
         html = await response.text()
         assert response.status == expect, html
@@ -72,7 +72,7 @@ async def back(gateway: RunningGateway, url: str, expect: int = 200) -> str:
 
 
 async def connect_by_consent(gateway: RunningGateway, **params: str) -> str:
-    """Walk through a consent and return the id of its connection."""
+    """Walk through the consent and return the ID of the new connection."""
     query = await consent(gateway, **params)
     await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
     (one,) = (await gateway.json("GET", "/connections"))["connections"]
@@ -119,13 +119,13 @@ async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renew
 
     early = await read_connection(gateway, connection_id, "&force_refresh=true")
     assert early["credentials"]["access_token"] == "long-1"
-    assert tokens.refreshes == 0  # not requested: the provider would refuse
+    assert tokens.refreshes == 0  # the gateway sends no refresh, because the provider would refuse it
     passed = 59 * 86_400.0
     async with gateway.proxied(connection_id, me) as response:
         assert response.status == 200
     second = await read_connection(gateway, connection_id, "&force_refresh=true")
     assert (second["credentials"]["access_token"], tokens.refreshes) == ("long-2", 1)
-    passed += 59 * 86_400.0  # the first token has expired by now
+    passed += 59 * 86_400.0  # at this time, the first token has expired
     async with gateway.proxied(connection_id, me) as response:
         assert response.status == 200
 
@@ -176,7 +176,7 @@ async def test_a_token_of_facebook_is_exchanged_at_once(fake_internet: Internet,
     gateway = await start("facebook", **CLIENT)
     one = await read_connection(gateway, await connect_by_consent(gateway))
     assert one["credentials"]["access_token"] == "long"
-    # the expiry of the short-lived token does not apply to the long-lived one
+    # the expiry of the short-lived token does not apply to the long-lived token
     assert "expires_at" not in one["credentials"]
     wanted = {"grant_type": "fb_exchange_token", "fb_exchange_token": "short"}
     assert asked == [{**wanted, "client_id": "our client", "client_secret": "our secret"}]
@@ -200,7 +200,8 @@ async def test_calls_go_to_the_host_that_userinfo_names(
     assert (one["account"]["id"], one["account"]["label"]) == ("u-1", "ada@example.com")
     async with gateway.proxied(connection_id, "/restapi/v2.1/accounts/b") as response:
         assert response.status == 200
-    assert fake_internet.seen.count(("GET", f"{login}/oauth/userinfo")) == 1  # one call for settings and account
+    # one call returns both the settings and the account
+    assert fake_internet.seen.count(("GET", f"{login}/oauth/userinfo")) == 1
     elsewhere = {"Base-Url-Override": "https://na4.docusign.net"}
     async with gateway.proxied(connection_id, "/x", headers=elsewhere) as response:
         assert (response.status, fake_internet.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
@@ -246,7 +247,7 @@ async def test_state_that_the_provider_drops_is_in_the_callback_url(fake_interne
     query = await consent(gateway)
     assert "state" not in query
     url = provider.back(query)
-    gateway.http.cookie_jar.clear()  # another browser has the URL, but not the cookie
+    gateway.http.cookie_jar.clear()  # another browser has the URL but not the cookie
     await back(gateway, url, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
     await back(gateway, provider.back(await consent(gateway)))
@@ -272,7 +273,7 @@ async def test_a_next_page_on_a_foreign_host_is_not_followed(fake_internet: Inte
 
 
 async def pages(gateway: RunningGateway) -> list[Any]:
-    """Return the lines of a whole list."""
+    """Return all lines of a paged list."""
     async with gateway.proxied("c1", "/teammates", headers={"Gateway-Paginate": "all"}) as response:
         return [json.loads(line) for line in (await response.text()).splitlines()]
 

@@ -28,7 +28,7 @@ def header_params(request: web.Request) -> dict[str, str]:
 
 
 async def is_signed(request: web.Request, client_secret: str, token_secret: str, *, sha256: bool = False) -> bool:
-    """Return whether the signature is valid for the received request, as RFC 5849 §3.2 says."""
+    """Return whether the signature of the received request is valid by RFC 5849 §3.2."""
     given = header_params(request)
     params = [(k, v) for k, v in given.items() if k not in {"realm", "oauth_signature"}]
     params += parse_qsl(request.raw_path.partition("?")[2], keep_blank_values=True)
@@ -45,7 +45,7 @@ async def is_signed(request: web.Request, client_secret: str, token_secret: str,
 
 
 class OAuth1Provider:
-    """A server of RFC 5849 that accepts each nonce once."""
+    """A server that follows RFC 5849 and accepts each nonce only once."""
 
     def __init__(self, fake_provider: FakeProvider) -> None:
         self.nonces: set[str] = set()
@@ -123,7 +123,7 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(
 
 
 async def test_calls_that_differ_in_nothing_are_signed_one_by_one(fake_provider: FakeProvider, start: Any) -> None:
-    """The fast path, which reuses earlier heads, leaves these requests to the chain."""
+    """The fast path reuses earlier heads, so it passes requests with a signature to the middleware chain."""
     provider = OAuth1Provider(fake_provider)
     gateway = await oauth1(fake_provider, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})

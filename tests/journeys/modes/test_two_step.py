@@ -1,4 +1,4 @@
-"""TWO_STEP: a login in one or several requests; the last response has the token."""
+"""TWO_STEP: a login in one or several requests. The last response contains the token."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ FORM = {"email": {}, "password": {"secret": True}}
 
 
 class SignInProvider:
-    """Accepts the right password. Each sign-in invalidates the previous one."""
+    """Accepts the right password. Each sign-in invalidates the token of the previous sign-in."""
 
     def __init__(self, fake_provider: FakeProvider) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""The modes with a typed-in credential and no exchange, and BILL, which logs in."""
+"""The auth modes with a typed-in credential that is used as it is, and BILL, which logs in with the credential."""
 
 import base64
 import hashlib
@@ -55,8 +55,9 @@ WSSE = re.compile(
 
 
 def test_the_digest_of_the_published_example() -> None:
-    """The worked example of the Atom Authentication article (2003): nonce, time and password; its digest is in
-    binary."""
+    """The example of the Atom Authentication article (2003): nonce, time and password. Its digest is computed from
+    binary values.
+    """
     made = username_token(
         "bob", "taadtaadpstcsm", "d36e316282959a9ed4c89851497a717f", datetime(2003, 12, 15, 14, 43, 7, tzinfo=UTC)
     )

@@ -1,4 +1,7 @@
-"""A credential is verified when it is created. A wrong one fails with the provider's message, and nothing is stored."""
+"""A credential is verified when a connection is created. A wrong credential is not stored.
+
+The caller gets the provider's message.
+"""
 
 import json
 from typing import Any
@@ -61,7 +64,8 @@ async def test_endpoints_are_tried_in_turn_until_one_responds(fake_provider: Fak
     await imported(gateway, credentials=KEY)
     assert [path for _, path, _, _ in fake_provider.seen] == ["/api/old/?v=1", "/api/me"]
     response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
-    assert response["payload"]["status"] == 401  # the status that says most about the key, not the last or first one
+    # this status says more about the key than the first and the last status
+    assert response["payload"]["status"] == 401
 
 
 async def test_without_a_verification_the_credential_is_not_tested(fake_provider: FakeProvider, start: Any) -> None:

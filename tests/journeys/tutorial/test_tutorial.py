@@ -1,8 +1,9 @@
-"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, and a real `gateway demo`. The end
-user's browser is once a program and once Chromium, which alone enforces the pages' Content-Security-Policy.
+"""Follows docs/tutorial.md as a reader does: its commands, edits and code in order, with a real `gateway demo`.
 
-Differences in the test: the system chooses the ports that the page fixes, and nothing is fetched from a package
-registry.
+The end user's browser is a program in one run and Chromium in another. Only Chromium enforces the
+Content-Security-Policy of pages.
+
+In the test, the system chooses the ports that the page fixes, and no package registry is used.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ def blocks() -> Iterator[Block]:
 
 
 class Reader:
-    """Follows the page block by block. `folder`: the clone. `text` fills in the ports of this run."""
+    """Follows the page block by block. `folder`: the clone of the repository. `text`: replaces the ports in a text."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +72,7 @@ class Reader:
         return text
 
     def edit(self, file: str) -> None:
-        """Apply the next diff. Its old lines must occur in the file exactly once, together."""
+        """Apply the next diff of the page. Its old lines must occur together and exactly once in the file."""
         lines = self.next("diff").splitlines(keepends=True)
         old = "".join(line[1:] for line in lines if line[0] in " -")
         new = "".join(line[1:] for line in lines if line[0] in " +")
@@ -81,12 +82,12 @@ class Reader:
         path.write_text(before.replace(old, new))
 
     def write(self, file: str) -> None:
-        """Append the next code."""
+        """Append the next code block of the page."""
         with (self.folder / file).open("a") as written:
             written.write("\n\n" + self.next("python"))
 
     async def run(self, script: str) -> str:
-        """Run the script in a shell and return its output. It stops at the first command that fails."""
+        """Run the script in a shell and return its output. The script stops at the first command that fails."""
         process = await self._shell(script)
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
         assert process.returncode == 0, err.decode()
@@ -108,7 +109,7 @@ class Reader:
 
     @asynccontextmanager
     async def started(self, script: str) -> AsyncIterator[None]:
-        """Run a script whose last command is uvicorn, on the test's socket instead of port 8000."""
+        """Run a script that ends by starting uvicorn, on the test's socket instead of port 8000."""
         assert script.count("--port 8000") == 1
         *before, last = script.splitlines()
         served = last.replace("--port 8000", f"--fd {self.socket.fileno()}")
@@ -146,7 +147,9 @@ class Ada(ABC):
 
     @abstractmethod
     async def follow(self, text: str) -> VisitedPage:
-        """Follow the link with that text on the start page, through the connect page and the sandbox's consent."""
+        """Follow the link with this text on the start page. Continue through the connect page and the sandbox's
+        consent.
+        """
 
     async def home(self) -> str:
         page = await self.load(self.application)
@@ -154,7 +157,7 @@ class Ada(ABC):
         return page.text
 
     async def events(self, newest: str) -> list[str]:
-        """Return everything that the application shows, once `newest` is Ada's last event."""
+        """Wait until `newest` is Ada's last event. Return everything that the application then shows."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 events: list[str] = json.loads((await self.load(f"{self.application}/events")).text)
@@ -184,7 +187,7 @@ class AdaAsProgram(Ada):
 
 
 class AdaInChromium(Ada):
-    """`refused`: what Chromium did not do, because a Content-Security-Policy forbids it."""
+    """Ada with Chromium. `refused`: what Chromium did not do, because a Content-Security-Policy forbids it."""
 
     def __init__(self, application: str, page: Any) -> None:
         super().__init__(application)
@@ -221,7 +224,7 @@ async def chromium(application: str) -> AsyncIterator[Ada]:
         assert ada.refused == []
 
 
-Visitor = Callable[[str], AbstractAsyncContextManager[Ada]]  # by the application's URL
+Visitor = Callable[[str], AbstractAsyncContextManager[Ada]]  # takes the URL of the application
 
 
 @pytest.fixture

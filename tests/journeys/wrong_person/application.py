@@ -1,9 +1,9 @@
-"""A small FastAPI application whose signed-in users connect an account: each link is bound to its user.
+"""A small FastAPI application. Its signed-in users connect an account, and each link is bound to its user.
 
-    GATEWAY_URL=… SECRET_KEY=… SIGNING_KEY=… uvicorn --port 8000 tests.journeys.wrong_person.application:app
+GATEWAY_URL=… SECRET_KEY=… SIGNING_KEY=… uvicorn --port 8000 tests.journeys.wrong_person.application:app
 
 `SIGNING_KEY`: the environment's webhook signing key (`gateway events key`). Sign-in is a form without a password, and
-users are kept in memory. The rest is what a real application needs.
+users are kept in memory. Everything else is what a real application needs.
 """
 
 import os
@@ -28,16 +28,16 @@ app = FastAPI()
 
 @dataclass
 class Link:
-    """A user's connect session, with the values to complete it, which stay in the application."""
+    """The connect session of a user, with the values that complete it. These values stay in the application."""
 
     session_id: str
     verifier: str
     state: str
 
 
-users: dict[str, str] = {}  # by sign-in cookie
-links: dict[str, Link] = {}  # by user; a new link replaces the last one
-connections: dict[str, str] = {}  # by user
+users: dict[str, str] = {}  # sign-in cookie ▸ user
+links: dict[str, Link] = {}  # user ▸ link; a new link replaces the previous link
+connections: dict[str, str] = {}  # user ▸ connection
 
 SignIn = Annotated[str, Cookie(alias="sign-in")]
 
@@ -46,7 +46,8 @@ SignIn = Annotated[str, Cookie(alias="sign-in")]
 async def sign_in(user: str) -> Response:
     response = Response(status_code=204)
     users[ticket := secrets.token_urlsafe(32)] = user
-    response.set_cookie("sign-in", ticket, httponly=True, samesite="lax")  # lax: sent on the redirect back
+    # with `lax`, browsers send the cookie on the redirect back
+    response.set_cookie("sign-in", ticket, httponly=True, samesite="lax")
     return response
 
 
@@ -70,7 +71,7 @@ async def connect(request: Request, ticket: SignIn = "") -> Response:
 
 @app.get("/back")
 async def back(request: Request, ticket: SignIn = "") -> dict[str, str | None]:
-    """The return URL: complete only what this signed-in user has connected."""
+    """The return URL: complete only a connection that this signed-in user has made."""
     user = signed_in(ticket)
     link = links.get(user)
     if link is None:

@@ -10,14 +10,14 @@ from tests.journeys.wrong_person.world import Person, World, world_at
 
 @pytest.fixture(params=[True, False], ids=["bound", "unbound"])
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """A world with sessions that have a code challenge, and one without."""
+    """Yield a world. One run has sessions with a code challenge, the other run without."""
     async with world_at(tmp_path, bound=request.param) as made:
         yield made
 
 
 @pytest.fixture
 async def bound(tmp_path: Path) -> AsyncIterator[World]:
-    """A world with sessions that have a code challenge."""
+    """Yield a world with sessions that have a code challenge."""
     async with world_at(tmp_path) as made:
         yield made
 

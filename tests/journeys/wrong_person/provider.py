@@ -1,4 +1,4 @@
-"""A provider that identifies its users by a cookie, so that a connection shows whose account it is."""
+"""A provider that identifies its users by a cookie. So a connection shows to whose account it belongs."""
 
 import asyncio
 import base64
@@ -13,9 +13,10 @@ SIGNED_IN = "at-provider"
 
 
 class Provider:
-    """`authorizations`: number of visits to its page.
+    """The provider. `authorizations`: number of visits to its page.
 
-    Its API responds to a user in `held` only when that event is set. `waiting` is set when such a user's call waits.
+    `held`: events by user; the API responds to this user only when the event is set. `waiting`: set when a call of such
+    a user waits.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
-"""The FastAPI application with real OAuth servers: Ada connects her account, and Bob with Ada's link is refused.
+"""The FastAPI application with real OAuth servers: Ada connects her account, and Bob is refused with Ada's link.
 
-`make oauth-servers` runs it with both servers; `make test` with the one that is a test dependency anyway.
+`make oauth-servers` runs the test with both servers. `make test` runs it only with the server that is a test
+dependency.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ Server = DjangoOAuthToolkit | OidcProvider
 async def server(
     request: pytest.FixtureRequest, gateway_server: GatewayServer, tmp_path: Path
 ) -> AsyncIterator[Server]:
-    """An OAuth server, and the gateway with the integration ``accounts`` for it."""
+    """Yield an OAuth server, and the gateway that has integration ``accounts`` for it."""
     if request.param == "oidc-provider" and not ALL:
         pytest.skip("needs packages from a registry; `make oauth-servers` runs it")
     start = {"django-oauth-toolkit": django.start, "oidc-provider": oidc_provider.start}[request.param]
@@ -62,7 +63,7 @@ async def server(
 
 @pytest.fixture
 async def application(gateway_server: GatewayServer, server: Server) -> AsyncIterator[str]:
-    """The URL of the application, which runs under uvicorn in its own process."""
+    """Yield the URL of the application. The application runs under uvicorn in its own process."""
     status, response = await gateway_server.call("POST", "/environment/webhook-signing-key/rotate", body={})
     assert status == 200, response
     sock = free_socket()
@@ -90,7 +91,7 @@ async def application(gateway_server: GatewayServer, server: Server) -> AsyncIte
 
 @dataclass
 class User:
-    """`http`: a browser, signed in at the application. The OAuth server gets the same `name` at the first sign-in."""
+    """A user. `http`: a browser that is signed in at the application. The user has the same `name` at the OAuth server."""
 
     name: str
     application: str
@@ -104,7 +105,7 @@ class User:
             return response.headers["Location"]
 
     async def connect(self, link: str) -> VisitedPage:
-        """Walk through the gateway's page, the server's sign-in and its consent. Return the last page."""
+        """Walk through the gateway's page, the server's sign-in and the consent. Return the last page."""
         async with self.http.get(link, headers=BROWSER) as page:
             connect_page = str(page.url)
         return await self.server.authorize(self.http, await consent_url(self.http, connect_page), self.name)
@@ -131,7 +132,7 @@ async def bob(application: str, server: Server) -> AsyncIterator[User]:
 
 
 async def accounts(gateway: GatewayServer) -> dict[str, str]:
-    """Return the account of each connection, by end user, as the OAuth server reports it."""
+    """Return the account of each connection by end user, as the OAuth server reports the account."""
     _, listed = await gateway.call("GET", "/connections")
     found = {}
     for connection in listed["connections"]:
@@ -144,7 +145,7 @@ async def accounts(gateway: GatewayServer) -> dict[str, str]:
 async def test_the_right_user_connects_and_another_one_with_the_same_link_is_refused(
     gateway_server: GatewayServer, ada: User, bob: User
 ) -> None:
-    for _ in range(2):  # first without a link of his own, then with one
+    for _ in range(2):  # first without a link of Bob's own, then with one
         page = await bob.connect(await ada.link())
         assert page.url.startswith(f"{bob.application}/back")
         assert page.status == 403, page.text
@@ -153,7 +154,7 @@ async def test_the_right_user_connects_and_another_one_with_the_same_link_is_ref
     page = await ada.connect(await ada.link())
     assert (page.status, json.loads(page.text)["outcome"]) == (200, "pending")
     assert await accounts(gateway_server) == {"ada": "ada"}
-    async with ada.http.get(page.url) as again:  # loaded again: nothing changes
+    async with ada.http.get(page.url) as again:  # loading the page again changes nothing
         assert again.status == 200
     async with bob.http.get(page.url) as forwarded:
         assert forwarded.status == 403

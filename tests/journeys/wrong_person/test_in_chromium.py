@@ -25,7 +25,7 @@ async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def evil() -> AsyncIterator[str]:
-    """The URL of another site, whose pages are filled by tests."""
+    """Yield the URL of another site. Tests fill in its pages."""
 
     async def empty(_request: web.Request) -> web.Response:
         return web.Response(text="<!doctype html><title>evil</title>", content_type="text/html")
@@ -40,7 +40,7 @@ async def evil() -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def chromium() -> AsyncIterator[Any]:
-    """One Chromium for all tests; each opens its own profile."""
+    """Yield one Chromium for all tests. Each test opens its own profile."""
     async with launched() as browser:
         yield browser
 
@@ -75,7 +75,7 @@ async def test_a_forwarded_link_in_chromium_connects_bob_only_without_binding(
         assert len(await world.pending(link)) == 1
     else:
         await page.wait_for_url("**/result*")
-        assert await world.accounts() == {"alice": "bob"}  # a page named Alice, and Bob clicked
+        assert await world.accounts() == {"alice": "bob"}  # the page named Alice, and Bob clicked anyway
     await page.context.close()
 
 
@@ -93,7 +93,7 @@ async def test_the_back_button_starts_no_second_authorization(world: World, chro
         if page.url == form:
             break
         await page.go_back()
-    assert world.provider.authorizations == authorizations  # going back starts nothing
+    assert world.provider.authorizations == authorizations  # the Back button starts no authorization
     bob = world.person("bob")
     for url in world.returned:
         assert await world.back(bob, url) is None
@@ -120,7 +120,7 @@ async def test_another_site_cannot_frame_the_connect_page(world: World, chromium
 
 
 async def test_requests_from_another_site_start_no_authorization(world: World, chromium: Any, evil: str) -> None:
-    """The page tries an image, fetch, and self-submitting forms. Bob only watches."""
+    """The other site's page tries an image, fetch, and forms that submit themselves. Bob does not click."""
     link = await world.link()
     page = await page_of_bob(chromium, world)
     await page.goto(link.url)  # his browser gets the session's cookies

@@ -1,7 +1,7 @@
 """Bob uses Alice's link, over HTTP.
 
-With a code challenge, Bob's account never becomes Alice's connection. Without one, it does only after a page named
-Alice and Bob clicked.
+With a code challenge, Bob's account never becomes Alice's connection. Without a code challenge, this happens only after
+a page named Alice and Bob clicked.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ async def program_begins(world: World, link: Link, person: Person | None = None)
 
 
 async def callback_of(person: Person, consent: str) -> str:
-    """Return the provider's redirect for that browser without following it."""
+    """Return the redirect of the provider for this browser. Do not follow the redirect."""
     async with person.http.get(consent, allow_redirects=False) as response:
         return response.headers["Location"]
 
 
 async def authorization_url(person: Person, page_url: str) -> str:
-    """Click in that browser and return the provider's URL without loading it."""
+    """Click in this browser. Return the URL of the provider without loading it."""
     await person.go(page_url)
     html = person.seen[-1]
     person.clicks += 1
@@ -73,7 +73,7 @@ async def test_a_forwarded_link_connects_bob_only_without_binding_and_after_a_pa
 
 
 async def test_alice_connects_her_own_account(world: World, alice: Person) -> None:
-    """The control: the same steps by the right person lead to her connection."""
+    """The control: if the right person takes the same steps, the result is her connection."""
     link = await world.link()
     where = await alice.click(await world.pages(alice, link))
     if not world.bound:
@@ -84,7 +84,7 @@ async def test_alice_connects_her_own_account(world: World, alice: Person) -> No
     assert result is not None
     assert result.outcome == "pending"
     assert await world.accounts() == {"alice": "alice"}
-    assert await world.back(alice, where) is not None  # sending a result again changes nothing
+    assert await world.back(alice, where) is not None  # sending the same result again changes nothing
     assert await world.accounts() == {"alice": "alice"}
 
 
@@ -116,7 +116,7 @@ async def test_what_bob_connected_first_with_alices_link_is_not_completed_for_al
 
 
 async def test_a_key_that_bob_typed_in_is_not_completed_when_alice_cancels(bound: World, alice: Person) -> None:
-    """Bob's program plants a pending connection; Alice's own browser must not return with it."""
+    """Bob's program creates a pending connection in Alice's session. Alice's own browser must not complete it."""
     link = await bound.link(allowed_integrations=["keyed"])
     typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
     async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
@@ -125,7 +125,8 @@ async def test_a_key_that_bob_typed_in_is_not_completed_when_alice_cancels(bound
     pages = await bound.pages(alice, link)
     await alice.go(f"{pages}/i/keyed?again=1")
     html = alice.seen[-1]
-    await alice.send(html, {"credentials[apiKey]": ""})  # she clicks, so the browser is hers, and then cancels
+    # Alice clicks, so the session belongs to her browser, and then cancels
+    await alice.send(html, {"credentials[apiKey]": ""})
     where = await alice.go(f"{pages}/return?i=keyed")
     result = await bound.back(alice, where)
     assert result is None or (result.outcome, result.connection_id) == ("failed", None)
@@ -182,7 +183,7 @@ async def test_a_copied_session_cookie_without_the_page_is_refused(world: World,
 async def test_a_browser_with_all_of_alices_cookies_completes_nothing_for_bob(
     bound: World, alice: Person, bob: Person
 ) -> None:
-    """Even a browser with all of Alice's cookies returns to the application as Bob."""
+    """Even with all cookies of Alice, a browser returns to the application as Bob."""
     link = await bound.link()
     pages = await bound.pages(alice, link)
     cookies = {cookie.key: cookie.value for cookie in alice.http.cookie_jar if cookie.key.startswith("gw-")}
@@ -200,7 +201,8 @@ async def test_a_form_that_was_not_loaded_from_the_page_is_refused(
     link, own = await world.link(), await world.link("bob")
     await world.pages(bob, own)
     form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.seen[-1])}[confirmation]
-    async with bob.http.get(link.url, allow_redirects=False) as response:  # the token's cookie, without the page
+    # this request sets the cookie of the token, but the page is not loaded
+    async with bob.http.get(link.url, allow_redirects=False) as response:
         pages = response.headers["Location"]
     await bob.go(f"{pages}/i/accounts", form)
     assert (bob.status, bob.error) == (400, "not_confirmed")
@@ -233,7 +235,7 @@ async def test_the_oauth_connect_url_leads_every_browser_to_the_page(
 
 
 async def test_a_forwarded_authorization_url_ends_with_invalid_state(world: World, bob: Person) -> None:
-    """Mallory starts with a program and sends Bob directly to the provider."""
+    """Mallory starts the authorization with a program, and sends Bob directly to the provider."""
     link = await world.link()
     status, consent, _ = await program_begins(world, link)
     assert (status, consent.startswith(world.provider.url)) == (302, True)
@@ -377,7 +379,7 @@ async def refusal_of_call(world: World, connection_id: str) -> dict[str, Any]:
 
 
 async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused(bound: World, alice: Person) -> None:
-    """The provider names no account. The check of Bob's key begins before Alice's click and ends after her result."""
+    """The provider names no account. The check of Bob's key begins before Alice clicks, and ends after her result."""
     entry = {
         "display_name": "Nameless",
         "categories": ["crm"],
@@ -472,7 +474,9 @@ async def test_the_embedded_form_is_refused_when_another_site_sends_it(
 
 
 async def test_the_window_of_an_embedded_form_connects_bob_only_without_binding(world: World, bob: Person) -> None:
-    """The published SDK's frame in a page of Bob's: its form opens a window in which Bob authorizes."""
+    """A page of Bob's contains the frame of the published SDK. The frame's form opens a window, in which Bob
+    authorizes.
+    """
     link = await world.link()
     own = {"Origin": world.gateway.url, "Sec-Fetch-Site": "same-origin"}
     frame = {"Authorization": f"Bearer {link.token}", "Gateway-Embedder": world.app, **own}
@@ -495,7 +499,7 @@ async def test_a_key_typed_in_with_alices_token_stays_pending_with_binding(world
         assert bob.saw_alices_name_and_clicked
         assert await world.back(bob, where) is None or not world.bound
         assert await world.promise_holds(bob)
-    else:  # with Alice's token and Bob's key, no page is needed
+    else:  # with Alice's token and Bob's key, a program needs no page
         url = f"{world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
         async with bob.http.post(url, json={"apiKey": "key-of-bob"}) as response:
             made = await response.json()

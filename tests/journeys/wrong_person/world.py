@@ -1,4 +1,4 @@
-"""Alice, Bob and their browsers; the application that created Alice's link; the provider where both have an account."""
+"""Alice, Bob and their browsers, the application that created Alice's link, and a provider where both have an account."""
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -24,10 +24,10 @@ ALICE = {"id": "alice", "display_name": "Alice Liddell", "email": "alice@example
 
 
 class Person:
-    """A browser: it keeps cookies and follows redirects within the gateway and the provider.
+    """A person with a browser that keeps cookies and follows redirects within the gateway and the provider.
 
-    `signed_in`: the application's user. `seen`: the pages that it showed. `clicks`: the number of forms that its user
-    sent.
+    `signed_in`: this person's user name at the application. `seen`: the pages that the browser showed. `clicks`: number
+    of forms that this person sent.
     """
 
     def __init__(self, signed_in: str | None, application: str) -> None:
@@ -55,7 +55,7 @@ class Person:
         raise AssertionError(f"too many redirects, the last to {url}")
 
     async def click(self, url: str, typed: Mapping[str, str] | None = None) -> str:
-        """Open the page at `url` and send its form. Return the last URL, which may be the provider's."""
+        """Open the page at `url` and send its form. Return the last URL, which can be the provider's."""
         await self.go(url)
         return await self.send(self.seen[-1], typed)
 
@@ -71,7 +71,7 @@ class Person:
 
     @property
     def saw_alices_name_and_clicked(self) -> bool:
-        """Whether a page named Alice, and its form was sent."""
+        """Whether a page named Alice, and the person sent its form."""
         return self.clicks > 0 and any("For Alice Liddell" in page for page in self.seen)
 
     async def sign_in(self, world: "World", person: str) -> None:
@@ -80,7 +80,7 @@ class Person:
 
 @dataclass
 class Link:
-    """A session that the application created for a user, and the values that it keeps."""
+    """A session that the application created for a user, and the values that the application keeps for it."""
 
     session: dict[str, Any]
     verifier: str
@@ -101,9 +101,9 @@ class Link:
 
 @dataclass
 class World:
-    """`bound`: whether the application creates sessions with a code challenge.
+    """The people, the application and the provider. `bound`: whether sessions have a code challenge.
 
-    `app`: the application's origin. `returned`: the URLs that browsers have loaded there.
+    `app`: the application's origin. `returned`: the application's URLs that browsers have loaded.
     """
 
     gateway: RunningGateway
@@ -144,7 +144,7 @@ class World:
         return self.links[user]
 
     async def pages(self, person: Person, link: Link) -> str:
-        """Open the link in that browser and return the URL of its page."""
+        """Open the link in this browser and return the URL of its page."""
         return await person.go(link.url)
 
     async def signing_key(self, environment: str = "dev") -> str:
@@ -152,9 +152,9 @@ class World:
         return (await signing_keys(runtime.generation.config, runtime.store, environment))[0].reveal()
 
     async def back(self, person: Person, url: str) -> ConnectResult | None:
-        """Load the application's return URL: it completes what its own signed-in user has connected.
+        """Load the application's return URL, which completes what the application's signed-in user has connected.
 
-        Return None if the application refuses `url`, or if it is not a URL of the application.
+        Return None if the application refuses `url`, or if `url` does not belong to the application.
         """
         link = self.links.get(person.signed_in or "")
         if link is None or not url.startswith(self.app):
@@ -180,12 +180,12 @@ class World:
             return response.status
 
     async def accounts(self) -> dict[str, str]:
-        """Return the account of each connection, by end user."""
+        """Return the account of each connection by end user."""
         listed = (await self.gateway.json("GET", "/connections"))["connections"]
         return {connection["end_user"]["id"]: connection["account"]["id"] for connection in listed}
 
     async def pending(self, link: Link) -> list[str]:
-        """Return the ids of the connections that the application could complete in a session."""
+        """Return the IDs of the pending connections that the application could complete in a session."""
         body = await self.gateway.json("GET", f"/connect/sessions/{link.session_id}", expect=200)
         connections = body["data"]["connections"]
         return [connection["connection_id"] for connection in connections if connection["is_pending"]]
@@ -193,7 +193,8 @@ class World:
     async def promise_holds(self, bob: Person | None = None) -> bool:
         """Return whether the promise holds.
 
-        Alice's connection is Bob's account only without binding, and only after a page named her and Bob clicked.
+        The promise: Bob's account becomes Alice's connection only without a code challenge, and only after a page named
+        Alice and Bob clicked.
         """
         if (await self.accounts()).get("alice") != "bob":
             return True

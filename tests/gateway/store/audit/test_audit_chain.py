@@ -1,4 +1,6 @@
-"""Every kind of tampering by an attacker who knows the hash format but not the signing key is found, given one checkpoint."""
+"""A verifier with one checkpoint finds every tampering by an attacker who knows the hash format but not the signing
+key.
+"""
 
 import os
 import random
@@ -71,7 +73,7 @@ def test_a_chain_as_it_was_written_is_whole() -> None:
 
 
 def again(records: list[SealedRecord]) -> list[SealedRecord]:
-    """Seal changed records again, as an attacker who knows the format does: numbers and hashes are consistent."""
+    """Seal changed records again with consistent numbers and hashes, as an attacker who knows the format does."""
     return sealed([one.body for one in records])
 
 
@@ -155,7 +157,9 @@ def readable(records: list[SealedRecord]) -> bool:
 
 @pytest.mark.parametrize("computed_again", [False, True], ids=["hashes-left", "hashes-computed-again"])
 def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_again: bool) -> None:
-    """If all hashes are computed again, only the checkpoint reveals the tampering; otherwise the chain does too."""
+    """If the attacker computes all hashes again, only the checkpoint shows the tampering. Otherwise the hash chain
+    shows it.
+    """
     chance, done = random.Random(20), 0
     left = checkpoint(CHAIN[-1])
     while done < TAMPERINGS // 2:
@@ -164,7 +168,7 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
         if computed_again and readable(records):
             records = again(records)
         if records == CHAIN:
-            assert computed_again  # an edited column or hash was restored
+            assert computed_again  # in this case, the tampering restored an edited column or hash
             done += 1
             continue
         verdict = judged(records, left)
@@ -211,7 +215,8 @@ def test_a_checkpoint_proves_nothing_but_by_a_key_that_is_trusted() -> None:
     others = Ed25519PrivateKey.generate()
     made = checkpoint(CHAIN[9], others)
     assert made.proven_by([public_text(others)])
-    assert not made.proven_by([public_text(KEY)])  # the checkpoint names the key that signed it, which is not trusted
+    # the checkpoint names the key that signed it, but the verifier does not trust this key
+    assert not made.proven_by([public_text(KEY)])
     assert not replace(made, hash=CHAIN[8].hash).proven_by([public_text(others)])
     assert not replace(made, signature="").proven_by([public_text(others), "", "not base64"])
 

@@ -1,4 +1,4 @@
-"""The audit log in a real database, SQLite and PostgreSQL: numbering, checkpoints, tampering by SQL, pruning, end users."""
+"""The audit log in a real SQLite or PostgreSQL database: numbering, checkpoints, tampering by SQL, pruning, end users."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ async def filled(store: Store, records: int = 12) -> None:
 
 
 async def signed(store: Store) -> Checkpoint:
-    """Return a checkpoint of the whole chain, including the record of its own key."""
+    """Return a checkpoint of the whole chain. The chain includes the record of the checkpoint's key."""
     await store.audit.public_key(now=NOW)
     await store.audit.seal()
     made = await store.audit.checkpoint(now=NOW)
@@ -56,7 +56,7 @@ async def judged(store: Store, *given: Checkpoint, key: str = "", own: bool = Tr
 
 
 async def run_sql(store: Store, statement: str) -> int:
-    """Run the statement as an attacker with the database's password would."""
+    """Run the statement as an attacker who has the password of the database."""
     return (await store.transactions.write(lambda db: db.execute(text(statement)))).rowcount
 
 
@@ -114,7 +114,7 @@ async def test_record_has_actor_address_and_id_of_the_current_request(store: Sto
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped(store: Store) -> None:
-    """Its row has the lower id, but is not visible yet when later rows are numbered."""
+    """The earlier transaction has the lower id, but its row is not visible yet when the later rows are numbered."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(db: Any) -> None:
@@ -187,7 +187,7 @@ TAMPERINGS = int(os.environ.get("GATEWAY_AUDIT_TAMPERINGS", "400")) // 20
 
 
 def statements(chance: random.Random, last: int) -> tuple[str, str]:
-    """Return a way to tamper and its SQL statement. The hashes of the other records stay as they are."""
+    """Return a kind of tampering and its SQL statement. The hashes of the other records do not change."""
     at, other = chance.sample(range(1, last + 1), 2)
     kind = chance.choice(["edit", "column", "hash", "drop", "truncate", "swap", "copy"])
     return kind, {
@@ -225,7 +225,7 @@ async def test_tampering_by_sql_is_found(store: Store) -> None:
 
 
 async def _unchanged(store: Store) -> bool:
-    """Return whether the statement changed nothing, as an edit of a record without that address."""
+    """Return whether the statement changed nothing, for example because no record has the address that it edits."""
     async with store.transactions.read() as db:
         query = "SELECT sequence, hash, at, connection_id, body FROM {} ORDER BY sequence"
         now, kept = [(await db.execute(text(query.format(name)))).all() for name in ("audit_records", "kept")]
@@ -242,7 +242,7 @@ async def test_a_chain_whose_end_was_cut_off_with_all_that_says_so_is_found_by_t
     await run_sql(
         store, "UPDATE audit_state SET sequence = 8, hash = (SELECT hash FROM audit_records WHERE sequence = 8)"
     )
-    assert (await judged(store)).ok  # nothing in the store reveals it
+    assert (await judged(store)).ok  # nothing in the store shows the tampering
     verdict = await judged(store, left)
     assert (verdict.faults[0].kind, verdict.faults[0].sequence) == ("truncated", 9)
 
@@ -266,7 +266,7 @@ async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> 
     former = left.public_key
     await store.audit.new_key(now=NOW)
     await store.audit.seal()
-    assert not (await judged(store, left, own=False)).ok  # a new key does not prove what the previous key signed
+    assert not (await judged(store, left, own=False)).ok  # a new key does not prove the signatures of the previous key
     assert (await verified(store.audit, [left], [former])).ok
 
 
@@ -288,7 +288,7 @@ async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Open
     alone = await opener(newer)
     assert await alone.audit.public_key(now=NOW) == left.public_key
     with pytest.raises(VaultError):
-        await store.audit.public_key(now=NOW)  # `store` has only the previous key
+        await store.audit.public_key(now=NOW)  # `store` still has only the previous key
     await alone.audit.seal()
     assert (await judged(alone, left)).ok
     actions = {one.columns.action for one in await alone.audit.find(AuditFilter())}
@@ -321,8 +321,8 @@ async def test_records_left_by_an_interrupted_pruning_are_removed_later(store: S
 
 
 async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store) -> None:
-    """An attacker removes the beginning and marks a genuine checkpoint as the new start, but the chain has no record of
-    a pruning.
+    """An attacker removes the first records and marks a real checkpoint as the new start. No record of a pruning
+    explains it.
     """
     await filled(store)
     left = await signed(store)

@@ -1,4 +1,4 @@
-"""Counts of the use of credentials, in a real database: summed by connection and key, per hour."""
+"""Counts of the use of credentials, in a real database. Each count is a sum per connection, key and hour."""
 
 from datetime import UTC, datetime, timedelta
 

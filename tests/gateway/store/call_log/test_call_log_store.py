@@ -1,4 +1,4 @@
-"""Both call logs return records as they were added, by each filter, newest first, within limits."""
+"""Both call logs return records unchanged, for each filter, newest first, and within limits."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=[7, 10**9], ids=["sealed", "open"])
 def small_segments(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give SQLite small segments, most of them full and indexed, or a single large one that is still written."""
+    """Give SQLite small segments, most of which are full and indexed, or one large segment that is still written."""
     monkeypatch.setattr(sqlite_call_log, "SEGMENT_ROWS", request.param)
 
 
@@ -152,7 +152,7 @@ CASES: list[dict[str, Any]] = [
 
 
 def fits(one: Operation, wanted: OperationFilter) -> bool:
-    """Return whether an operation matches the filter: a second, simple implementation."""
+    """Return whether an operation matches the filter. This is a second, simple implementation to compare with."""
     failed = one.error_code is not None or one.status >= 400
     text = f"{one.path} {one.error_code} {(one.detail or {}).get('message')}".lower()
     return all(
@@ -215,7 +215,7 @@ async def test_each_filter_finds_only_matches(store: Store, small_segments: None
 
 
 async def paged(store: Store, wanted: OperationFilter) -> list[StoredOperation]:
-    """Return all matching operations, read page by page."""
+    """Return all matching operations. Read them page by page."""
     every: list[StoredOperation] = []
     while True:
         page = await store.call_log.find(wanted)
@@ -261,7 +261,7 @@ async def test_a_search_that_takes_too_long_says_how_far_it_came(
 async def test_a_search_for_text_ends_within_a_day_and_goes_on_there(
     store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forty rows of one day: a search that reads them all stops after a few and reports how far it got."""
+    """A search reads only a limited number of rows, here of forty rows of one day. It reports how far it got."""
     rows = [operation(number, path=f"/{'even' if number % 2 == 0 else 'odd'}/{number}") for number in range(40)]
     await store.call_log.add_many(rows)
     monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)

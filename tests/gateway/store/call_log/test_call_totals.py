@@ -1,4 +1,7 @@
-"""Totals of the call log equal its rows, in both databases, with several writers, and are pruned with the rows."""
+"""Totals of the call log equal the sum of its rows, in both databases and with several writers.
+
+Totals and rows are pruned together.
+"""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

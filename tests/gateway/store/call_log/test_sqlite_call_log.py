@@ -119,7 +119,7 @@ async def test_the_file_stays_within_its_bound_and_does_not_grow(path: Path) -> 
     await log.close()
     assert max(kept) <= bound * 1.1
     assert newest[0] == "p0-r119999"
-    assert len(newest) > 15_000  # most of the space is used
+    assert len(newest) > 15_000  # most of the allowed space is used
     assert newest == [f"p0-r{number}" for number in range(119_999, 119_999 - len(newest), -1)]
 
 

@@ -1,5 +1,6 @@
-"""Changes by another node arrive immediately, and none is missed: neither out of order nor while the listener is
-disconnected.
+"""Changes by another node arrive immediately, and none is missed.
+
+This holds if transactions commit out of order, and if the listener is disconnected for some time.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ async def test_rolled_back_change_is_not_reported(opener: Opener) -> None:
 
 
 class SlowCommit:
-    """A transaction that has appended `ref` to the log and commits only after `go_on`."""
+    """A transaction that has appended `ref` to the change log, and commits only after `go_on` is set."""
 
     def __init__(self, store: Store, ref: ConnectionRef) -> None:
         self.go_on = asyncio.Event()
@@ -86,7 +87,7 @@ async def test_a_commit_that_was_under_way_when_the_reader_began_is_not_missed(o
 
 
 async def test_late_commit_with_an_earlier_id_is_reported(opener: Opener) -> None:
-    """A follower relies on the version of the store, which the late commit does not change, and on the notification."""
+    """The late commit does not change the version of the store. So the follower needs the notification."""
     slow, quick, reader = await opener(), await opener(), await opener()
     at, version = await reader.changes.end(), await reader.changes.version()
     async with SlowCommit(slow, REF):
@@ -95,7 +96,7 @@ async def test_late_commit_with_an_earlier_id_is_reported(opener: Opener) -> Non
         version = await reader.changes.version()
         await heard(reader)
         waiting = asyncio.create_task(heard(reader))
-    await waiting  # the commit notifies
+    await waiting  # the commit sends a notification
     assert (await reader.changes.version(), bool(at.missing)) == (version, True)
     assert list((await reader.changes.since(at))[1]) == [REF]
 
@@ -155,7 +156,7 @@ async def test_a_standby_that_took_over_makes_readers_begin_again(
     store = await opener()
     await store.connections.put(new(), now=NOW)
     assert await store.changes.version() == 1
-    store.changes._watch.timeline = "0000000F"  # the timeline of the server it listened to before
+    store.changes._watch.timeline = "0000000F"  # the timeline of the server on which the store listened before
     await store.changes.close()
     with pytest.raises(ChangesMissed):
         await store.changes.version()

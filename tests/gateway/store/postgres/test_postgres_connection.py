@@ -1,4 +1,4 @@
-"""A database on another machine is reached by TLS, and refused if its certificate does not match."""
+"""The gateway connects by TLS to a database on another machine, and refuses a certificate that does not match."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.gateway.store.conftest import KEY, NOW, REF, new
 
 @pytest.fixture
 async def by_tls(tmp_path: Path, postgres_server: PostgresServer, empty_database: str) -> AsyncIterator[str]:
-    """The URL of an empty database at `localhost`, which is the name in its certificate."""
+    """Return the URL of an empty database at `localhost`, the name in the server's certificate."""
     server, _ = certified("localhost", tmp_path)
     async with tls_before(postgres_server.port, server) as port:
         head, _, name = empty_database.rpartition("/")

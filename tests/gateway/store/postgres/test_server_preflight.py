@@ -1,4 +1,6 @@
-"""Opening a PostgreSQL database: one of several nodes prepares it, and an unusable database is refused in one line."""
+"""Opening a PostgreSQL database: one of several nodes prepares it. An unusable database is refused with one line of
+text.
+"""
 
 import asyncio
 import os
@@ -21,7 +23,7 @@ PATIENT = PoolConfig(connect_s=PATIENCE_S, wait_s=PATIENCE_S, statement_s=PATIEN
 
 @pytest.fixture
 def backend() -> str:
-    """These tests are about the server."""
+    """Run these tests on PostgreSQL only, because they check the server."""
     return "postgresql"
 
 
@@ -91,7 +93,7 @@ async def test_missing_server_is_reported_in_one_line() -> None:
 
 async def test_silent_server_times_out() -> None:
     with free_socket() as silent:
-        silent.listen()  # but nothing accepts connections
+        silent.listen()  # the port is open, but nothing accepts connections
         port = silent.getsockname()[1]
         url = f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db"
         assert "does not respond within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
@@ -153,7 +155,7 @@ async def test_text_that_is_not_unicode_is_refused(postgres_server: PostgresServ
 
 
 async def test_several_that_open_an_empty_database_at_once_all_succeed(empty_database: str) -> None:
-    """They create the tables one after the other, in an order that does not matter."""
+    """The nodes create the tables one after the other. The order does not matter."""
     opening = [open_store(empty_database, Keyring([KEY]), environments={"dev", "prod"}) for _ in range(4)]
     stores: list[Store] = await asyncio.gather(*opening)
     for n, store in enumerate(stores):

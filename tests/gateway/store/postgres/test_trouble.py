@@ -1,4 +1,4 @@
-"""PostgreSQL failures cause a temporary 503. Concurrent nodes leave the same result as a single node."""
+"""Failures of PostgreSQL cause a temporary 503. Several nodes at the same time leave the same result as one node."""
 
 import asyncio
 

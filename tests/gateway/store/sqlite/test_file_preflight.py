@@ -1,4 +1,4 @@
-"""A database file with damaged pages: the gateway's error message and its advice."""
+"""The gateway's error message for a database file with damaged pages, and the advice in the message."""
 
 import sqlite3
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writes that wait for SQLite's only writer are committed together, but succeed or fail individually."""
+"""Writes that wait for SQLite's only writer are committed together, but each succeeds or fails on its own."""
 
 import asyncio
 import sqlite3
@@ -26,10 +26,10 @@ Write = Callable[[AsyncConnection], Awaitable[Any]]
 
 @asynccontextmanager
 async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
-    """Hold back all writes that the block starts until its end. Then wait for their tasks."""
+    """Hold back all writes that start within the block. At its end, release the writes and wait for their tasks."""
     reached, go_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
 
-    async def hold(_db: AsyncConnection) -> None:  # executes no statement, so that other stores may write
+    async def hold(_db: AsyncConnection) -> None:  # executes no statement, so that other stores can write
         reached.set()
         await go_on.wait()
 
@@ -37,7 +37,7 @@ async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
     await reached.wait()
     try:
         yield tasks
-        await asyncio.sleep(0)  # each write has queued
+        await asyncio.sleep(0)  # until each write is in the queue
         await asyncio.sleep(0)
     finally:
         go_on.set()
@@ -82,7 +82,7 @@ async def test_waiting_writes_are_committed_together(
     store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
-    await store.connections.put(new(), now=NOW)  # connects, and may seal
+    await store.connections.put(new(), now=NOW)  # opens the connection, and seals values if needed
     commits.clear()
     async with queued(store) as tasks:
         tasks += [put(store, f"c{n}") for n in range(AT_ONCE)]
@@ -137,7 +137,7 @@ async def test_failed_write_leaves_nothing_and_does_not_affect_others(store: Sto
 
 async def test_failed_commit_fails_all_its_writes(store: Store) -> None:
     async def unsound(db: AsyncConnection) -> None:
-        """Execute a statement whose fault appears only at the commit."""
+        """Execute a statement with a fault that appears only at the commit."""
         await db.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
         await db.exec_driver_sql(
             "INSERT INTO connection_history (connection, at, state, reason) VALUES (99, '', 'active', '')"
@@ -223,7 +223,7 @@ async def test_write_cancelled_in_before_is_cancelled_alone(store: Store) -> Non
 
 
 async def test_repeated_write_reports_a_lock_timeout(opener: Opener, path: Path) -> None:
-    """A fence may raise this before any statement, so no BEGIN needs to be undone."""
+    """A fence can raise this error before any statement. Then there is no BEGIN to roll back."""
 
     async def overtaken(_db: AsyncConnection) -> None:
         raise FenceFailed

@@ -1,4 +1,4 @@
-"""A backup contains one consistent state and can be opened. Restoring it loses no token that is still stored anywhere."""
+"""A backup contains one consistent state and can be opened. A restore loses no token that is still stored anywhere."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ MADE: dict[str, Any] = {"scopes": ("environment:*",), "created_by": "a test", "b
 
 @pytest.fixture
 def backend() -> str:
-    """These tests are about the file."""
+    """Run these tests on SQLite only, because they check the file."""
     return "sqlite"
 
 
@@ -67,7 +67,7 @@ async def test_copy_during_writes_is_a_consistent_snapshot(opener: Opener, path:
     async def write() -> None:
         nonlocal written
         while going:
-            # Two rows in turn: the second never has a number that the first has not had.
+            # Row `a` is always written before row `b`, so `b` must never have a number that `a` did not have.
             await put(store, "a", f"{written + 1}")
             await put(store, "b", f"{written + 1}")
             written += 1
@@ -168,7 +168,7 @@ async def test_newer_token_of_the_replaced_database_is_kept(
     )
     await backed_up(path, copy)
     await renewed(store, "renewed", "new")
-    await store.rotation.rotate(quietly, fresh=True)  # so that the backup lacks its data key too
+    await store.rotation.rotate(quietly, fresh=True)  # now the backup also lacks the new data key
     await store.close()
     done = await restored(copy, path, exactly=exactly)
     assert done.taken_over == (None if exactly else 1)

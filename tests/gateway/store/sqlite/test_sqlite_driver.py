@@ -1,4 +1,4 @@
-"""A statement needs one round trip to SQLite's thread, which returns the whole result."""
+"""A statement needs one round trip to the thread of SQLite. The thread returns the whole result."""
 
 import asyncio
 import sqlite3
@@ -51,7 +51,7 @@ async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
 @sqlite_only
 async def test_reading_a_connection_is_one_trip(store: Store, trips: list[Any]) -> None:
     await store.connections.put(new(), now=NOW)
-    assert await store.connections.get(REF)  # opens the connection
+    assert await store.connections.get(REF)  # opens the connection to the database
     before = len(trips)
     assert await store.connections.get(REF)
     assert len(trips) - before == 1
@@ -64,7 +64,7 @@ async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines
             assert made.scalar_one() in (1, 2)
         changed = await db.execute(text("UPDATE things SET name = name || '!'"))
         assert changed.rowcount == 2
-    assert len(trips) == 3 + 1  # the commit; the BEGIN is sent with the first statement
+    assert len(trips) == 3 + 1  # the additional trip is the commit; BEGIN is sent with the first statement
 
 
 @sqlite_only
@@ -72,7 +72,7 @@ async def test_claim_and_refresh_without_state_change_need_two_round_trips_each(
     seen, _ = await store.connections.put(new(), now=NOW)
     lease = {"ttl": timedelta(seconds=30), "intent": "digest"}
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
-    for version in (1, 2):  # the first claim of a process also prepares later statements
+    for version in (1, 2):  # the first claim of a process also prepares statements that later claims use
         before = len(trips)
         assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, **lease)
         claimed = len(trips)
