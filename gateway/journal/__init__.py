@@ -11,11 +11,11 @@ Modules:
     slot_files   reads the files of releases that had no journal yet; never writes these files
     marker       keeps a locked file for each process that claims leases, to show that the process is alive
 
-A record is released as soon as the database has its content, or when nobody needs the record.
+A record is released as soon as the database has its content, or when nobody needs it.
 
-Always true: the journal has a reply before the caller gets the reply, so that ``kill -9`` loses no token. A record
-belongs to one version of a credential and is useless as soon as the database has a newer version. Reading stops at an
-incomplete record. A missing folder counts as an empty journal.
+Always true: if the journal can be written, a successful reply is in it before the caller gets the reply, so that
+``kill -9`` loses no token. A record belongs to one version of a credential, and is useless as soon as the database has
+a newer version. Reading stops at an incomplete record. A missing folder counts as an empty journal.
 """
 
 from gateway.journal.marker import ProcessMarker

@@ -47,7 +47,7 @@ def journal_of_node(database: str) -> Path | None:
 
 
 def slot_files_of(folder: Path) -> Path:
-    """Return the path prefix of the slot files for the same database, which releases without a journal wrote.
+    """Return the path prefix of the slot files, which releases without a journal wrote for the same database.
 
     `folder`: the journal's folder.
     """

@@ -6,8 +6,8 @@ Integers are big-endian. The payload of BEGUN is a head in JSON. The payload of 
 sealed reply. The payload of RELEASED is JSON with the attempt; a step is added if the record releases only that call.
 Reading stops at the first incomplete record.
 
-The writer holds a lock (flock) on its file as long as the writer lives. A file without a lock belongs to a process that
-has ended.
+The writer holds a lock (flock) on its file as long as it lives. A file without a lock belongs to a process that has
+ended.
 """
 
 import base64
@@ -101,7 +101,7 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 def records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the kind and the payload of each record; stop at the first incomplete record. Raises OSError."""
+    """Yield the kind and payload of each record, up to the first incomplete one. Raises OSError."""
     with path.open("rb") as file:
         while len(head := file.read(RECORD_HEAD.size)) == RECORD_HEAD.size:
             magic, kind, length, checksum = RECORD_HEAD.unpack(head)
@@ -150,7 +150,7 @@ def is_dead(path: Path) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync the folder `path`, so that a file created in the folder survives a crash of the machine."""
+    """Sync the folder `path`, so that a file created in it survives a crash of the machine."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -167,9 +167,9 @@ def _allocate(fd: int, size: int) -> None:
 
 # ── The content of a journal record.
 #
-# The process that calls token endpoints does not have the store's encryption keys. So each refresh attempt has a key of
-# its own, and this process seals the attempt's replies with that key. The record's head contains the key in sealed
-# form, so only a process with the store's keys can read the replies.
+# The process that calls token endpoints does not have the store's encryption keys. So it gets a key for each refresh
+# attempt, and seals the attempt's replies with this key. The record's head contains the key in sealed form, so that
+# later only a process with the store's keys can read the replies.
 
 KEY_BITS: Final = 256
 NONCE_BYTES: Final = 12

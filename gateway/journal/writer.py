@@ -199,6 +199,6 @@ class JournalWriter:
     def _synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
         self._syncs.discard(syncing)
         fault = None if syncing.cancelled() else syncing.exception()
-        # The fault of a segment without open records does not matter: the segment can be closed already.
+        # Without open records, a fault does not matter, and the segment can be closed already.
         if isinstance(fault, OSError) and segment.open:
             self._log_failure(fault, segment)

@@ -132,7 +132,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment. The `name` identifies the environment everywhere, also in the store. A name matches
-    ``[a-z0-9_-]+`` (docs/compatibility.md#identifiers)."""
+    """An environment, identified by its `name` everywhere, also in the store. A name matches ``[a-z0-9_-]+``
+    (docs/compatibility.md#identifiers)."""
 
     name: str

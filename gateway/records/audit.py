@@ -198,8 +198,8 @@ def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class AuditColumns(NamedTuple):
-    """The columns for searches of the audit trail, copied from a record's body. `key_id`: the id of the minted key that
-    acted."""
+    """The columns for searches of the audit trail, copied from a record's body. `key_id`: the `key_id` of the
+    actor."""
 
     at: datetime
     environment: str
@@ -241,9 +241,9 @@ class AuditFilter:
     """A search in the audit trail; None or empty matches anything.
 
     `environment` None: all environments, and records that concern the whole store. `since`, `until`: the time range,
-    from `since` up to but not including `until`. `key_ids`: one of these minted keys must be the actor; empty: any
-    actor. `end_user_id`: the application's id of the end user; the id of a forgotten end user matches nothing.
-    `before`, `after`: only records with a lower or a higher sequence number.
+    from `since` up to but not including `until`. `key_ids`: only actions of these minted keys and of the connect
+    sessions that they created; empty: of any actor. `end_user_id`: the application's id of the end user; the id of a
+    forgotten end user matches nothing. `before`, `after`: only records with a lower or a higher sequence number.
     """
 
     environment: str | None = None
@@ -260,8 +260,8 @@ class AuditFilter:
 
 
 class SealedRecord(NamedTuple):
-    """A record in the hash chain. `hash`: the hash of the previous record's hash, the sequence number and `body`, as 64
-    hex digits."""
+    """A record in the hash chain. `hash`: 64 hex digits, computed from the previous record's hash, the sequence number
+    and `body`."""
 
     sequence: int
     hash: str
@@ -296,8 +296,8 @@ class CredentialUseCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CredentialUseFilter:
-    """A search for uses of credentials in whole hours, from the hour that contains `since` to the hour that contains
-    `until`.
+    """A search for uses of credentials. It covers whole hours: all that overlap the time from `since` up to but not
+    including `until`.
 
     `key_ids`: only uses with these keys; empty: uses with any key.
     """

@@ -42,7 +42,7 @@ class ConnectSession:
     far. `single_use`: the session serves only one browser, the first in which the end user continues. `browser_digest`:
     digest of that browser's cookie. `code_challenge`: S256 challenge (RFC 7636 §4.2); if set, connections stay pending
     until the application completes them with the verifier. `return_url`: the application's page to which the end user
-    returns. `return_state`: a text that is added to `return_url`.
+    returns. `return_state`: a text that is added to `return_url` as the parameter ``state``.
     """
 
     digest: str
@@ -67,8 +67,8 @@ class ConnectSession:
     return_state: str | None = None
 
     def terms(self, browser_digest: str | None) -> SessionTerms:
-        """Return the terms for a connection from a form. `browser_digest`: digest of the cookie of the browser that
-        posts the form; None: the client has no cookie."""
+        """Return the terms for a connection whose credentials are entered in a form. `browser_digest`: digest of the
+        cookie of the browser that posts the form; None: the client has no cookie."""
         return SessionTerms(
             session_digest=self.digest,
             limited=self.max_connections is not None,
@@ -205,8 +205,8 @@ class PendingAuthorization:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
-        """Read a stored record. If an earlier release stored the record, a missing member gets the value that this
-        release assumed."""
+        """Read a stored record. A member that an earlier release did not store gets the value which that release
+        implied."""
         known = {one.name for one in fields(cls)} - {"choice"}
         values = {name: value for name, value in stored.items() if name in known}
         values["given"] = tuple(stored.get("given", stored["config"]))

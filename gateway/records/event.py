@@ -14,7 +14,7 @@ FORWARD: Final = "forward"
 
 
 class Event(StrEnum):
-    """The events that report changes of a connection."""
+    """The events about a connection."""
 
     CREATED = "connection.created"
     CREATION_FAILED = "connection.creation_failed"
@@ -27,8 +27,8 @@ class Event(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """The state of a delivery. ``dead``: the gateway stopped trying after a day, or because the receiver responded with
-    410; an operator can still replay the event."""
+    """The state of a delivery. ``dead``: the gateway gave up after a day, because the receiver responded with 410, or
+    because the target's URL is no longer configured. An operator can still replay the event."""
 
     PENDING = "pending"
     DELIVERED = "delivered"

@@ -8,7 +8,8 @@ from gateway.secret import Secret
 
 TraceHeaders = Literal["own", "pass", "drop"]
 """What the gateway does with a caller's ``traceparent`` and ``tracestate`` in the request to the provider. ``pass``
-forwards both, ``own`` replaces them by the gateway's own span if the call is traced, and ``drop`` removes both."""
+forwards both. ``own`` also forwards them, but for a traced call ``traceparent`` names the gateway's span as the parent.
+``drop`` removes both."""
 OWN: Final = "own"
 DROP: Final = "drop"
 
@@ -33,14 +34,14 @@ class Integration:
     `private_key`: the id, the page at the provider and the signing key (PEM) of an app that end users install.
     `webhook_secret`: the secret with which the provider signs webhooks. `webhook_secret_previous`: the previous secret,
     which is also valid during a rotation. `forward_webhooks`: whether webhooks are forwarded to the application.
-    `allow_unsigned_webhooks`: whether webhooks that cannot be verified are accepted from anyone who knows the URL.
-    `allowed_hosts`: hosts that an end user may name if the provider's entry does not fix the host; the integration's
-    secrets can then be sent to these hosts. Each host is a name such as ``git.example.com`` or ``*.example.com``,
-    followed by the port unless the port is the default port. `site_selection`: how a site is chosen if a token can
-    access several sites; ``match`` takes the site with the subdomain in the settings, or else the first site; ``ask``
-    lets the end user choose. `trace_headers` None: the setting `egress.trace_headers` applies. `custom`: names and
-    values that the customer stores with the integration. `made`: the integration's row, if it was created through the
-    API; None: gateway.yaml declares the integration.
+    `allow_unsigned_webhooks`: whether, without a secret to verify them, webhooks are accepted from anyone who knows the
+    URL. `allowed_hosts`: hosts that an end user may name if the provider's entry does not fix the host; the
+    integration's secrets can then be sent to these hosts. Each is a name such as ``git.example.com`` or
+    ``*.example.com``, with the port unless it is the default one. `site_selection`: how a site is chosen if a token can
+    access several sites. ``match`` takes the site that the settings name, or the first site if they name none; ``ask``
+    lets the end user choose if several sites match. `trace_headers` None: the setting `egress.trace_headers` applies.
+    `custom`: names and values that the customer stores with the integration. `made`: the integration's row, if it was
+    created through the API; None: gateway.yaml declares the integration.
     """
 
     environment: str
@@ -67,6 +68,6 @@ class Integration:
 
     @property
     def webhook_secrets(self) -> tuple[Secret, ...]:
-        """All valid signing secrets, the newest first. An empty secret is left out, because anybody could sign with an
-        empty secret."""
+        """All valid signing secrets, the newest first. An empty secret is left out, because anybody could sign with
+        it."""
         return tuple(one for one in (self.webhook_secret, self.webhook_secret_previous) if one)

@@ -140,8 +140,8 @@ class OperationFilter:
 class OperationPage:
     """A page of results, the newest first. `more`: whether there may be more results.
 
-    If the search timed out, `searched_to` is the id of the last row that was searched, and `searched_until` is roughly
-    the time of that row.
+    If the search timed out, `searched_to` is the id down to which the log was searched, and `searched_until` is roughly
+    the time at that place in the log.
     """
 
     operations: list[StoredOperation] = field(default_factory=list)

@@ -111,8 +111,7 @@ class PagingScheme:
     """A provider's paging scheme, with everything that is needed to fetch the next page. The fields have the names that
     catalog entries use.
 
-    `in_body`: lists are requested by POST; the names in the request are then dotted paths in the JSON body of the
-    request.
+    `in_body`: lists are requested by POST; the names in the request are then dotted paths in its JSON body.
     """
 
     type: PagingType

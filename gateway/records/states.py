@@ -16,8 +16,8 @@ from typing import Final
 
 
 class State(StrEnum):
-    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily while the
-    current token is still valid, or the API rejects one call after another.
+    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily (a token that
+    is still valid stays in use), or the API rejects one call after another.
 
     `needs_reauth`: the provider refuses refreshes permanently. `incomplete`: a setting is missing that the next refresh
     needs. `revoked`: the provider says that the grant was revoked.
@@ -54,7 +54,8 @@ class StateTrigger(StrEnum):
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
 REJECTED: Final = "rejected_by_api"  # code of a failure: the API, not the token endpoint, rejects the credential
 RESTORED: Final = "restored"  # reason of a history entry without a change of state: a backup was restored
-# Reason of a history entry without a change of state: a newer token, which the database had lost, was stored again.
+# Reason of a history entry: a newer token, which the database had lost in a failover, was stored again. Such an entry
+# is added even if the state stays the same.
 FAILOVER: Final = "failover"
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {

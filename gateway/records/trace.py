@@ -131,7 +131,7 @@ class CallTrace:
 class RefreshTrace:
     """The trace of one refresh in this process, sampled or not.
 
-    `under`: the sampled call that started the refresh, or else the first sampled call that waits for the refresh.
+    `under`: the sampled call that started the refresh, or else the first sampled call that waits for it.
     `began`: when the refresh was requested, in monotonic seconds. `asked`: when the refresh left the queue, in
     monotonic seconds. `exported`: whether the span of the refresh was created, so that other spans can link to it.
     """
@@ -153,8 +153,8 @@ class RefreshTrace:
             by.waited_for.append(self)
 
     def end(self) -> None:
-        """End the span. Call this method before the outcome is recorded. If a refresh has a second outcome, the second
-        outcome gets another span."""
+        """End the span. Call this method before the outcome is recorded. A second outcome of the refresh gets another
+        span."""
         if self.exported:
             self.span_id = new_span_id()
         self.ended = clock.monotonic()

@@ -28,9 +28,9 @@ class ChangeWatch(Protocol):
         """Return when the database has possibly changed, at the latest after `at_most_s` seconds. Never raises."""
 
     async def version(self) -> Hashable:
-        """Return a value that changes with each commit to the database.
+        """Return a value that changes at least with each new entry in the change log.
 
-        Compare it with the previous value to notice new changes. Raises Unavailable, ChangesMissed.
+        Compare it with the previous value to notice new entries. Raises Unavailable, ChangesMissed.
         """
 
     async def close(self) -> None: ...
@@ -43,7 +43,7 @@ FILE: Final = "node-id"
 ONLY: Final = "local"
 """The name with SQLite: only one machine uses the database, so there is no other node."""
 NONE: Final = ""
-"""The name without a journal folder. If a process of this machine dies, its tokens that are not stored are lost."""
+"""The name without a journal folder. If a process of this machine dies, tokens that it has not stored are lost."""
 
 
 def node_id(folder: Path) -> str:

@@ -41,8 +41,8 @@ async def execute_last(db: AsyncConnection, statement: Executable, parameters: M
     """Run the last statement of the caller's transaction.
 
     Afterwards, the caller must run no statement and raise nothing. On SQLite, the statement also commits the
-    transaction, unless other writes share the transaction. On PostgreSQL, the transaction commits later, when the
-    caller's function returns.
+    transaction, unless other writes share it. On PostgreSQL, the transaction commits when the caller's function
+    returns.
     """
     if db.dialect.name == "sqlite":
         _driver(db).commit_with_next()
@@ -82,7 +82,7 @@ class OwnChanges:
         return self._marks.get(change_id)
 
     def forget(self, last_id: int, missing: Container[int] = ()) -> None:
-        """Forget the changes up to `last_id`, which are already read, except the `missing` ones, which are not."""
+        """Forget the changes up to `last_id`, which were read, except the `missing` ones, which are read later."""
         for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
             del self._marks[change_id]
 
@@ -118,7 +118,7 @@ KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
 """The minimum time to look for a missing id, in seconds. The id of a rolled back transaction never appears."""
 MOST_MISSING: Final = 10_000
-LOOK_BACK: Final = 10_000  # a reader starts this many ids before the end of the log, to find missing ids
+LOOK_BACK: Final = 10_000  # a new reader looks for missing ids among this many entries at the end of the log
 IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
 NOTED: Final = insert(changes)
@@ -158,7 +158,7 @@ class LogPosition:
     def read(self, ids: Iterable[int], missing_s: float = MISSING_S) -> "LogPosition":
         """Return the position after reading `ids`, which are in ascending order.
 
-        An id that has been missing for `missing_s` seconds is no longer among the missing ids.
+        The reader gives up an id that has been missing for `missing_s` seconds.
         """
         now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
         for one in ids:
@@ -260,7 +260,7 @@ class ChangeLog:
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
             if not rows or rows[0].id != last_id + 1:  # without the next id, the rows in between are possibly pruned
                 first, last = (await db.execute(ENDS)).one()  # read last, to notice rows pruned after the other reads
-                reaches = last_id + 1 if last_id else IN_FLIGHT  # 0: the lowest ids of a new log can still be missing
+                reaches = last_id + 1 if last_id else IN_FLIGHT  # the lowest ids of a new log can still be missing
                 if first > reaches or last < last_id:  # last < last_id: an older backup was restored
                     self._own.clear()  # after a restore, the ids can belong to other changes
                     raise ChangesMissed
@@ -275,7 +275,7 @@ class ChangeLog:
         return position, changed
 
     async def version(self) -> Hashable:
-        """Return a value that changes with each commit to the database. Raises Unavailable, ChangesMissed."""
+        """Return a value that changes at least with each new entry in the log. Raises Unavailable, ChangesMissed."""
         return await self._watch.version()
 
     async def wait_for_change(self, at_most_s: float) -> None:
@@ -288,7 +288,7 @@ class ChangeLog:
     async def prune(self, now: datetime) -> None:
         """Remove entries older than a day, but never the last entry.
 
-        The last entry shows a reader whether the reader has missed changes.
+        From the last entry, a reader sees whether it has missed changes.
         """
         old = (changes.c.at < now - KEPT) & (changes.c.id < LAST.scalar_subquery())
         await prune_oldest(self._transactions, changes, old)

@@ -75,7 +75,7 @@ class Holders:
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
     async def of(self, lease: Lease | None) -> Holder:
-        """Return what this process knows about the process that holds `lease` or has held `lease`."""
+        """Return what this process knows about the process that holds or held `lease`."""
         if lease is None:
             return Holder.NOBODY
         node, process = lease.owner.rpartition(".")[0].rpartition(".")[0], process_of(lease)

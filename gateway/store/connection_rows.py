@@ -70,9 +70,9 @@ class ListFilter:
     """A filter for lists of connections. A connection must meet all given conditions.
 
     `integration_ids`: empty for any integration. `tags`: tags that the connection must have; keys are compared in lower
-    case. `dies_after`, `dies_before`: the connection ends between these times. `in_trouble`: only connections whose
-    state is not active. `within`: the limits of the caller's key. `cursor` (from `cursor_after`) and `offset` both skip
-    rows. A cursor stays correct if connections are added or removed between two pages.
+    case. `dies_after`, `dies_before`: the credential expires between these times (`Lifespan.dies_at`). `in_trouble`:
+    only connections whose state is not active. `within`: the limits of the caller's key. `cursor` (from `cursor_after`)
+    and `offset` both skip rows. A cursor stays correct if connections are added or removed between two pages.
     """
 
     connection_id: str | None = None
@@ -123,8 +123,8 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.organization_id is not None:
         conditions.append(table.organization_id == wanted.organization_id)
     if wanted.integration_ids:
-        # The concatenation keeps SQLite from using the index by integration. With that index, SQLite would read the
-        # whole integration. Few connections are in trouble, and another index finds these connections.
+        # The concatenation keeps SQLite from using the index by integration, with which it would read the whole
+        # integration. Few connections are in trouble, and another index finds them.
         whose = table.integration_id.concat("") if wanted.in_trouble else table.integration_id
         conditions.append(whose.in_(wanted.integration_ids))
     if wanted.dies_after is not None:

@@ -86,7 +86,7 @@ ROWS_AT_ONCE: Final = 20  # rows converted to records before the event loop runs
 class ConnectionStore:
     """The connections.
 
-    If other processes must see a change, the transaction of the change also adds an entry to the change log.
+    A change that other processes must see adds an entry to the change log in the same transaction.
     """
 
     def __init__(self, rows: SealedRows, outbox: Outbox, trail: AuditTrail) -> None:
@@ -163,7 +163,7 @@ class ConnectionStore:
         """Do the work of `put` in the caller's transaction.
 
         The caller must run `DataKeys.allow` before the transaction. `entry`: the entry for the audit trail. Build it
-        with `connection_audit_entry` outside the transaction, because only there the actor is known.
+        with `connection_audit_entry` outside the transaction, because the actor is known only there.
         """
         created = await self._claim_row(db, new, now)
         while not await self._fill_row(db, new, now):  # another node has just deleted the row
@@ -217,9 +217,9 @@ class ConnectionStore:
     async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
         """Store the credential of `newer`, which the database lost in a failover.
 
-        Replaces an older version of the same row, regardless of the row's state. The credential is sealed again,
-        because the database has possibly lost the credential's data key too. Returns None, and writes nothing, if the
-        row no longer exists or has the same version or a newer one. Raises VaultError if `newer` cannot be opened.
+        Replaces an older version of the same row, in any state. The credential is sealed again, because the database
+        has possibly lost its data key too. Returns None, and writes nothing, if the row no longer exists or has the
+        same version or a newer one. Raises VaultError if `newer` cannot be opened.
         """
         identity = select(*BEFORE, connections.c.version).where(
             at(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version

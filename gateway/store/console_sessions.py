@@ -1,4 +1,4 @@
-"""Sign-ins to the console: single-use links, and the sessions that start with a link. All are stored by digests."""
+"""Sign-ins to the console: single-use links and sessions, both stored by digests."""
 
 import secrets
 from dataclasses import replace
@@ -132,7 +132,10 @@ class ConsoleSessionStore:
 async def new_link(
     store: ConsoleSessionStore, name: str, role: ConsoleRole, *, life: timedelta = LINK_LIFE
 ) -> tuple[Secret, ConsoleSession]:
-    """Store a single-use link with which `name` can sign in. Return the link's token, and the future session."""
+    """Store a single-use link with which `name` can sign in.
+
+    Return the link's token, and the name, role and expiry of the link. The session that it starts gets its own expiry.
+    """
     token = Secret(secrets.token_urlsafe(32))
     wish = ConsoleSession(name, role, clock.now() + life)
     await store.add_link(digest(token.reveal()), wish)

@@ -24,8 +24,8 @@ from gateway.store.transactions import Fence, FenceFailed, MissingMasterKey, Tra
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
 from gateway.vault.seal import KEY_ID, DataKey
 
-# ── Missing master keys. Possibly the operator has added the key to the configuration, but this process has not loaded
-# the change.
+# ── Missing master keys. Possibly the operator has added the key to the configuration, and this process has not loaded
+# it yet.
 #
 # So the configuration is read again: one reload for all requests that need the key. As long as the key is missing, the
 # pause before the next reload grows.
@@ -94,7 +94,7 @@ class MissingKeys:
         return response
 
 
-# ── Stored secrets that cannot be opened although their key is present. Such secrets are counted, and logged with their
+# ── Stored secrets that cannot be opened although no master key is missing. They are counted, and logged with their
 # place.
 
 MOST_PLACES: Final = 1000  # the number of places that are remembered, so that each is logged at most once a minute
@@ -102,7 +102,7 @@ FIX: Final = "restore a backup (gateway restore), or let the end user authorize 
 
 
 class UnreadableSecrets:
-    """Counts and logs unreadable secrets. `counts`: the number of secrets, by environment and table."""
+    """Counts and logs unreadable secrets. `counts`: how often a secret was unreadable, by environment and table."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
@@ -149,12 +149,12 @@ def unreadable(sealed: Sealed) -> CredentialUnreadable:
 # With random nonces, one key must encrypt fewer than 2^32 values (NIST SP 800-38D §8.3).
 SEALS_PER_KEY: Final = 2**32 - 1
 SEALS_RESERVED: Final = 2**16  # a process reserves this many seals at a time, so that counting rarely needs a write
-SEALS_A_TURN: Final = 16  # a transaction seals at most this many values
+SEALS_A_TURN: Final = 16  # a transaction seals at most this many values, unless it asks `allow` for more
 
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
 HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
 STILL_NEWEST: Final = HELD.scalar_subquery() == bindparam("sealing_key", type_=Text)
-"""The check of `DataKeys.allow` as an SQL condition, for a statement that is a transaction of its own.
+"""The fence of `DataKeys.allow` as an SQL condition, for a statement that is a transaction of its own.
 
 `newest_key` returns the parameters of this condition.
 """
@@ -279,7 +279,7 @@ class DataKeys:
         """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises FenceFailed.
 
         Without the lock, a transaction could seal a value under an old key after the rotation has counted the values of
-        this key (ADR 22). If several writes share one commit, the first write takes the lock for all of these writes.
+        this key (ADR 22). If several writes share one commit, the first takes the lock for all.
         Each write checks that the key's allowance is large enough.
         """
         key = self._vault.sealing_key(environment)

@@ -33,10 +33,10 @@ class FileGone(OSError):
 
 
 class DatabaseDamage:
-    """Remembers damage that the database has reported to this process. ``/ready`` shows the damage.
+    """Remembers damage that the database has reported to this process, for ``/ready``, and a full disk.
 
-    Also logs the damage, at most once a minute. `seen`: whether the database has reported damage. `full`: whether the
-    last write failed because the disk is full.
+    Logs both, each at most once a minute. `seen`: whether the database has reported damage. `full`: whether the last
+    write failed because the disk is full.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ def _sqlstate(error: DBAPIError) -> str | None:
 def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
     """Raise Unavailable in place of a database error. Errors of the gateway's own statements pass unchanged.
 
-    Damage is permanent, so the Unavailable for damage has no `retry_after_s`. `damage`: records damage and a full disk;
+    Damage is permanent, so its Unavailable has no `retry_after_s`. `damage`: records damage and a full disk;
     None to record nothing. Raises InvalidRequest for a text that SQLite can store but PostgreSQL cannot.
     """
     try:

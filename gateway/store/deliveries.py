@@ -1,7 +1,7 @@
 """Deliveries: which of them are due, and in which order they are sent. Also the list of events for operators.
 
 A queue consists of the deliveries from one environment to one target. The deliveries of one sequence (a connection's
-events) are sent in order: a process can only claim the first unfinished delivery. If this delivery is postponed, all
+events) are sent in order: a process can claim only the first unfinished delivery. If this delivery is postponed, all
 deliveries after it are postponed too. So a search for due deliveries does not read the whole backlog.
 """
 
@@ -51,8 +51,8 @@ _HEAD: Final = ~exists().where(
 class Work:
     """The deliveries to send.
 
-    `queues`: the queues with a delivery that is due now. `next_at`: when the next delivery is due or the next lease
-    expires, whichever is earlier; None if no delivery waits.
+    `queues`: the queues with a delivery that is due now. `next_at`: when the next other delivery is due or the next
+    lease expires, whichever is earlier; None if there is neither.
     """
 
     queues: Sequence[TargetQueue]
@@ -226,7 +226,7 @@ class EventFilter:
 
 
 class EventLog:
-    """The events, for operators. Delivered events are kept for 3 days, dead events (all attempts failed) for 30."""
+    """The events, for operators. Delivered events are kept for 3 days, dead (given up) events for 30."""
 
     def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -240,7 +240,7 @@ class EventLog:
             return [delivery_of(row) for row in await db.execute(found.limit(wanted.limit))]
 
     async def replay(self, wanted: EventFilter, now: datetime) -> int:
-        """Send the matching deliveries again, for up to a day, with the same message ids. Return how many are sent.
+        """Send the matching deliveries again, for up to a day, with the same message ids. Return their number.
 
         Ignores `limit` and `cursor` of `wanted`. Skips deliveries that a process is sending now.
         """

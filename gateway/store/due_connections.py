@@ -20,10 +20,11 @@ from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 
-# ── Connections that end soon or have ended, and that no refresh can keep. Each of these connections is reported once,
-# in time.
+# ── Connections that end soon or have ended, and that no refresh can keep. Each is reported in advance, once for each
+# number of days ahead.
 
-# a younger connection is not reported, because the event of its creation has already named its end
+# A connection that ends with its access token is not reported on the first day after its authorization, whose event has
+# already named the end.
 FRESH: Final = timedelta(days=1)
 AT_ONCE: Final = 25  # connections per transaction; few, because other writes wait for the transaction
 
@@ -32,7 +33,7 @@ AT_ONCE: Final = 25  # connections per transaction; few, because other writes wa
 class ConnectionCount:
     """The number of connections of one environment and state.
 
-    `ending`: for 1, 7 and 30 days, how many connections end within this time, which no refresh can prevent.
+    `ending`: days (1, 7 and 30) ▸ how many connections end within this time, unless the end user authorizes again.
     `overdue_since`: when the longest overdue keep-alive refresh was due; None if none is overdue.
     """
 
@@ -160,7 +161,7 @@ class ExpiringStore:
 
 
 def _unsettled(now: datetime) -> tuple[Any, ...]:
-    """Return the same conditions as in the index `connections_by_token_end`, so that SQLite uses the index."""
+    """Return conditions that include those of the index `connections_by_token_end`, so that the index is used."""
     table = connections.c
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
 

@@ -18,7 +18,7 @@ from gateway.store.transactions import Transactions
 
 
 class UnknownConnection(Exception):
-    """One of the connections does not exist, so none of the connections was changed."""
+    """One of the connections does not exist, so none was changed."""
 
     def __init__(self, ref: ConnectionRef) -> None:
         super().__init__(ref.connection_id)

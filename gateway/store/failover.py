@@ -167,7 +167,7 @@ class Failover:
                     await self._noticed.wait()
 
     async def leave(self) -> None:
-        """Remove this process from the processes for which other processes wait."""
+        """Remove this process from those for which the other processes wait."""
         if self._joined:
             self._joined = False
             ours = delete(processes).where(processes.c.process == self._process)
@@ -190,7 +190,7 @@ class Failover:
         return sorted((await self._read_timelines()).values())[1:]
 
     async def _ask(self, since: datetime) -> None:
-        """End the wait if all living processes have confirmed. Otherwise log the names of the other processes."""
+        """End the wait if all living processes have confirmed. Otherwise log the processes that have not confirmed."""
         async with self._transactions.read() as db:
             rows = (await db.execute(select(processes))).all()
         now = clock.now()

@@ -41,9 +41,11 @@ async def record_trigger(
     """Write `values` and the state that follows from `trigger`.
 
     Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `BEFORE`.
-    `outbox`: the outbox for the event of this change, if the change has one; None to send no event. The history gets an
-    entry if the state or its reason changes, and for each authorization and each write-back. Returns all columns
+    `outbox`: the outbox for the event of this change, if the change has one; None to send no event. Returns all columns
     written.
+
+    The history gets an entry if the state changes, if its reason changes (except by a trigger in `SILENT`), and for
+    each authorization and each write-back.
     """
     state = next_state(State(row.state), trigger)
     moved = state != row.state or (trigger not in SILENT and reason != row.state_reason)
@@ -116,7 +118,7 @@ SEEN: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections
 
 
 class RejectionStore:
-    """Records that the provider rejected a credential, and the scopes that the provider demanded.
+    """Records that the provider rejected a credential, and the scopes that it demanded.
 
     A failed refresh takes precedence over a rejected call. A row with a newer grant is not changed.
     """

@@ -139,7 +139,7 @@ class RefreshJournal:
             await clock.sleep(LOOK_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
-        """Return the token calls whose refreshes are not released.
+        """Return the recorded token calls that are not released.
 
         Each tuple has the connection, the row and version of its credential, and whether a reply is recorded or can
         still arrive.
@@ -267,7 +267,7 @@ def place_of(row: Connection, column: str) -> Any:
 
 
 async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | None:
-    """Return the connection of a record if the record's refresh is still open, else None."""
+    """Return the connection of a record if its refresh is still open, else None."""
     row = await current(ConnectionRef(*about["ref"]))
     if row is None or row.intent is None or (row.uid, row.version) != (about["row"], about["version"]):
         return None

@@ -1,4 +1,4 @@
-"""Minted keys, stored by digest. Each change of a key adds a change log entry, so that all nodes soon know it."""
+"""Minted keys, stored by digest. Each added or revoked key gets a change log entry, so that all nodes notice it."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ class NewMintedKey(KeyTerms):
     """A key to be stored.
 
     `replaces`: the id of the key that the new key replaces; None to replace no key. `replaced_ends_at`: when the
-    replaced key ends, unless it expires earlier; None for now.
+    replaced key ends, unless it expires earlier; None: immediately.
     """
 
     replaces: int | None = None
@@ -165,7 +165,7 @@ class KeyStore:
         return digests
 
     async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
-        """Return the ids of the key's parent, of the parent's parent, and so on."""
+        """Return the ids of the key's parent, the parent's parent, and so on."""
         found: list[int] = []
         async with self._transactions.read() as db:
             above = key.parent_id

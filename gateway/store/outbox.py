@@ -29,7 +29,7 @@ OF_CONNECTION: Final = (
     connections.c.dies_at,
     connections.c.webhook_url_override,
 )
-"""The columns that an event needs: the facts about its connection, and the URL that replaces its targets."""
+"""The columns that an event needs: the facts about its connection, and a URL that replaces the usual targets."""
 
 _BETWEEN: Final = "\x1f"
 
@@ -37,8 +37,8 @@ _BETWEEN: Final = "\x1f"
 class Outbox:
     """The outbox.
 
-    `targets_of`: returns the target URLs for the events of an environment. `gateway.events` sets this function, based
-    on the configuration.
+    `targets_of`: returns the names of an environment's targets (``primary``, ``secondary``) that have a URL in the
+    configuration. `gateway.events` sets this function.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -46,7 +46,7 @@ class Outbox:
         self.targets_of: Callable[[str], Sequence[str]] = lambda _: ()
 
     def targets(self, environment: str, override: str | None) -> Sequence[str]:
-        """Return the target URLs of an event. `override`: the only target; None for the targets of the environment."""
+        """Return the targets of an event. `override`: a URL, the only target; None for the environment's targets."""
         return (override,) if override else self.targets_of(environment)
 
     async def add_event(
@@ -62,7 +62,7 @@ class Outbox:
         """Write `event` for the connection with row id `row_id`, in the caller's transaction.
 
         The event describes the connection as it is now. `reason` (for programs) and `detail` (for people) say why
-        something failed. For a new connection, `detail` is a warning.
+        something failed. If an end user has just authorized the connection, `detail` is a warning.
         """
         row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
         facts = {"tags": row.tags, "end_user": row.end_user}

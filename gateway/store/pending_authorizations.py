@@ -146,7 +146,7 @@ class SessionStore:
 async def delete_sessions(db: AsyncConnection, which: ColumnElement[bool]) -> int:
     """Delete these sessions. Return how many were deleted.
 
-    Also stores a result for each session, so that polling clients see that the session has ended.
+    Also stores a result for each, so that polling clients see that the session has ended.
     """
     marks = select(
         connect_sessions.c.environment,
@@ -187,7 +187,7 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
 
 
 def _may_serve_browser(browser_digest: str) -> ColumnElement[bool]:
-    """Return the condition that a session is bound to this browser or to no browser yet."""
+    """Return the condition that a session is bound to this browser or to none yet."""
     its = connect_sessions.c.browser_digest
     return or_(its.is_(None), its == browser_digest)
 
@@ -229,7 +229,7 @@ FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
 class FlowStore:
     """Authorizations under way.
 
-    The details of a flow, such as the PKCE verifier, are stored and returned sealed. `Store.open` opens the details.
+    The details of a flow, such as the PKCE verifier, are stored and returned sealed. `Store.open` opens them.
     """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
@@ -307,8 +307,8 @@ def _alive(state_digest: str, now: datetime) -> Any:
     return and_(flows.c.state_digest == state_digest, flows.c.expires_at > now)
 
 
-# ── Results of authorizations. A result is kept for an hour, and also as long as its session exists. From this table,
-# other nodes learn the results.
+# ── Results of authorizations. A result is kept for an hour, and also as long as its session exists. Other nodes read
+# the results here.
 
 MOST: Final = 1000
 MAX_KEPT_FAILURES: Final = 100  # per session; older failures are deleted
@@ -335,7 +335,7 @@ class FlowResults:
         self._transactions = transactions
 
     async def add(self, outcome: Outcome) -> None:
-        """Store a result, and notify other nodes, because a caller of another node can be waiting for the result."""
+        """Store a result, and notify other nodes, because a caller of another node can be waiting for it."""
 
         async def write(db: AsyncConnection) -> None:
             await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in RESULT_COLUMNS}))
@@ -349,7 +349,7 @@ class FlowResults:
         await self._transactions.write(write)
 
     async def since(self, when: datetime) -> list[Outcome]:
-        """Return the newest results after `when`, at most 1000.
+        """Return the newest results since `when`, at most 1000.
 
         The clocks of nodes differ, so pass a time that is slightly too early.
         """
@@ -408,7 +408,7 @@ def _is_failed_attempt() -> ColumnElement[bool]:
     """Return the condition that a result is a failed attempt.
 
     A failure with `is_pending` is not a failed attempt: the connection was made, but the application did not complete
-    the connection.
+    it.
     """
     wanted = (flow_results.c.error_type.is_not(None), flow_results.c.error_type != SESSION_ENDED)
     return and_(*wanted, flow_results.c.is_pending.is_(False))

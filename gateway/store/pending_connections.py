@@ -1,4 +1,4 @@
-"""Pending connections: new connections that wait up to ten minutes until the application completes them.
+"""Pending connections: new connections that wait up to ten minutes for the application to complete them.
 
 A pending connection is stored as sealed JSON. Lists do not contain it, and calls cannot use it.
 """
@@ -193,7 +193,7 @@ class PendingStore:
     async def refuse_verifier(self, session_digest: str, *, most: int) -> list[PendingConnection]:
         """Count a wrong verifier.
 
-        If the count reaches `most`, remove the pending connections of the session and return the removed connections.
+        If the count reaches `most`, remove and return the session's pending connections.
         """
         table = pending_connections.c
         its = table.session_digest == session_digest, table.sealed.is_not(None)

@@ -1,4 +1,4 @@
-"""Checks that refuse a database before the database is opened, for SQLite and PostgreSQL. Needs no SQLAlchemy."""
+"""Checks that refuse a database before it is opened, for SQLite and PostgreSQL. Needs no SQLAlchemy."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence

@@ -50,9 +50,8 @@ class WebhookStore:
         If no connection matches, queue `received` once, without a connection. Returns the number of connections.
         Returns None, and queues nothing, if a webhook with the digest `seen` was already stored.
 
-        Raises Unavailable if the integration already has `waiting` waiting deliveries, or waiting webhooks of
-        `waiting_bytes` bytes. Each integration has limits of its own, so that no integration uses up the space of
-        another one.
+        Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes` bytes, are already
+        waiting. Each integration has limits of its own, so that none uses up the space of another.
         """
 
         async def write(db: AsyncConnection) -> int | None:

@@ -107,7 +107,7 @@ _INSERT_CHANGE: Final = (
 SAVE_REFRESH: Final = select(_SAVE_ROW, _INSERT_CHANGE.c.id.label("change_id")).join_from(
     _SAVE_ROW, _INSERT_CHANGE, true()
 )
-"""A refresh's whole transaction on PostgreSQL: checks the fence of the data key, writes the row, logs the change."""
+"""A refresh's whole transaction on PostgreSQL: checks the data key, writes the row, adds the change log entry."""
 _INSERT_AUDIT: Final = (
     insert(audit_pending)
     .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_SAVE_ROW))
@@ -316,14 +316,15 @@ class RefreshStore:
     ) -> Connection | None:
         """Record why the refresh failed, and end the lease. The credential stays.
 
-        Returns None if the fence refuses the write: another owner holds the lease, or the row was deleted or replaced.
+        Returns None if the fence refuses the write: another owner holds the lease, the row was deleted, or its
+        credential was replaced.
         `still_open`: the provider has possibly accepted the token, so the intent stays open. `keep_lease`: `owner`
         keeps the lease, because its machine possibly has the reply. `trigger`: replaces the trigger that follows from
         `failure`.
 
-        `former`: the lease to restore if this attempt sent no token; else None. Only used with `still_open`. If `owner`
-        has claimed this lease from another owner, that owner gets the lease back. If the lease belongs to `owner`
-        itself, `owner` keeps the lease, and the write is refused if the lease has been renewed.
+        `former`: the lease to restore if this attempt sent no token; else None. It is restored only with `still_open`.
+        If `owner` has claimed this lease from another owner, that owner gets it back. If it belongs to `owner` itself,
+        `owner` keeps it, and the write is refused if the lease has been renewed.
         """
         what = trigger or trigger_for_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
@@ -387,8 +388,8 @@ class RefreshStore:
         the row from an earlier read; the claim succeeds only if the row, its intent and its lease owner are unchanged,
         so the caller need not read the row again. None to skip this check. `intent`: the digest of the refresh token
         that will be sent; the digest is on the disk when this method returns. `ran_out`: how long ago another owner's
-        lease must have expired. `from_holder`: the process that owns the lease in `seen` is dead, so its lease need not
-        have expired.
+        lease must have expired. `from_holder`: whether the process that owns the lease in `seen` is known to be dead,
+        so that its lease need not have expired.
 
         If the result is False, read the row again: another owner holds the lease, the row has changed or no longer
         exists, or the database failed over.
@@ -424,8 +425,8 @@ class RefreshStore:
 
         if intent is None:
             return await self._transactions.write(write)
-        # Do not use up a token if its replacement cannot be sealed. Only the transaction itself notices a newer data
-        # key.
+        # Do not use up a token if its replacement cannot be sealed. A newer data key is noticed only inside the
+        # transaction.
         claimed = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )

@@ -152,7 +152,7 @@ def key_id_in(sealed: Column[Any]) -> Any:
 BATCH: Final = 100  # maximum number of values per transaction; decreases if a transaction takes longer than `HOLDS_S`
 SHORTEST_BATCH: Final = 5
 HOLDS_S: Final = 0.03
-PASSES: Final = 20  # if another transaction has locked a row, a pass skips the row and the next pass tries again
+PASSES: Final = 20  # maximum number of passes; a row that another transaction has locked is left for the next pass
 # The pause after a batch, as a multiple of the batch's duration. So a slow database gets longer pauses.
 COURTESY: Final = 4.0
 LONGEST_REST_S: Final = 1.0
@@ -414,7 +414,7 @@ def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
 
 
 def _sealed(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
-    """Return the row's primary key, and its ciphertext with the place that the ciphertext is bound to."""
+    """Return the row's primary key, and its ciphertext with the place that it is bound to."""
     key, environment, name, ciphertext, *version = row
     number = column.version if isinstance(column.version, int) else version[0]
     return key, Sealed(bytes(ciphertext), environment, column.table, name, column.column, number)

@@ -154,8 +154,8 @@ class Store:
     async def prune(self, now: datetime) -> None:
         """Remove expired sessions, flows, keys and events, and changes older than a day.
 
-        Call this function periodically. A failure in one area does not stop the other areas. Raises ExceptionGroup; a
-        note on each exception of the group names the area.
+        Call this method periodically. A failure in one area does not stop the others. Raises ExceptionGroup; a note on
+        each exception of the group names its area.
         """
         faults = []
         for name, prune in (
@@ -179,8 +179,8 @@ class Store:
     async def prune_former_log(self, before: datetime) -> int:
         """Remove the logged calls older than `before` from the table of releases before 0.3. Return how many.
 
-        This release writes nothing into that table. The table stays because a node of an older release can still write
-        to the table during a rolling restart.
+        This release writes nothing into that table. It stays because nodes of an older release still write to it during
+        a rolling restart.
         """
         return await prune_oldest(self.transactions, request_log, request_log.c.at < before)
 

@@ -44,7 +44,7 @@ class IntegrationStore:
     async def all(self) -> list[Integration]:
         """Return the integrations of every environment, the oldest first.
 
-        If no key in the keyring opens an integration, the integration is not returned, but logged.
+        An integration that no key in the keyring opens is logged, and not returned.
         """
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
         return await self._read_decryptable(there)
@@ -90,7 +90,7 @@ class IntegrationStore:
     async def change(self, before: Integration, after: Integration, *, now: datetime) -> Integration | None:
         """Change `before` to `after`, which can have another `integration_id`. Return the stored integration.
 
-        Returns None if another process has changed the integration, if the new `integration_id` is already in use, or
+        Returns None if the integration was changed in the meantime, if the new `integration_id` is already in use, or
         if connections use the old one.
         """
         assert before.made is not None
@@ -223,7 +223,7 @@ def _entry(action: AuditAction, integration: Integration, now: datetime, **detai
 
 
 def _changed_fields(before: Integration, after: Integration) -> list[str]:
-    """Return the names of the fields that differ, but not the values, because some values are secret."""
+    """Return the names of the fields that differ, but not their values, because some are secret."""
     names = [one.name for one in fields(Integration) if one.name != "made"]
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 

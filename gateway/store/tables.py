@@ -220,7 +220,7 @@ integrations = Table(
 
 # ── Secret keys and capabilities.
 
-# Keys created through the API or the CLI. The keys in gateway.yaml are not stored.
+# Minted keys and capabilities. The keys in gateway.yaml are not stored.
 keys = Table(
     "keys",
     metadata,
@@ -268,7 +268,7 @@ connect_sessions = Table(
     Column("single_use", Boolean, nullable=False, server_default=false()),
     Column("max_connections", Integer),
     Column("connections_made", Integer, nullable=False, server_default="0"),
-    Column("browser_digest", Text),  # the digest of the only browser that may use this single-use session
+    Column("browser_digest", Text),  # digest of the cookie of the browser that the session is bound to
     Column("code_challenge", Text),
     Column("return_url", Text),
     Column("return_state", Text),
@@ -348,7 +348,7 @@ outbox = Table(
     sqlite_autoincrement=True,
 )
 
-# One row for each target of an event. `due_at` is null if the delivery has ended, either delivered or given up.
+# One row for each target of an event. `due_at` is null if the delivery has ended, either delivered or dead.
 deliveries = Table(
     "deliveries",
     metadata,

@@ -56,7 +56,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), default=dict)  # `default=dict` converts any Mapping
 
 
-# ── The only statement that differs by dialect: an insert that does nothing if the row exists.
+# ── An insert that does nothing if the row exists. SQLAlchemy has a different class for it in each dialect.
 
 
 async def insert_if_absent(db: AsyncConnection, table: Table, row: Mapping[str, Any], *, key: Sequence[str]) -> bool:
@@ -69,7 +69,7 @@ async def insert_if_absent(db: AsyncConnection, table: Table, row: Mapping[str, 
 def inserting(db: AsyncConnection) -> Any:
     """Return the dialect's own `insert`, with ON CONFLICT.
 
-    Does not import the other dialect, because the import costs 2 MB of memory.
+    Does not import the other dialect, which would cost 2 MB of memory.
     """
     if db.dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite
@@ -85,7 +85,7 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
-TRIES: Final = 8  # a try fails if another process replaces the data keys; one of this many tries succeeds
+TRIES: Final = 8  # maximum number of tries; a try fails if another process replaces the data key in the meantime
 # a key in a connection's `info`; if set, other processes are notified after the commit
 NOTIFIES: Final = "gateway_notifies"
 CROWDED: Final = "too many writes are queued"
@@ -107,7 +107,7 @@ def with_cause(work: Work[T], by: str | None) -> Work[T]:
 
 
 class FenceFailed(Exception):
-    """A check that was made before a transaction is no longer true inside the transaction.
+    """A check that was made before a transaction no longer holds inside it.
 
     The transaction has written nothing, and the check is repeated.
     """
@@ -147,7 +147,7 @@ Access = Literal["read", "write"]
 
 @dataclass(slots=True)
 class Waits:
-    """How often this process used the database, and for how many seconds in total it waited before using the database.
+    """How often this process used the database, and how many seconds in total it waited before.
 
     A read waits for a connection of the pool. A write waits for its turn in the queue.
     """
@@ -196,7 +196,7 @@ class Transactions:
         return self._engines.takes_one_statement
 
     async def write(self, work: Work[T], *, before: Before | None = None, at_once: AtOnce[T] = None) -> T:
-        """Run `work` in one transaction and commit it. Waits at most `queue_s` for its turn.
+        """Run `work` in one transaction and commit it. Waits at most `queue_s` seconds for its turn.
 
         `before`: runs before the transaction, in the same turn, and returns a fence or None. A fence runs first in the
         transaction. The fence checks that the result of `before` is still valid, and locks what it has checked. If the
@@ -297,7 +297,7 @@ class Transactions:
         return row
 
     def _notify_others(self) -> None:
-        """Notify other processes. All commits during a running notification share the next notification."""
+        """Notify other processes. All commits during a running notification share the next one."""
         self._notify_again = True
         if self._notifying is None or self._notifying.done():
             self._notifying = asyncio.create_task(self._notified(), name="notify_others")

@@ -247,7 +247,7 @@ class Vault:
     def has_key_of(self, sealed: Sealed) -> bool:
         """Return whether the data key of `sealed` is in memory.
 
-        If the key is not in memory, another process has created a new data key.
+        If it is not, another process has possibly created a new data key.
         """
         return _stored_bytes(sealed)[KEY_ID].hex() in self._by_id
 

@@ -1,8 +1,8 @@
 """Hashes, checkpoints, and the verification of a chain; no I/O.
 
-A record's hash covers the previous record's hash, the record's own sequence number and the record's bytes. So a change
-of a record also changes all later hashes. A checkpoint is a signed hash (Ed25519, RFC 8032); a copy of the checkpoint
-is kept outside the store. A checkpoint proves its own record and all records before it.
+A record's hash covers the previous record's hash, its own sequence number and its bytes. So a change of a record also
+changes all later hashes. A checkpoint is a signed hash (Ed25519, RFC 8032), of which a copy is kept outside the store.
+It proves its own record and all records before it.
 """
 
 import base64

@@ -150,8 +150,7 @@ class AuditRecords:
     async def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints in this store, the oldest first.
 
-        The checkpoints do not reveal changes by a person who can write to the store, because this person can change the
-        checkpoints too.
+        They do not reveal changes by a person who can write to the store, because this person can change them too.
         """
         async with self._transactions.read() as db:
             store = await _store_id(db)
@@ -210,7 +209,10 @@ class AuditRecords:
     # ── Reading.
 
     async def find(self, wanted: AuditFilter, *, oldest_first: bool = False) -> list[SealedRecord]:
-        """Return at most `wanted.limit` records, the newest first. `oldest_first`: whether to reverse this order."""
+        """Return at most `wanted.limit` matching records, beginning with the newest.
+
+        `oldest_first`: whether to begin with the oldest instead.
+        """
         async with self._transactions.read() as db:
             conditions = await self._conditions(db, wanted)
             if conditions is None:
@@ -339,8 +341,8 @@ class AuditRecords:
 def _columns(body: str) -> AuditColumns:
     """Return the columns of `body`.
 
-    If somebody has written an unreadable body into `audit_pending`, the body enters the chain too. There the body does
-    not block other records, and `gateway audit verify` reports the body.
+    An unreadable body, which somebody has written into `audit_pending`, enters the chain too. There it does not block
+    other records, and `gateway audit verify` reports it.
     """
     try:
         return columns_of(body)

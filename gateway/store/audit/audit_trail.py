@@ -1,4 +1,4 @@
-"""Writes a record in the transaction of the change that the record describes.
+"""Writes a record in the transaction of the change that it describes.
 
 A record names an end user only by a keyed digest. A new record is not in the chain yet. Otherwise every change, on any
 node, would have to wait for the previous change. `AuditRecords.seal` later moves committed records into the chain.

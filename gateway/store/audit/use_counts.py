@@ -25,7 +25,7 @@ class UseStore:
         self._transactions = transactions
 
     async def add_many(self, counts: Sequence[CredentialUseCount]) -> None:
-        """Add the counts to the stored sums. If this raises Unavailable, some of the counts are possibly stored."""
+        """Add the counts to the stored sums. Raises Unavailable; some of the counts can then already be stored."""
         for at in range(0, len(counts), AT_ONCE):
             # All processes use the same order, so that no deadlock is possible.
             rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]
@@ -55,7 +55,7 @@ class UseStore:
         of = (table.integration_id, table.connection_id, table.key_id)
         sums = select(*of, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
         grouped = sums.where(*conditions).group_by(*of).subquery()
-        # Each row also has the totals of all rows, so that one query returns both the rows and the totals.
+        # Each row also has the totals of all rows, so that one query is enough.
         whole = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
         most = select(
             grouped, *(one.label(name) for one, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True))

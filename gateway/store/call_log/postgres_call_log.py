@@ -218,7 +218,7 @@ def _midnight(day: date) -> datetime:
 async def _id_ranges(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
     """Return the ranges of ids that a search reads in a day, the newest first. Both ends are included.
 
-    A search that must read every row gets short ranges, so that it can stop between two ranges.
+    A search that must read every row gets short ranges, so that it can stop between two of them.
     """
     ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
     if ends[0] is None:

@@ -62,7 +62,7 @@ AT_ONCE: Final = (500, 100, 10, 1)
 BUSY_S: Final = 5.0
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_BYTES: Final = 4 << 20
-RESERVE_BYTES: Final = 128 << 20  # disk space that the call log leaves free for tokens, because tokens must not be lost
+RESERVE_BYTES: Final = 128 << 20  # disk space that the call log leaves free for tokens, which must not be lost
 
 ADD_TOTAL: Final = upsert(lambda _: "?", "max")
 
@@ -79,7 +79,7 @@ def call_log_beside(database: Path) -> Path:
 class SqliteCallLog:
     """The call log in a SQLite file, which is opened at first use. Several processes can share the file.
 
-    One thread writes, and another thread reads.
+    One thread writes, and another reads.
     """
 
     def __init__(self, path: Path, bounds: CallLogBounds | None = None) -> None:
@@ -171,7 +171,7 @@ class SqliteCallLog:
     def _subject_number(self, db: sqlite3.Connection, segment: int) -> Callable[[ExchangeRecord | Operation], int]:
         """Return a function that returns the number of an operation's subject.
 
-        A subject that is new to this process gets a row, even if another process has written the same subject.
+        A subject that is new to this process gets a row, even if another process has already written it.
         """
         if segment != self._segment:
             self._subjects.clear()

@@ -18,7 +18,8 @@ from gateway.store.call_log.sqlite_segments import COLUMNS, EPOCH, ID_BITS, SEGM
 
 FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
 SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
-FEW_SUBJECTS: Final = 300  # up to this number of subjects, an index finds the rows; above it, the whole segment is read
+# Up to this many matching subjects, rows are searched by subject. With more, the subject of each row is checked.
+FEW_SUBJECTS: Final = 300
 
 
 class _Segment(NamedTuple):
@@ -200,8 +201,8 @@ def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
 def _matching_subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> list[int]:
     """Return the numbers of the matching subjects.
 
-    If the result has more than `FEW_SUBJECTS` numbers, it can be incomplete. The caller must then read the whole
-    segment.
+    If the result has more than `FEW_SUBJECTS` numbers, it can be incomplete. The caller must then not search rows by
+    these numbers.
     """
     where, values = _subject_conditions(wanted)
     if wanted.connections is None:

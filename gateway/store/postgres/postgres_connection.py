@@ -1,4 +1,4 @@
-"""Opens a connection to PostgreSQL, or describes why the connection fails. Needs no SQLAlchemy."""
+"""Opens a connection to PostgreSQL, or describes why it cannot be opened. Needs no SQLAlchemy."""
 
 import socket
 import ssl

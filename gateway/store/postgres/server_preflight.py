@@ -59,9 +59,9 @@ def query_read_only(url: str, statement: str, *, connect_s: float) -> Sequence[A
 async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
     """Check that the gateway may open the database.
 
-    The database must be empty; or it must have a schema of a known version, and data keys that `keyring` opens. Waits
-    at most `connect_s` seconds for a connection, and the same time for each response. Returns the schema's revision;
-    None if the database is empty. Raises StoreRefused.
+    The database must be empty, or have a schema of a known version and data keys that `keyring` can unwrap. Waits at
+    most `connect_s` seconds for a connection, and the same time for each response. Returns the schema's revision; None
+    if the database is empty. Raises StoreRefused.
     """
     place = place_of(url)
     try:

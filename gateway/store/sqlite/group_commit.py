@@ -102,7 +102,7 @@ class GroupCommit(Transactions):
                 else:
                     await self._by_itself(batch[0])
         finally:
-            for write in (*batch, *self._waiting):  # empty, unless this task was cancelled
+            for write in (*batch, *self._waiting):  # all have ended, unless this task was cancelled
                 write.outcome.cancel()
             self._leading = None
 
@@ -231,8 +231,8 @@ async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any],
 async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | None:
     """Undo the failed write. Return None, or the reason why the write cannot be undone.
 
-    The write cannot be undone if SQLite has ended the transaction itself, because the disk is full or fails, or if
-    SQLite could not begin the transaction.
+    It cannot be undone if SQLite has ended the transaction itself, because the disk is full or fails, or could not
+    begin it.
     """
     try:
         with raised_as_unavailable():

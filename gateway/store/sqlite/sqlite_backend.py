@@ -146,7 +146,7 @@ def _in_wal_mode(db: sqlite3.Connection, *, last_try: bool) -> bool:
 def same_file_check(path: Path) -> Callable[[], None]:
     """Return a function that checks whether `path` still names the same file as now.
 
-    The check takes microseconds. The check raises FileGone if the file was removed or replaced.
+    The check takes microseconds, and raises FileGone if the file was removed or replaced.
     """
     opened = path.stat()
 

@@ -85,7 +85,7 @@ def _record(source: Path, entry: AuditEntry) -> bool:
 
 
 def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
-    """Write an audit entry without SQLAlchemy. With SQLAlchemy, `AuditTrail.record` is used."""
+    """Write an audit entry without SQLAlchemy, in the same form as `AuditTrail.record`."""
     db.execute("INSERT INTO audit_pending (body) VALUES (?)", (entry.body(),))
 
 

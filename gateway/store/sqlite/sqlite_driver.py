@@ -1,6 +1,6 @@
 """A SQLite driver that makes one trip to the connection's thread per statement, where aiosqlite makes up to four.
 
-A trip wakes the thread and then the event loop, and both the thread and the loop wait for Python's interpreter lock.
+A trip wakes the thread and then the event loop, and both wait for Python's interpreter lock.
 Under load, a trip costs several times as much as SQLite itself. So one trip runs a statement, fetches all rows and
 closes the cursor. A statement such as BEGIN shares the trip of the next statement. A commit, and an insert that depends
 on a statement's result, share the trip of that statement.
@@ -24,7 +24,7 @@ CHUNK_ROWS: Final = 64  # for aiosqlite's own cursors, which this driver does no
 
 @dataclass(slots=True)
 class FollowUp:
-    """An insert that runs in the trip of another statement, after that statement, if that statement returned a row.
+    """An insert that runs after another statement, in the same trip, if that statement returned a row.
 
     `ends`: whether the trip then also commits. `row_id`: the id of the inserted row; None if the insert did not run.
     """
@@ -80,7 +80,7 @@ class OneTripConnection(aiosqlite.Connection):
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, CHUNK_ROWS)
-        self._thread.daemon = True  # SQLAlchemy sets this only for the connections that SQLAlchemy creates
+        self._thread.daemon = True  # SQLAlchemy sets this only for the connections that it creates itself
         self._ahead: list[str] = []
         self._last = False
         self._follow_up: FollowUp | None = None
@@ -105,7 +105,7 @@ class OneTripConnection(aiosqlite.Connection):
         self._last = not self.shared
 
     def follow_next(self, statement: str, parameters: Mapping[str, Any], *, ends: bool) -> FollowUp:
-        """Run the insert `statement` in the trip of the next statement, if the next statement returns a row.
+        """Run the insert `statement` after the next statement and in the same trip, if that statement returns a row.
 
         `ends`: whether to commit after the insert. No commit happens if other writes share the transaction.
         """
@@ -113,7 +113,7 @@ class OneTripConnection(aiosqlite.Connection):
         return self._follow_up
 
     def take_follow_up(self) -> FollowUp | None:
-        """Return the insert to run after the present statement, and forget the insert; None if there is no insert."""
+        """Return the insert to run after the present statement, and forget it; None if there is none."""
         follow_up, self._follow_up = self._follow_up, None
         return follow_up
 
@@ -141,7 +141,7 @@ class OneTripConnection(aiosqlite.Connection):
             self._cut = False
 
     def _nothing_comes(self) -> None:
-        """Forget the statements that would share the next statement's trip, because there is no next statement."""
+        """Forget the statements that would share the trip of a next statement, because there is none."""
         self._ahead.clear()
         self._last = False
         self._follow_up = None

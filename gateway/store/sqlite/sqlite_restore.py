@@ -211,8 +211,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | No
 def _end_keys(db: sqlite3.Connection) -> None:
     """Keep the revocations and the used budgets of keys.
 
-    A key that is missing in the replaced database was pruned there, long after its end. So this function revokes the
-    key.
+    A key that is missing in the replaced database was pruned there, long after its end. Such a key is revoked.
     """
     ends = "revoked_at, expires_at, calls, last_used_at"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

@@ -1,4 +1,4 @@
-"""Events, their deliveries, the keys that sign events, received webhooks, and an index from webhooks to connections."""
+"""Events, their deliveries, the keys that sign events, received webhooks, an index to find a webhook's connections."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""An index that counts the waiting deliveries of one integration without reading other integrations' deliveries."""
+"""An index to count the waiting deliveries of one integration without reading other integrations' deliveries."""
 
 from collections.abc import Sequence
 

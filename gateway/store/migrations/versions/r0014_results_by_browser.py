@@ -1,4 +1,4 @@
-"""Links a result to its browser, so that no other browser can return to the application with the result."""
+"""Links a result to its browser, so that no other browser can return to the application with it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""An index that lists one integration's connections, the newest first, without reading other connections.
+"""An index to list one integration's connections, the newest first, without reading other connections.
 
 The integration is its first column. With the environment first, the database would also choose this index to list a
 whole environment, and would have to sort the rows.
