@@ -163,7 +163,7 @@ class Egress:
     def retire(self, unused: Callable[[], None]) -> None:
         """Close idle connections now, and other connections after their exchange.
 
-        Call this when another egress replaces this egress. `unused`: called when no connection is left. A request that
+        Call this when another egress replaces this one. `unused`: called when no connection is left. A request that
         still uses this egress can open another connection.
         """
         self._on_unused = unused
@@ -241,7 +241,7 @@ class Egress:
 
         `limit_bytes`: maximum size of the response's body. `timeout_s`: limit for the whole exchange, in seconds.
         `identity`: client certificate for mutual TLS, or None. Raises EgressError, for example ``refused`` if the guard
-        forbids the address, or ``too_large``.
+        forbids the address, or ``too_large`` if the body exceeds `limit_bytes`.
         """
         try:
             parsed = parse_url(url)

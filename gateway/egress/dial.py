@@ -95,7 +95,7 @@ class _TunnelHandshake(asyncio.Protocol):
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's class has another base
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -228,7 +228,7 @@ class Dialler:
 
 
 async def _connect_socket(addresses: list[str], port: int, socket_factory: SocketFactory) -> socket.socket:
-    """Return a socket that is connected to one of `addresses`. Try IPv6 and IPv4 by turns (RFC 8305)."""
+    """Return a socket that is connected to one of `addresses`. Try IPv6 and IPv4 addresses alternately (RFC 8305)."""
     candidates: list[SocketAddress] = [
         (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0))
         if ":" in address

@@ -22,7 +22,7 @@ from gateway.egress.egress_errors import CallNotAttempted
 FAILURES_TO_OPEN: Final = 20
 FAILURE_WINDOW_S: Final = 10.0
 OPEN_S: Final = 30.0
-PROBE_RETRY_AFTER_S: Final = 1  # Retry-After for other calls as long as one call probes the provider
+PROBE_RETRY_AFTER_S: Final = 1  # Retry-After for other calls while one call probes the provider
 
 
 class CircuitBreaker:
@@ -232,7 +232,7 @@ class OriginLimits:
         self.budget = RetryBudget(clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Acquire a place without waiting, and return True. If this returns False, await `acquire`."""
+        """Acquire a place if this is possible without waiting. If this returns False, await `acquire`."""
         return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
     async def acquire(self) -> bool:

@@ -1,8 +1,8 @@
 """Limits the memory for the pages of paged calls. All calls of this process share the limit, fairly for each key.
 
 A call reserves memory before it reads a large page, and waits until enough memory is free. A waiting call has no
-memory, so calls cannot deadlock. Free memory goes to the key that has the least memory. The calls of a key get memory
-in the order of their arrival.
+memory, so calls cannot deadlock. Free memory goes to the key that has the least. The calls of one key get it in the
+order of their arrival.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class PageMemory:
             del self._queues[key]
 
     def _admit(self) -> None:
-        """Reserve memory for the next calls, as long as enough memory is free.
+        """Reserve memory for the next calls, until too little memory is free.
 
         If there is not enough memory for the next call, later calls wait too, even if they need less memory.
         """

@@ -101,7 +101,7 @@ class Pool:
                 connection = await self._wait()
         if connection is None:
             return await self._dial_new()
-        if fresh:  # the provider has closed one idle connection, and perhaps this connection too
+        if fresh:  # the provider has closed one idle connection, and might have closed this one too
             self._dialling += 1
             connection.abort()
             return await self._dial_new()

@@ -4,8 +4,8 @@
     2. The head of the response becomes a ProviderResponse. If its body is not read, the connection stops receiving.
     3. When request and response have ended, the connection goes back to its owner, or is closed.
 
-This module never sends a request twice. This module closes the connection if the provider sends bytes without a request
-(RFC 9112 §9.2)."""
+This module never sends a request twice. It closes the connection if the provider sends bytes without a request (RFC
+9112 §9.2)."""
 
 import asyncio
 import socket
@@ -245,7 +245,7 @@ class ProviderConnection(asyncio.Protocol):
     def send_nowait(self, message: bytes, receiver: ResponseReceiver, write_batch: WriteBatch, *, method: str) -> None:
         """Send a whole request, together with the other messages of `write_batch`. `receiver`: gets the result.
 
-        In contrast to `exchange`, this needs no task and no future.
+        Unlike `exchange`, this needs no task and no future.
         """
         self._expect(receiver, method)
         write_batch.add(partial(self._send_now, message))
@@ -259,7 +259,7 @@ class ProviderConnection(asyncio.Protocol):
         """
         self._expect(receiver, method)
         upload = self._upload = PushedUpload(self, listener)
-        upload.paused = self._writing_paused  # if the previous request paused it, `pause_writing` is not called again
+        upload.paused = self._writing_paused  # still paused by an earlier write: `pause_writing` is not called again
         self._send_now(message)
         return upload
 
@@ -269,7 +269,7 @@ class ProviderConnection(asyncio.Protocol):
         self._receiver = receiver
 
     def _send_now(self, head: bytes) -> None:
-        """Send the head, unless the connection is closed or closing. `connection_lost` then tells the receiver."""
+        """Send the message, unless the connection is closed or closing. `connection_lost` then tells the receiver."""
         if self._stage == _QUEUED and not self.transport.is_closing():
             self._stage = _SENT
             self.transport.write(head)
@@ -323,7 +323,7 @@ class ProviderConnection(asyncio.Protocol):
     # ── methods that the transport calls ──────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's class has another base
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
         if self._parts is not None:
@@ -402,8 +402,8 @@ class ProviderConnection(asyncio.Protocol):
     def response_ended(self, extra: bytes) -> None:
         """Handle the end of the response.
 
-        `extra`: the bytes after the response. After a 101, they belong to the new protocol; otherwise they are an
-        error.
+        `extra`: the bytes after the response. After a 101, they belong to the new protocol. Otherwise no request asked
+        for them, so the connection is not used again.
         """
         sink, response = self._sink, self._response
         assert sink is not None

@@ -44,8 +44,8 @@ class TlsSessions:
 def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLContext:
     """Make `context` strict and return it. Connections with this context resume `sessions`.
 
-    `context`: None makes a new context with the system's certificate authorities. The asyncio library has no parameter
-    for a session, but it uses the class of TLS objects that the context names. So this function sets that class.
+    `context`: None makes a new context with the system's certificate authorities. asyncio has no parameter for a
+    session, but takes the class of its TLS objects from the context. So this function sets that class.
     """
     context = context or ssl.create_default_context()
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)

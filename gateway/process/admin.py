@@ -26,7 +26,7 @@ from gateway.process.workers import WorkerProcess, Workers
 from gateway.startup.hardening import hide_versions
 
 SILENT_S: Final = 15.0  # a worker without a report for this time is not ready, because its event loop is blocked
-DEAD_S: Final = 60.0  # if no worker has sent a report for this time, /health returns 503 to get a restart
+DEAD_S: Final = 60.0  # if no worker has reported for this time, /health returns 503, so that the gateway is restarted
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
 STANDARD_NAMES: Final = {

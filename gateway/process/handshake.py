@@ -1,4 +1,4 @@
-"""Sends the first messages of a channel, before an event loop runs.
+"""Sends and receives the first messages of a channel, before an event loop runs.
 
 A message is a JSON object after its length in 4 bytes (big-endian).
 """

@@ -137,9 +137,9 @@ class Parent:
         return started, self._reloads.generation
 
     async def _all_ready(self) -> int | None:
-        """Start the workers one after another, until all are ready. Return None, or the exit code if a worker failed.
+        """Start the workers one after another, so that only the first prepares the store, and a fault is printed once.
 
-        Because of this order, only the first worker prepares the store, and a fault is printed only once.
+        Return None when all workers are ready, or the exit code if a worker failed or a stop was requested.
         """
         place = 0
         while place < self._count:

@@ -1,6 +1,6 @@
 """Reloads all workers: one worker reads and checks the files, and the other workers apply the accepted configuration.
 
-So either all workers run the new configuration or no worker runs it, and each fault is logged once.
+So either all workers run the new configuration or none does, and each fault is logged once.
 
 If a stored value needs a master key that a worker does not have, the worker sends the message ``missing_keys``. The
 parent then reloads the configuration as after SIGHUP, with growing pauses for each key. So after a key rotation on
@@ -110,7 +110,7 @@ class Reloads:
     async def _take_over(self, worker: WorkerProcess) -> None:
         """Let a worker apply the accepted configuration.
 
-        If the worker cannot apply it, stop the worker. The replacement starts with the accepted configuration.
+        If the worker cannot apply it, stop the worker: its replacement starts with that configuration.
         """
         next_generation = self.generation
         if worker.generation == next_generation:

@@ -1,8 +1,7 @@
 """Sends the request of one exchange until there is a response to pass on, and signs it if the auth mode requires that.
 
-This module makes one attempt unless the call asks for retries. After a 401, it also refreshes the token and makes one
-attempt with the new token. `http.retry` decides which requests may be sent again and when. This module sends these
-requests again, within the retry budget.
+There is one attempt unless the call asks for retries. After a 401, the token is refreshed and there is one attempt with
+the new token. `http.retry` decides which requests may be sent again and when; the retry budget limits how often.
 """
 
 import asyncio
@@ -70,7 +69,7 @@ class FastPathHandover(NamedTuple):
             self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
 
     def discard(self) -> None:
-        """Close the provider's response, if there is one, because no code will read it."""
+        """Close the provider's response, if there is one, because it will not be read."""
         if isinstance(self.outcome, ProviderResponse):
             self.outcome.close()
 
@@ -263,7 +262,7 @@ class Attempts:
         return attempt
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
-        """Return the outcome of the first attempt if the fast path made this attempt; otherwise None.
+        """Return the outcome of the first attempt if the fast path made it; otherwise None.
 
         The time that the fast path spent is added to the time of this exchange.
         """

@@ -33,7 +33,7 @@ class CallerBody:
     `fault`: the error that ended the body early, or None. `waiting`: whether the gateway waits for the caller's next
     bytes. `exchange`: the exchange that sends the body; it is closed if the body breaks off, so that the provider does
     not wait for the rest. `inflated`: whether the runner has decompressed the body. `kept`: whether all pieces read so
-    far are kept, so that they can be sent again. `keep_bytes`: maximum number of bytes to keep.
+    far are kept, and can be sent again. `keep_bytes`: maximum number of bytes to keep.
     """
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
@@ -122,7 +122,7 @@ class CallerBody:
         self._kept_bytes += len(piece)
         if self._kept_bytes > self.keep_bytes:
             self.kept = False
-            self._kept_pieces.clear()  # these pieces were sent; without them the body cannot be sent again
+            self._kept_pieces.clear()  # the reader is past these pieces; from now on the body cannot be sent again
         elif self.kept and piece:
             self._kept_pieces.append(piece)
 

@@ -9,11 +9,11 @@ Room = Callable[[int], Awaitable[None]]
 
 @dataclass(slots=True)
 class InProcessRequest:
-    """A request that begins in this process, when an agent's message to the agent door calls a tool.
+    """A request that begins in this process, because a message to the agent door calls a tool.
 
     `mount`: ``/proxy`` or ``/c/<capability>``. `target`: path and query below `mount`. `authorization`: returns the
     value of ``Authorization``, or None for a capability URL. `passed_on`: the other fields that the message passes on.
-    `message_head_id`: identifies these fields and the key as long as the head of the message is remembered; else None.
+    `message_head_id`: identifies `passed_on` and the key; None if the head of the message is not remembered.
     `traceparent`: replaces the ``traceparent`` in `passed_on`. `request_id`: request id of the message. `tool`: name of
     the MCP tool that makes the call. `limit_bytes`: maximum size of the response's body. `limit_s`: maximum duration in
     seconds.

@@ -1,8 +1,8 @@
 """Ends an exchange if no byte moves for too long, the caller disconnects, or the caller's key is no longer valid.
 
 Each exchange has one timer, which checks the limits at least once a second. Code that moves bytes only stores the time.
-The watch also checks for a disconnected caller, because the runner of an application that mounts the gateway perhaps
-does not cancel handlers (aiohttp's ``handler_cancellation``).
+The watch also checks whether the caller has disconnected, because an application that mounts the gateway might have a
+runner that does not cancel handlers (aiohttp's ``handler_cancellation``).
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class ExchangeWatch:
     """A context manager that cancels its task when a limit is exceeded, and then raises ExchangeTimeout.
 
     `limit_s`: maximum number of seconds without a byte. `total_s`: maximum duration of the whole exchange in seconds;
-    None for no limit. `caller_idle_s`: replaces `limit_s` as long as the gateway waits for the caller's next bytes;
+    None for no limit. `caller_idle_s`: replaces `limit_s` while the gateway waits for the caller's next bytes;
     otherwise None.
     """
 
@@ -69,7 +69,7 @@ class ExchangeWatch:
 
     @contextmanager
     def suspend_silence_limit(self) -> Iterator[None]:
-        """Suspend the limit on silence as long as no bytes are expected. The other limits still hold."""
+        """Suspend the limit on silence while no bytes are expected. The other limits still hold."""
         limit_s, self.limit_s = self.limit_s, inf
         try:
             yield
@@ -156,8 +156,8 @@ class ExchangeWatch:
     def _report_broken_framing(self) -> None:
         """Report broken chunk framing to the reader of the body, which would otherwise wait until its timeout.
 
-        The server of an application that mounts the gateway only queues a 400 for a bad chunk. As long as a body is
-        incomplete, its queue cannot contain anything else.
+        The server of an application that mounts the gateway only queues a 400 for a bad chunk. While a body is
+        incomplete, the queue cannot contain anything else.
         """
         content = self._request.content
         queued = getattr(self._request.protocol, "_messages", ())

@@ -45,7 +45,7 @@ from gateway.runtime import RUNTIME, generation_of
 
 @needs(PROXY, limits=True)
 async def forward(request: web.Request) -> web.StreamResponse:
-    """Send UPSTREAM with the caller's body, and pass the response on to the caller, whatever its status.
+    """Send UPSTREAM with the caller's body, and pass the response on, whatever its status.
 
     Raises a GatewayError if there is no response to pass on. After the response has begun, a failure closes the
     caller's connection.
@@ -95,7 +95,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             error.close |= upgrade is not None
             raise error from fault
         response.abort()
-    except ConnectionError:  # the caller disconnected while the response was being written
+    except ConnectionError:  # the caller disconnected during the response, or the provider reset an upgraded connection
         if response is None:
             raise
         response.abort()

@@ -35,8 +35,8 @@ HEADER: Final = "Retries"
 class PageAttempts(Attempts):
     """The attempts for one page.
 
-    `later`: True for pages after the first page. The response to the caller has then begun, so its status cannot report
-    a failure any more.
+    `later`: False for the first request of the call; True for the requests of a `PageReader`. By then the response to
+    the caller has usually begun, so its status cannot report a failure any more.
     """
 
     __slots__ = ("_later", "_most")
@@ -75,7 +75,7 @@ class PageAttempts(Attempts):
     async def _wait_for_retry(self, requested_wait_s: float | None, exchange: ProviderExchange | None = None) -> bool:
         """Wait until the retry is due. Return False if there is no retry.
 
-        The first page gets more retries than the caller asked for only if the provider says when to retry.
+        The first request of the call gets more retries than the caller asked for only if the provider says when.
         """
         if requested_wait_s is None and not self._later and self._retried >= self._request[PROXY_OPTIONS].retries:
             return False

@@ -132,7 +132,7 @@ async def _pass_pages(
         for batch in batches(page.records):
             await response.write(batch)
             watch.moved()
-            await clock.give_way()  # let other tasks run: a write without a wait does not let them run
+            await clock.give_way()  # a write that need not wait lets no other task run
         run.passed(page)
         following = page.next
         if following is None or run.enough:
@@ -295,7 +295,7 @@ def _misnamed(page: PageResult) -> UpstreamFailed:
 
 
 async def _check(caller: Caller, upstream: UpstreamRequest, opened: Opened) -> None:
-    """Check the request for a later page by the rules of the caller's key, and count it against the key's limits.
+    """Check the request for a later page by the rules of the key, and count it against the key's limits.
 
     Raises Forbidden, TooManyRequests.
     """

@@ -34,8 +34,8 @@ from gateway.runtime import generation_of
 
 # ── The caller gets the head as the provider wrote it, with the gateway's framing.
 #
-# aiohttp's `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8. A proxy must
-# not change the response like this.
+# aiohttp's `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8. A proxy must do
+# neither.
 
 
 class PassedResponse(web.StreamResponse):
@@ -196,7 +196,10 @@ def response_of(request: web.Request, exchange: ProviderExchange, *, decoded: bo
 
 
 def switching_response(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedResponse:
-    """Return the 101 response for the caller. Raises MalformedResponse if the provider switches to another protocol."""
+    """Return the 101 response for the caller.
+
+    Raises MalformedResponse, for example if the provider switches to another protocol.
+    """
     if [value.strip().lower() for value in values(exchange.headers, "upgrade")] != [protocol]:
         raise MalformedResponse(f"it switches to another protocol than {protocol}")
     return SwitchedResponse(exchange.reason, _fields(request, exchange), protocol)

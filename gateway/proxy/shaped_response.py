@@ -1,8 +1,7 @@
 """Passes on a part of a response: the parts that the caller selects, or the tools that the caller's key allows.
 
-For a selection, the gateway reads the whole response within limits, cuts it, and sends it as JSON or text. From a list
-of tools, the gateway removes the tools that the key does not allow. In an event stream, the gateway filters each event
-when the event is complete.
+For a selection, the whole response is read within limits, cut, and sent as JSON or text. From a list of tools, the
+tools that the key does not allow are removed. In an event stream, each event is filtered when it is complete.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Relays bytes between caller and provider after a 101, until one of them closes its connection (RFC 9110 §7.8).
 
-The tunnel does not interpret the bytes. The tunnel reads from one connection only as fast as it can write to the other
-connection. If one connection closes, the tunnel closes the other connection after all bytes have been sent. If one
-connection is reset, the tunnel resets the other connection.
+The tunnel does not interpret the bytes, and reads from one connection only as fast as it can write to the other. If one
+connection closes, the other is closed after its last bytes have been sent. If the provider resets its connection, the
+caller's connection is reset too.
 """
 
 import asyncio

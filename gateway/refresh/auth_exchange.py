@@ -100,10 +100,10 @@ class AuthDialogueRunner:
     async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
         """Run the dialogue and return its result.
 
-        `timeout_s`: maximum wait for each reply. `attempt`: the refresh attempt that journals the replies; None if the
-        dialogue is no refresh. Raises the dialogue's own errors: TokenRefused after a final refusal, TokenUnavailable
-        after a temporary failure, InvalidRequest if a setting is missing. The provider's error text can quote the
-        request. This method masks the request's secrets in the text, because the text is stored, logged and shown.
+        `timeout_s`: maximum wait for each reply, in seconds. `attempt`: the refresh attempt that journals the replies;
+        None if the dialogue is not a refresh. Raises the dialogue's own errors: TokenRefused after a final refusal,
+        TokenUnavailable after a temporary failure, InvalidRequest if a setting is missing. The provider's error text
+        can quote the request, and it is stored, logged and shown. So the request's secrets are masked in it.
         """
         egress, secrets = self._current.generation.egress, list[str]()
         try:

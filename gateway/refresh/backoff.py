@@ -15,8 +15,8 @@ from gateway.records.connection import Connection, RefreshFailure
 from gateway.records.states import REJECTED, State
 from gateway.text import sentence
 
-# ── The limits say how often a refusal must repeat before it changes the state of a connection. There are limits for
-# token endpoints and for APIs. docs/connections.md lists all limits.
+# ── Limits for token endpoints and for APIs: how often a refusal must repeat before it changes the state of a
+# connection. docs/connections.md lists them.
 #
 # A refusal that names its reason needs no limit, because its error code decides (`oauth.error_codes`). Outages are not
 # refusals: 5xx, 408, 425, 429, a timeout, a failed connection.
@@ -105,14 +105,14 @@ def refresh_failure(
 ) -> RefreshFailure:
     """Return the failure to store.
 
-    The wait until the failure's `retry_at` grows with each failure in a row. `retry_at` is None if the grant is gone.
+    Its `retry_at` is None if the grant is gone. Otherwise the wait until `retry_at` grows with consecutive failures.
 
     A refused client (``invalid_client`` …) is final for the caller. The refresh is still retried, because the operator
-    can correct the client without the end user. A refusal of unknown meaning is also retried, and is final if it
-    repeats. `before`: the failure stored until now, or None. `since`: when the first of the consecutive failures with
-    the code of `before` was stored, or None. `lost_at`: when an earlier attempt sent this refresh token and its reply
-    was lost; None if no reply was lost. If the provider refuses the token now, the provider has most likely replaced
-    the token at `lost_at`.
+    can correct the client without the end user. A refusal of unknown meaning is also retried, and becomes final if it
+    repeats often enough. `before`: the failure stored until now, or None. `since`: when the first of the consecutive
+    failures with the code of `before` was stored, or None. `lost_at`: when an earlier attempt sent this refresh token
+    and its reply was lost; None if no reply was lost. If the provider refuses the token now, it has most likely
+    replaced the token at `lost_at`.
     """
     unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
     code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
@@ -136,9 +136,10 @@ def refresh_failure(
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
-    """Return the wait before the next attempt. The wait doubles after each failure with the same code, up to `LONGEST`.
+    """Return the wait before the next attempt.
 
-    The wait does not become shorter than the last wait if the failure's code changes.
+    The wait doubles after each failure with the same code, up to `LONGEST`, and does not become shorter if the code
+    changes. A random part of up to 20% is added.
     """
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
@@ -193,7 +194,7 @@ def clock_off(offset_s: float) -> Unavailable:
 def failed_over() -> Unavailable:
     """Return the error for callers after a failover of the database.
 
-    The refresh token in the database might be spent, because another node might have a newer token.
+    The refresh token in the database might be spent: another node can have a newer one.
     """
     return Unavailable(
         "store_unavailable",
@@ -265,7 +266,7 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
 
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
-    """Return when a caller should retry after a final failure, because the end user can have reconnected by then."""
+    """Return when a caller should retry after a final failure. The end user might have reconnected by then."""
     return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
 
 

@@ -78,7 +78,7 @@ class Facts(NamedTuple):
 
     node: Node
     intent: bool
-    """Whether an intent is open, which means that the refresh token in the row was perhaps sent."""
+    """Whether an intent is open. The refresh token in the row might then have been sent."""
     lease: LeaseState
     holder: Holder
     recorded: bool
@@ -155,8 +155,8 @@ LEAST_S: Final = 5.0
 SILENT_S: Final = 30.0
 """A process without a heartbeat for this many seconds is considered dead. A lease lasts equally long."""
 MOST_S: Final = 90.0
-"""After this many seconds, nodes stop waiting for other processes. After the same time (a lease plus `protocol.FENCE`),
-nodes stop waiting for a stopped node that holds a lease."""
+"""After this many seconds, nodes stop waiting for other processes. This is a lease plus `protocol.FENCE`, the same time
+as for a stopped node that holds a lease."""
 
 
 class Member(NamedTuple):
@@ -171,9 +171,10 @@ class Member(NamedTuple):
 
 
 def reconciled(since_s: float, members: Iterable[Member]) -> bool:
-    """Return whether the database has the newest tokens of all living processes.
+    """Return whether nodes may send refresh tokens again.
 
-    `since_s`: seconds since the failover was noticed.
+    They may if the database has the newest tokens of all living processes, or after `MOST_S` seconds. `since_s`:
+    seconds since the failover was noticed.
     """
     if since_s < LEAST_S:
         return False

@@ -36,8 +36,8 @@ class EgressRoute:
 class Request:
     """A worker's request to its parent to run one token exchange.
 
-    `asked_at`: the worker's time when the worker sends the request. The parent adds the elapsed time to this time,
-    because only workers know the database's time.
+    `asked_at`: the worker's time when it sends the request. The parent only adds the elapsed time to it, because only
+    workers know the database's time.
     """
 
     call: ProviderCall

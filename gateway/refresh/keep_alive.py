@@ -87,7 +87,7 @@ class KeepAlive:
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
             if not await self._claim_task():
                 break
-            await self._ends.record()  # call it before each batch, because the refreshes of a batch can take minutes
+            await self._ends.record()  # before each batch, because the refreshes of a batch can take minutes
             tasks = [self._refresher.start(row) for row in rows]
             pending = set(tasks)
             while pending and await self._claim_task():

@@ -5,9 +5,9 @@
     3. Write the reply to the journal on this machine's disk.
     4. Commit: store the new token pair in the database.
 
-Many refresh tokens work only once, and a provider that receives such a token twice can revoke the whole grant.
-Therefore the intent records that the token might be spent, so that other processes know this if this process dies. No
-process uses a new token before the token is stored.
+Many refresh tokens work only once, and a provider that receives such a token twice can revoke the whole grant. So the
+intent tells other processes that the token might be spent, even if this process dies. No process uses a new token
+before it is stored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -188,8 +188,8 @@ class TokenSource:
             before = self._before(row)
             if fault.code not in GRANT_GONE or before is None:
                 raise
-            # During a grace period, the provider still accepts the previous refresh token. Try the previous token,
-            # because the provider has perhaps lost the last rotation.
+            # During a grace period, the provider still accepts the previous refresh token. Try that token, because the
+            # provider might have lost the last rotation.
             log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
             second = self._attempt(row)
             return second, await self._run_dialogue(mode.renew({**kept, **before}, context), second)
@@ -221,8 +221,8 @@ def _nothing() -> None:
 class RefreshProtocol:
     """Runs refreshes; each call of `refresh` is one refresh.
 
-    The protocol reads the configuration after it has acquired the lease. So the protocol sends no request if a reload
-    has removed the catalog entry meanwhile.
+    The protocol reads the configuration after it has acquired the lease, so it sends no request if a reload has removed
+    the catalog entry meanwhile.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class RefreshProtocol:
             known, row = row, await self._read(seen.ref)
             if not has_same_credential(row, seen):
                 return row, asked_at
-            # If the row is unchanged, another process is refreshing: wait.
+            # If the row is unchanged, wait for the process that refreshes, or for the nodes after a failover.
             if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):
                 if not waited:
                     waited = True

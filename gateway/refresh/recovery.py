@@ -22,10 +22,9 @@ from gateway.store.failover import Claim
 # ── After a failover, restores the claims that the database lost, so that other nodes do not send the same tokens.
 #
 # The standby database that took over might lack an intent, so that a row looks as if its refresh token was never sent.
-# This process can tell that the token was sent if this process runs the refresh, or if this machine's journal records a
-# call of the refresh. This process then restores the intent and the holder of the lease in the row, and the protocol
-# continues as before. `gateway.connections.cache` has already restored the tokens. The model of the protocol has the
-# same rules (`tests/gateway/refresh/model.py`).
+# A process knows better if it runs the refresh itself, or if this machine's journal records a call of it. It then
+# restores the intent and the lease in the row, and the protocol continues as before. `gateway.connections.cache` has
+# already restored the tokens. The model of the protocol has the same rules (`tests/gateway/refresh/model.py`).
 
 HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
 LOOK_AGAIN_S: Final = 0.5
@@ -35,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 async def reconcile(store: Store) -> None:
-    """Restore this process's claims in the database, then confirm this to the other processes. Raises GatewayError.
+    """Restore this process's claims in the database, and confirm this to the other processes. Raises GatewayError.
 
     The caller has already written back the tokens of this process.
     """
@@ -117,11 +116,11 @@ async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) ->
 
 # ── Finishes refreshes that another process started and did not finish. Such a refresh has an open intent and a lease.
 #
-# If the holder was a process of this machine and is dead, this process claims the lease immediately. If the provider
-# had replied, the journal has the reply. Otherwise this process sends the token again. The provider returns a new pair
-# if it had not received the token, or still accepts the token for a grace period. If the provider refuses the token, or
-# if another machine might have the reply, the connection gets `rotation_lost` until that machine returns with the
-# reply. `gateway.refresh.decision` decides about each case.
+# If the holder was a process of this machine and is dead, its lease is claimed immediately. If the provider had
+# replied, the journal has the reply. Otherwise the token is sent again. The provider returns a new pair if it had not
+# received the token, or still accepts it for a grace period. If the provider refuses the token, or if another machine
+# might have the reply, the connection gets `rotation_lost`. If that machine returns with the reply, the connection
+# recovers. `gateway.refresh.decision` decides about each case.
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 100
@@ -166,5 +165,5 @@ async def unfinished(store: Store, refresher: Refresher, release: Callable[[str]
 
 
 def _postponed(row: Connection) -> bool:
-    """Return whether to retry later, because an attempt failed before it sent a request: a setting is missing."""
+    """Return whether to retry later: a setting was missing, so the last attempt failed before it sent a request."""
     return row.state is State.INCOMPLETE and not backoff.may_try(row, clock.now())

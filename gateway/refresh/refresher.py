@@ -1,8 +1,8 @@
 """Queues refreshes, and runs one refresh task per connection for all callers in this process.
 
 A client that disconnects does not cancel the refresh. A thousand tokens that expire in one minute must not delay other
-calls. So refreshes that a call waits for run first, up to a limit for each integration. Between background refreshes
-there are pauses, and few background refreshes run at the same time.
+calls. So refreshes that a call waits for run first, up to a limit for each integration. Few background refreshes run at
+the same time, with pauses between their starts.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ from gateway.store import Store
 # Limits for each integration, so that a slow provider delays only its own calls.
 URGENT: Final = 64  # maximum number of running refreshes that calls wait for
 BEHIND: Final = 4  # maximum number of running background refreshes
+
+# The pace of all background refreshes of this process.
 PACE_S: Final = 0.1  # pause between background refreshes, so that they hardly delay other calls
 HURRY_S: Final = 0.024  # the shortest pause, if the queue would not be finished in time with `PACE_S`
 PART: Final = 0.5  # the queue must be finished within this part of the time until its last token expires
@@ -184,7 +186,7 @@ class Refresher:
         self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
         self._current = current
         self._queue = RefreshQueue()
-        self._urgent: set[ConnectionRef] = set()  # connections with a refresh that a call waits for
+        self._urgent: set[ConnectionRef] = set()  # connections whose background refresh a call now waits for
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._traces: dict[ConnectionRef, RefreshTrace] = {}
         self._recent: OrderedDict[ConnectionRef, tuple[float, Connection]] = OrderedDict()

@@ -38,10 +38,10 @@ log = structlog.get_logger(__name__)
 async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: float) -> AsyncIterator[Claim]:
     """Renew the lease of `owner` until the body of the `async with` ends.
 
-    The body can take longer than a lease: it sends several calls, or needs several attempts to store the reply.
-    `claimed_at`: the time just before `row` was claimed, in monotonic seconds. If another process takes the lease, the
-    lease is not claimed again, and the store refuses the writes of the body. If the database loses the lease in a
-    failover, `gateway.refresh.recovery` claims the lease again.
+    The body can take longer than a lease: it can send several calls, or need several attempts to store the reply.
+    `claimed_at`: the time just before `row` was claimed, in monotonic seconds. If another process takes the lease, it
+    is not claimed again, and the store refuses the writes of the body. If the database loses the lease in a failover,
+    `gateway.refresh.recovery` claims it again.
     """
     claim = store.failover.claims[owner] = Claim(row, claimed_at)
     beating = asyncio.create_task(_beat(store, claim, owner))

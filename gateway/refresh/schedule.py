@@ -2,8 +2,8 @@
 
 Shortly before an access token expires, requests wait for its refresh. Many servers round the expiry down to a whole
 second, so a token can expire up to a second earlier than `expires_in` says. The gateway must not send an expired token,
-because some providers do not respond to an expired token with 401. A token that lives for a few seconds is refreshed
-after half of its lifetime at the earliest.
+because some providers do not respond to it with 401. A token that lives for a few seconds is refreshed after half of
+its lifetime at the earliest.
 """
 
 import hashlib
@@ -198,8 +198,8 @@ def lifespan(
 ) -> Lifespan:
     """Return the lifespan of the token that refreshes the credential `held`.
 
-    That token is a refresh token, or an access token that the provider exchanges for a new access token. `key`: a
-    string that differs between connections; it spreads their refreshes.
+    That token is a refresh token, or an access token that the provider exchanges for a new one. `key`: a string that
+    differs between connections, to spread their refreshes.
     """
     mode = modes().get(provider.auth_mode)
     if mode is None or held["type"] not in mode.types():

@@ -16,14 +16,14 @@ from gateway.records.provider_call import ProviderCall, Reply
 # ── Remembers the credentials that this process has sent. A second attempt must not send the same credential before its
 # worker could read the reply to the first attempt.
 
-Credential = tuple[str, int]  # the connection's row and its version
+Credential = tuple[str, int]  # the `uid` of a connection, and the version of its credential
 
 
 class SentCredentials:
     """Credentials of attempts that are in flight, or that have a journalled reply which is not released yet."""
 
     def __init__(self) -> None:
-        # For each attempt: when its reply arrived, in monotonic seconds; infinity as long as the call is in flight.
+        # For each attempt: when its reply arrived, in monotonic seconds; infinity while the call is in flight.
         self._responded: dict[Credential, dict[str, float]] = {}
         self._credentials: dict[str, Credential] = {}
 
@@ -56,7 +56,7 @@ def _credential(entry: Entry) -> Credential:
 
 
 class ExchangeLost(EgressError):
-    """The outcome of a call is unknown. If there is a reply, the journal has the only copy."""
+    """The outcome of a call is unknown. The journal might have the only copy of the reply."""
 
 
 class TokenExchange(Protocol):

@@ -1,6 +1,6 @@
 """The HTTP server: the client protocol, the fast path, the runner, and the worker process around them.
 
-    client_protocol      handles one client connection: checks heads, sends the gateway's errors, closes in order
+    client_protocol      handles one client connection: checks heads, sends the gateway's errors, closes cleanly
     strict_framing       watches chunked bodies, translates parser errors, finds the end of a fast path body
     fast_path            handles proxied requests without a task, a request object or a middleware call (ADR 44)
     known_heads          remembers the header lines of requests, without the values that differ from call to call
@@ -17,7 +17,7 @@
 
 Always true: the fast path sends the same responses as the middleware chain, because both call the same functions for
 decisions. In one case of malformed traffic, the responses differ (end of ADR 44). tests/wire sends each case through
-the fast path and through the chain.
+both.
 """
 
 from gateway.server.runner import GatewayRunner, runner

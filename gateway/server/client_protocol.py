@@ -1,4 +1,4 @@
-"""Handles a client connection: checks request heads strictly, sends the gateway's errors, and closes without data loss.
+"""Handles a client connection: checks request heads strictly, sends the gateway's errors, and closes cleanly.
 
 Ordinary proxied requests go to the fast path (`FastPath.take`), and messages to the agent door go to `AgentDoor.take`.
 All other requests go to aiohttp's parser and handler.
@@ -52,7 +52,7 @@ CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body f
 log = structlog.get_logger(__name__)
 
 
-# ── Bytes to the client: sends errors in the gateway's format, and closes the connection without data loss.
+# ── Bytes to the client: sends errors in the gateway's format, and lets the client read them before it closes.
 #
 # Parser errors never reach a middleware. Without this code, aiohttp would send HTTP/1.0 error texts that quote the
 # request.
@@ -135,10 +135,10 @@ class ClientProtocol(RequestHandler):
         self._line: bytes | None = b""  # received part of the request line; None after the line is complete
         self._odd_line = False
         self._held = b""  # bytes that wait, because too many requests are queued or a request is on the fast path
-        self._parser_unused = True  # aiohttp has received no bytes yet, and its handler has perhaps not started
+        self._parser_unused = True  # aiohttp has received no bytes yet, and its handler might not have started
         self._deaf = False  # whether the bytes that follow are discarded
         self.head_since = 0.0
-        # Not None as long as the client gets time to read the last response. Done when the client has disconnected.
+        # Not None while the client gets time to read the last response. Done when the client has disconnected.
         self._client_closed: asyncio.Future[None] | None = None
         self._queued = b""  # bytes of a fast path response, sent at the end of this event loop iteration
         self._parts: IncrementalFeeder | None = None  # splits input that is expensive to parse
@@ -393,7 +393,7 @@ class ClientProtocol(RequestHandler):
             self._read(data + held)
         else:
             self._read(data)
-            self._deaf = True  # the parser gets only a part of the body, so it cannot find the next message
+            self._deaf = True  # the parser does not get the body, so it cannot find the next message
 
     def hand_back(self, data: bytes) -> None:
         """Let the middleware chain handle a message to the agent door.
@@ -467,7 +467,7 @@ class ClientProtocol(RequestHandler):
     def _end_orderly(self) -> None:
         """Send EOF, and close the connection after `LINGER_S`, so that the client has time to read the response.
 
-        In contrast to `_half_close`, no task waits.
+        Unlike `_half_close`, this needs no task.
         """
         self.send_queued()
         self._deaf = True
@@ -740,10 +740,7 @@ class ClientProtocol(RequestHandler):
                 self.force_close()
 
     def _break_body(self, why: str) -> None:
-        """Raise an error in the code that reads the body, so that this code sends the error response.
-
-        Read nothing more from this connection.
-        """
+        """Raise an error in the body's reader, which sends the error response. Read nothing more from the client."""
         log.info("body_refused", why=why)
         self._deaf = True
         self._body.set_exception(web.RequestPayloadError(why))

@@ -1,6 +1,7 @@
 """Sends a request on the fast path to the provider, and passes the response on to the caller without delay.
 
-If a fault occurs, or if a response must be changed, the middleware chain takes over the request.
+If a fault occurs, or if a response needs more than to be passed on (a retry, for example), the middleware chain takes
+over the request.
 """
 
 from typing import ClassVar, Final, Protocol
@@ -150,7 +151,7 @@ class FastExchange:
             if self._kept_bytes > KEPT_BYTES:
                 del self._request[1:]
             self._upload = self._connection.send_with_upload(message, self, self, method=method)
-            if self._upload.paused:  # the first write paused the upload before `self._upload` was set
+            if self._upload.paused:  # by a write before `self._upload` was set, so `pause_upload` had no effect
                 self._client.pause_upload()
         else:
             self._connection.send_nowait(message, self, self._write_batch, method=method)

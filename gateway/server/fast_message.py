@@ -5,8 +5,8 @@
           ▸ admit    checks key, scope, content type and size by the rules of the middlewares in `surfaces.AGENT`
           ▸ respond  gets the response from `gateway.mcp.mcp_endpoint`, and writes the same head as aiohttp
 
-Until a call to a provider begins, the fast path sends no errors. The fast path passes unusual messages, and messages
-that must be refused, to the middleware chain with their bytes unchanged.
+Until a call to a provider begins, the fast path sends no errors. It passes unusual messages, and messages that must be
+refused, to the middleware chain with their bytes unchanged.
 """
 
 import asyncio

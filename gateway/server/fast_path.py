@@ -3,11 +3,11 @@
     bytes ▸ take      reads the head of one request below /proxy or a capability URL, and the received part of its body
           ▸ head      finds remembered header lines (`known_heads`), or reads new lines by name (`request_lines`)
           ▸ plan      decides about key, connection, rules and target with the functions that the middlewares call
-          ▸ exchange  sends the request over an idle connection to the provider, and returns its response
+          ▸ exchange  sends the request over an idle connection to the provider, and passes the response back
 
 The middleware chain handles every other request. The chain can also take over a request that the fast path has already
 sent, with the bytes received so far. So the fast path refuses no request, sends no response of its own, and decides as
-the chain does (ADR 44). The tests in tests/wire send each request through the fast path and through the chain.
+the chain does (ADR 44). The tests in tests/wire send each request through both.
 """
 
 import re
@@ -59,8 +59,8 @@ _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", 
 def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, target: str) -> str | None:
     """Return the rule that allows the key to send this request; an empty string if the key has no such rules.
 
-    Return None if the key may not send the request; the middleware chain then reports the reason. This function does
-    not count the call against the key's rate limit; `Meter.count` does.
+    Return None if the key may not send the request; the middleware chain then reports the reason. The call is not
+    counted against the key's rate limit here, but by `Meter.count`.
     """
     access = caller.access
     if access is None:
@@ -126,8 +126,8 @@ class FastPath:
     def take_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
         """Return what `take` returns, for a call that begins in this process.
 
-        The call gets the head that a client would send. This head is remembered together with the head of the message
-        that makes the call. So the gateway need not compose and read the head for each call.
+        The head that a client would send is composed and read once. Then it is remembered for later calls of messages
+        with the same head.
         """
         found = _match_line(f"{request.method} {request.mount}{request.target} HTTP/1.1\r\n".encode())
         if found is None:
@@ -154,14 +154,15 @@ class FastPath:
             return None
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
         head = self._read_head(lines, mount)
-        # A well-formed trace cannot contain the key, because keys and capability URLs have other characters.
+        # The trace cannot contain the key: only minted keys and capability URLs come here, and they have letters that a
+        # well-formed trace does not have.
         if head is not None and plain and head.vary([] if trace is None else [(TRACEPARENT.encode(), trace.encode())]):
             head.known.key = ""
             self.call_heads.keep(head_id, head.known, len(lines))
         return head
 
     def _admit(self, head: ArrivedHead) -> Admitted | None:
-        """Return the caller and the connection of the request; None if one of the two is not in memory."""
+        """Return the caller and the connection of the request; None if either is not in memory."""
         began, generation = clock.monotonic(), self._current.generation
         caller = generation.keys.find_known(head.known.key_digest)
         opened = self._opened_connection(head, caller, began) if caller is not None else None
@@ -247,7 +248,7 @@ class FastPath:
         return connection
 
     def _opened_connection(self, head: ArrivedHead, caller: Caller, now: float) -> Opened | None:
-        """Return the connection of a request; None if the connection is not in memory, or not usable without waiting.
+        """Return the connection of a request; None if it is not in memory, or not usable without waiting.
 
         `now`: monotonic seconds.
         """
@@ -320,7 +321,7 @@ class FastPath:
         return len(self._known)
 
     def sweep(self, now: float) -> None:
-        """Forget all remembered heads if `KNOWN_S` has passed. The server calls this about once a second.
+        """Forget all remembered heads every `KNOWN_S` seconds. The server calls this about once a second.
 
         `now`: monotonic seconds.
         """

@@ -87,7 +87,7 @@ class InProcessClient:
 
         The time and the caller are checked at least every `LOOK_S` seconds. `room`: awaited before more than
         `INLINE_BYTES` are held in memory. `has_left`: returns whether the caller has disconnected. `watched`: whether
-        another object calls `wake` regularly, so that no timer is needed.
+        `wake` is called about once a second anyway, so that no timer is needed.
         """
         exchange, began = self.exchange, clock.monotonic()
         assert exchange is not None
@@ -190,7 +190,8 @@ async def call(
 
     Return None, without any effect, if the middleware chain must handle the request. Return FastPathHandover if the
     chain must continue the request. Raises TimeoutError after about `request.limit_s` seconds. `room`: awaited before
-    more than `INLINE_BYTES` are held in memory, can raise. `has_left`: returns whether the caller has disconnected.
+    more than `INLINE_BYTES` are held in memory; its errors propagate. `has_left`: returns whether the caller has
+    disconnected.
     `stopped`: returns whether the gateway closed the caller's connection. `watch`: gets the function to call about once
     a second, and None at the end; if `watch` is None, a timer calls that function.
     """

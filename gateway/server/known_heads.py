@@ -1,9 +1,9 @@
 """Remembers request heads of the fast path without the values that differ from call to call.
 
-Most callers send the same header lines each time, except for a few values. Such values are the connection's id, the
-body's length, the trace, an idempotency key and a request id. The memory ignores these values, so one remembered head
-serves all calls of an application. For each request, the gateway checks the values and puts them into the outgoing
-lines. `gateway.server.request_lines` reads a head that is not remembered yet.
+Most callers send the same header lines each time, except for a few values, such as the connection's id, the body's
+length, the trace, an idempotency key or a request id. The memory ignores these values, so one remembered head serves
+all calls of an application. For each request, the values are checked and put into the outgoing lines.
+`gateway.server.request_lines` reads a head that is not remembered yet.
 """
 
 import re
@@ -189,9 +189,9 @@ class KnownHead:
         return True
 
     def forget_key(self, parts: Sequence[bytes]) -> bool:
-        """Delete the key and keep only its position in the `parts` of the head.
+        """Delete the key, and keep only its position in the `parts` of the head.
 
-        Return False if no part contains the key.
+        Return False if no part contains the key. A key in a capability URL needs no position, because `mount` has it.
         """
         key, self.key = self.key.encode(), ""
         if self.mount != MOUNT:
@@ -311,7 +311,10 @@ class ArrivedHead:
             self.has_body, self.framing = length > 0, b"Content-Length: %d\r\n" % length
 
     def vary(self, varying: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Do what `KnownHead.vary` does, and keep the values of this request for its own outgoing lines."""
+        """Prepare the known head for requests with other values, and keep this request's own values.
+
+        `varying`: names and values, in the order of the lines. Return False if that is impossible.
+        """
         if not self.known.vary(varying):
             return False
         self.values = tuple(value for _, value in varying)
@@ -338,8 +341,7 @@ class HeadMemory(Generic[T]):
         return len(self.known)
 
     def arrives_again(self, head_id: Hashable) -> bool:
-        """Return whether a head has arrived before. Other heads are not worth remembering, because most never
-        repeat."""
+        """Return whether a head has arrived before. A head that never repeats must not fill the memory."""
         if head_id in self._seen:
             return True
         if len(self._seen) >= KNOWN_HEADS:

@@ -1,9 +1,9 @@
 """Reads the header lines of a fast path request, each by its name, without parsing the whole head.
 
-The name of a field decides what happens to its line. The gateway passes the line on, drops the line, uses it for the
-body's framing, or reads an option from it. `gateway.http.headers` and `gateway.http.proxy_options` decide this for each
-name, and the reader remembers the decision. Some names are not enough for a decision, such as an unknown `Gateway-…`
-field or a second `Host`. For such names `read` returns None, and the middleware chain handles the request.
+The name of a field decides what happens to its line: it is passed on, dropped, used for the body's framing, or read as
+an option for the gateway. `gateway.http.headers` and `gateway.http.proxy_options` decide this for each name, and the
+reader remembers the decision. If a line needs more than that, such as an unknown `Gateway-…` field or a second `Host`,
+`read` returns None, and the middleware chain handles the request.
 """
 
 from dataclasses import dataclass, field
@@ -332,7 +332,7 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _repeats(block: bytes, secret: str, times: int) -> bool:
-    """Return whether `secret` occurs more than `times` times in the head, so that another field also contains it."""
+    """Return whether `secret` occurs more than `times` times in the head: another field then contains it too."""
     return bool(secret) and block.count(secret.encode()) > times
 
 

@@ -41,7 +41,7 @@ class ResponseDecoding:
     """Decodes one response's body.
 
     `may_begin`: whether the response's head can be sent, because a first piece was decoded. `paused`: whether the
-    caller takes no more bytes. `live`: whether the response is a stream; its head is sent before the first piece.
+    caller takes no more bytes. `live`: whether the response is a stream; its head does not wait for a first piece.
     """
 
     __slots__ = (

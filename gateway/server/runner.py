@@ -176,7 +176,7 @@ class GatewayRunner(web.AppRunner):
 
     @property
     def servers(self) -> list[Server]:
-        """The server for all requests, and the server for the console's own port."""
+        """The server for all requests and, if the console has its own port, the server for that port."""
         return [server for server in (self._server, self._of_console) if server is not None]
 
     @property
@@ -207,7 +207,7 @@ class GatewayRunner(web.AppRunner):
                 server.start_draining()
 
     async def cleanup(self) -> None:
-        """Stop listening, let requests finish within `drain_s`, close all connections, and clean up the application."""
+        """Stop listening, let requests finish within `drain_s`, cut off the rest, and clean up the application."""
         for site in list(self.sites):
             await site.stop()
         for server in self.servers:

@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 # uvloop accepts one connection in each event loop iteration. With a thousand busy clients, an iteration takes a tenth
 # of a second. So the last of a hundred new connections, perhaps a health check, would wait ten seconds.
 
-AT_ONCE: Final = 16  # connections accepted in one iteration; few, so that all workers share many new connections
+AT_ONCE: Final = 16  # connections accepted in one iteration; few, so that the workers share a burst of new connections
 PAUSE_S: Final = 1.0  # pause after running out of descriptors or memory for connections
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -82,8 +82,8 @@ class BatchSite(web.BaseSite):
         """Accept the waiting connections and close the listening socket.
 
         When this returns, each accepted connection has its protocol. When the last copy of a listening socket is
-        closed, the kernel resets connections that still wait, even if a request has arrived on them. If no other
-        process has a copy (`close_ends_listening`), this method first lets the kernel ignore new connections.
+        closed, the kernel resets connections that still wait, even if a request has arrived on them. So if no
+        supervisor keeps the socket open (`close_ends_listening`), the kernel first stops taking new connections.
         """
         if self._resumption is not None:
             self._resumption.cancel()
@@ -209,7 +209,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
 def _refusal_if_running(config: Config) -> str | None:
     """Return an error message if this gateway already runs on `server.port`; otherwise None.
 
-    If the gateway there has one of our encryption keys, it is this gateway.
+    A gateway that has one of our encryption keys counts as this gateway.
     """
     import http.client  # imported here: a gateway that serves does not need it
 

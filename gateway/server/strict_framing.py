@@ -18,7 +18,7 @@ from gateway.http.request_head import (
 )
 from gateway.http.response_head import MalformedMessage
 
-# ── Watches chunked bodies, because the framing of such a body can be far larger than its content.
+# ── Watches chunked bodies, because the framing of a chunked body can be far larger than its content.
 
 # Limit for a chunk's size line with its extensions, or for all trailers. Only an attacker sends more.
 SPARE_BYTES: Final = 16_384
