@@ -49,7 +49,7 @@ PATH_LIMIT: Final = 1024  # maximum length of a logged path in characters
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Measure the request (TIMING), and record the request when it ends, whatever the result is."""
+    """Set TIMING, and record the request when it ends, whatever its result."""
     timing = request[TIMING] = Timing(clock.monotonic())
     _begin_trace(request, timing)
     try:

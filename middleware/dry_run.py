@@ -1,4 +1,4 @@
-"""Dry runs: for ``Gateway-Dry-Run: true``, returns the outgoing request to the caller and does not send the request."""
+"""Dry runs: for ``Gateway-Dry-Run: true``, returns the outgoing request to the caller instead of sending it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -117,8 +117,8 @@ def request_json(
 
     `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential.
     `templates`: templates of those header fields; a scheme before the credential is not secret. `base`: a text that is
-    shown instead of the request's base URL and host, if they contain a secret; None if they contain no secret. `body`:
-    where the body comes from, and its length in bytes, or None for a body that is sent in chunks; None: no body.
+    shown instead of the request's base URL and host, if they contain a secret; else None. `body`: where the body comes
+    from, and its length in bytes (None if it is sent in chunks); None for a request without a body.
     """
     target = with_query(request.target, ((name, MASK) for name in query_slots), ())
     authority = bracketed(request.host)

@@ -53,7 +53,7 @@ class CountedCall(Protocol):
 
 
 def trace_id_of(request: web.BaseRequest) -> str | None:
-    """Return the trace id in TRACE or, without TRACE, in the caller's ``traceparent``; None if there is no trace id."""
+    """Return the trace id in TRACE or, without TRACE, in the caller's ``traceparent``; None if there is none."""
     trace = request.get(TRACE)
     return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
 

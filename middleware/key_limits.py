@@ -91,7 +91,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Count the call for the key's rate limit, and set PACE. Raises TooManyRequests.
+    """Count the call and set PACE, if the key has a rate limit. Raises TooManyRequests.
 
     A call that the fast path has counted is not counted again. The rate limit headers are added here to a response that
     is not prepared yet. Code that prepares a streamed response calls `add_pace_headers` itself, and so does
@@ -175,10 +175,9 @@ def check_rules(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, up
 
 
 def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
-    """Return the rule that allows `request`; an empty text if the key has no rules; None if the decision needs the
-    body.
+    """Return the rule that allows `request`, or None if the decision needs the body. Raises Forbidden.
 
-    Raises Forbidden.
+    Return an empty text if the key has no rules.
     """
     if not caller.policy.of_requests:
         return ""

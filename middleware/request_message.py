@@ -39,7 +39,7 @@ async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def no_early_continue(_request: web.Request) -> None:
-    """Replace aiohttp's handler for Expect, which sends 100 Continue before the key has been checked. Send nothing."""
+    """Do nothing. Replaces aiohttp's handler for Expect, which sends 100 Continue before the key is checked."""
 
 
 @web.middleware
@@ -51,9 +51,9 @@ async def invite_body(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 async def send_continue(request: web.Request) -> None:
-    """Send 100 Continue if the client waits for 100 Continue and has not begun to send its body.
+    """Send 100 Continue if the client waits for it and no part of the body has arrived.
 
-    Call this function at most one time per request.
+    So a second call, after the body was read, sends nothing.
     """
     expect = request.headers.get(hdrs.EXPECT, "")
     if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:

@@ -90,7 +90,7 @@ PREFLIGHT_HEADERS: Final = {
 
 @web.middleware
 async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a CORS preflight with 204, without a key. Let any origin read all other responses, also errors.
+    """Answer a CORS preflight with 204, without a key. Let any origin read all other responses, including errors.
 
     A handler that streams its response calls `add_cors_headers` itself, before it prepares the response.
     """

@@ -19,8 +19,7 @@ from gateway.runtime import RUNTIME, Runtime
 
 @web.middleware
 async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Mark the request as proxied, so that the call log has it even if the key's scope or rate limit refuses the
-    request."""
+    """Mark the request as proxied, so that the call log has it even if the key's scope or rate limit refuses it."""
     request[TIMING].proxied = True
     return await handler(request)
 

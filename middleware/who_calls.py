@@ -142,7 +142,7 @@ def with_referrer_policy(response: web.StreamResponse, request: web.BaseRequest)
 def mask_secrets_in_path(path: str) -> str:
     """Return `path` for a log: each capability or key in `path` is replaced with the first characters of its digest.
 
-    Percent-encoded secrets are replaced too, because the router decodes a path before it matches the path. Secrets are
+    Percent-encoded secrets are replaced too, because the router decodes paths before it matches them. Secrets are
     replaced at every position, because a mistyped URL also contains the secret.
     """
     decoded = unquote(path) if "%" in path else path

@@ -1,7 +1,7 @@
 """The caller of a request and what its key may do: keys, scopes, rules, limits, and the refusals.
 
-`known_keys` finds the caller of a key by the key's digest. `key_policy` decides whether the request is allowed. If the
-request is not allowed, `refusals` builds the error. Modules:
+`known_keys` finds the caller of a key by its digest, `key_policy` decides whether the request is allowed, and
+`refusals` builds the error if it is not. Modules:
 
     scopes         the scopes of keys, and which scopes include other scopes
     key_policy     decides whether one key's scopes, limits and rules allow a request

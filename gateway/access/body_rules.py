@@ -164,9 +164,9 @@ def parse_body_rule(text: str) -> BodyRule:
 def _name_regex(pattern: str) -> str:
     """Return the pattern as a regular expression that matches in linear time.
 
-    Each ``*`` except the last matches up to the first occurrence of the text that follows the ``*``. A later occurrence
-    is never needed: a name that matches with a later occurrence also matches with the first. The last ``*`` matches the
-    rest of the name, which must end with the last text. The expression does not backtrack.
+    Each ``*`` except the last matches up to the first occurrence of the text that follows it: a name that matches with
+    a later occurrence also matches with the first. The last ``*`` matches the rest of the name, which must end with the
+    last text. The expression does not backtrack.
     """
     first, *middle, last = pattern.split("*")
     found = "".join(map(_first_occurrence_regex, middle))

@@ -28,8 +28,8 @@ from gateway.timestamps import iso
 WINDOW_S: Final = 60.0
 MAX_RESERVED: Final = 1000
 MIN_CALLS_FOR_AHEAD: Final = 100
-"""If a part has at least this many calls, the worker reserves the next part before the calls are used up. Near the end
-of a budget, the parts are smaller, and the worker reserves a part only when a call needs the part."""
+"""If a part has at least this many calls, the worker reserves the next part before they are used up. Near the end of a
+budget, the parts are smaller, and the worker reserves one only when a call needs it."""
 
 ReserveCalls = Callable[[int], Awaitable[int]]
 
@@ -58,8 +58,8 @@ class Meter:
 
     `rate`: maximum calls per minute; None means no maximum. `budget`: maximum calls in total; None means no maximum.
 
-    `reserve_calls(most)` reserves up to `most` calls of the budget in the store, and returns the number of reserved
-    calls. A negative `most` returns calls to the store.
+    `reserve_calls(most)` reserves up to `most` calls of the budget in the store, and returns how many it reserved. A
+    negative `most` returns calls to the store.
     """
 
     def __init__(self, rate: int | None, budget: int | None, reserve_calls: ReserveCalls) -> None:
@@ -160,8 +160,7 @@ class Meter:
     async def return_unspent(self, idle_s: float = 0.0) -> None:
         """Return unspent calls to the store, unless a call was spent within the last `idle_s` seconds.
 
-        If the store fails, the calls count as used, because the store may have accepted the calls before the
-        failure."""
+        If the store fails, the calls count as used, because the store may have accepted them before it failed."""
         if self._refilling is not None:
             await asyncio.wait([self._refilling])
         if self._reserved and clock.monotonic() - self._spent_at >= idle_s:
@@ -252,7 +251,7 @@ class Caller:
 def build_access(
     key: MintedKey, meter: Meter | None, parents: tuple[int, ...] = (), policy: Policy | None = None
 ) -> Access:
-    """Return the key's rights. `policy`: the key's policy, if it is built already; None builds the policy here."""
+    """Return the key's rights. `policy`: the key's policy, if it is built already."""
     ends_at = math.inf if key.expires_at is None else key.expires_at.timestamp()
     return Access(key, policy or Policy(key.scopes, key.limits), meter, ends_at, parents=parents)
 

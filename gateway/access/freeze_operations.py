@@ -2,7 +2,7 @@
 
 rule  = "operations " provider " " term *("," term)       operations that match one of the terms
 term  = word *("+" word)                                  an operation must match each word
-word  = read / write / delete / admin / starter / id      a risk, the operations that assistants need most, or an operation
+word  = read / write / delete / admin / starter / id      a risk, operations that assistants need most, or an operation
 """
 
 import re
@@ -156,7 +156,7 @@ def _pack_operations(
 ) -> str:
     """Return the snapshot of the operations `chosen`.
 
-    `checked`: the ids of operations with a path that is already checked.
+    `checked`: the ids of operations whose path is already checked.
     """
     host, base = host_and_path(provider)
     before = base + operations.prefix

@@ -28,9 +28,9 @@ log = structlog.get_logger(__name__)
 
 
 def check_rules_together(limits: Sequence[KeyLimits]) -> None:
-    """Raise InvalidRequest if a new key has rules, and has too many rules together with its ancestors.
+    """Raise InvalidRequest if a new key has rules, and too many together with its ancestors.
 
-    The number is limited, because the gateway compares a call of the key with up to all these rules. `limits`: the
+    The number is limited because each call of the key is compared with the rules of all these keys. `limits`: the
     limits of the new key first, then of its ancestors.
     """
     if limits[0].rules and sum(len(one.rules) for one in limits) > MAX_RULES_WITH_ANCESTORS:
@@ -64,8 +64,8 @@ class KeyIssuer:
                 await self._check_may_replace(old, requester)
             requested, above = completed_replacement(requested, old), await self._parent_of(old)
         requested = await self._freeze(requested, environment if caller is None else caller.share)
-        # The holder of the requesting key receives the new key. So the requesting key becomes the parent of the new
-        # key, and revoking the requesting key also revokes the new key.
+        # The holder of the requesting key receives the new key. So the requesting key becomes its parent, and revoking
+        # the parent also revokes the new key.
         parent = requester if requester is not None and (old is None or old.id != requester.id) else above
         check_request(requested, now)
         scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
@@ -120,7 +120,7 @@ class KeyIssuer:
         return replace(requested, limits=limits)
 
     async def revoke(self, environment: str, key_id: int, revoked_by: str, caller: Caller | None = None) -> int:
-        """Revoke the key and every key that it minted, directly or through other keys; return the number of these keys.
+        """Revoke the key and every key that it minted, directly or through other keys; return how many were revoked.
 
         This process refuses the revoked keys immediately. Raises NotFound.
         """

@@ -271,7 +271,7 @@ class SentRequest(NamedTuple):
     """A request as the gateway will send it.
 
     `path`: the path without the query. `names`: the names of the header fields, in lower case with ``-`` in place of
-    ``_``. `body`: the parsed body; None if the gateway has not read the body.
+    ``_``. `body`: the parsed body; None if it was not read.
     """
 
     method: str
@@ -286,9 +286,9 @@ class SentRequest(NamedTuple):
 class Breach:
     """The limit that a request breaks, and the reason.
 
-    `broken`: the limit; ``unread_body`` means that a rule about the body can allow the request, but the gateway has not
-    read the body yet. `why`: the reason, as the end of a sentence. `allowed`: the rules or hosts of the key, to show to
-    the caller.
+    `broken`: the limit; ``unread_body`` means that a rule about the body can allow the request, but the body was not
+    read yet. `why`: the reason, as the end of a sentence. `allowed`: the rules or hosts of the key, to show to the
+    caller.
     """
 
     broken: BrokenLimit
@@ -328,7 +328,7 @@ class Policy:
         self._hosts = [one.hosts for one in self.limits if one.hosts]
 
     def compile(self) -> None:
-        """Compile all rules, so that no decision has to compile a rule. For 1,000 rules, this takes up to 3 s."""
+        """Compile all rules, so that no decision has to. For 1,000 rules, this takes up to 3 s."""
         for one in self._rules:
             one.compile()
 

@@ -47,7 +47,7 @@ class MintedKeyCache:
         self._generation = 0
         self._ended: dict[str, None] = {}  # used keys that were later found to be expired or revoked
         self._tasks: set[asyncio.Task[None]] = set()
-        self._first_used: set[str] = set()  # keys with a recorded first use, which their cached rows lack
+        self._first_used: set[str] = set()  # keys whose first use is recorded, but not in their cached rows
         self._being_checked: set[str] = set()  # keys that a task reads to find out whether they have ended
         # Keys that the next write marks as used in the store. The write also marks the cached callers with
         # `has_unsaved_use`.
@@ -237,10 +237,7 @@ class MintedKeyCache:
         return meter
 
     async def write(self) -> None:
-        """Store the use of keys and return unspent calls of idle keys, again and again.
-
-        Runs every `WRITE_INTERVAL_S` seconds, until the task is cancelled.
-        """
+        """Store uses of keys and return unspent calls of idle keys, every `WRITE_INTERVAL_S`, until cancelled."""
         while True:
             await asyncio.sleep(WRITE_INTERVAL_S)
             try:
@@ -277,7 +274,10 @@ INVALID_TOKEN_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="gateway", err
 
 
 class KeyLookup:
-    """Finds keys of gateway.yaml and minted keys by digest, so that the duration of a search reveals nothing."""
+    """Finds keys of gateway.yaml and minted keys.
+
+    Keys are searched by digest, so the duration of a search reveals nothing about a key.
+    """
 
     def __init__(self, by_digest: Mapping[str, Caller], minted: MintedKeyCache, environments: Collection[str]) -> None:
         self._by_digest = dict(by_digest)

@@ -3,8 +3,8 @@
 When a key is created, `freeze_operations` stores a snapshot of the rule with the key: the methods and paths of the
 operations at that time. The catalog is not read again, so a later catalog cannot give the key more rights.
 
-A request matches if its host, method and path match an operation of the snapshot. If a request also matches an
-operation that the rule leaves out, the request is refused, unless an operation of the rule matches more exactly.
+A rule allows a request if its host, method and path match an operation of the snapshot. If the request also matches an
+operation that the rule leaves out, the rule allows it only if an operation of the snapshot matches more exactly.
 """
 
 import base64
@@ -223,7 +223,7 @@ def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 # The first line of the text is a JSON object with the provider, the host, the base (the path of the base URL) and
 # ``before`` (the base, then the prefix of the operations file). Each further line is an operation of the rule,
 # ``RISK METHOD PATH ID``, or an operation that the rule leaves out, ``- METHOD PATH``. RISK is one letter, in upper
-# case for a starter operation. An ID follows a PATH without ``before``; a line without an ID has the whole PATH.
+# case for a starter operation. PATH is without ``before`` for an operation of the rule, and whole for a left-out one.
 
 
 def pack_snapshot(

@@ -86,7 +86,7 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
 
 
 def unread_body_error(reason: str = "The body of this kind of call cannot be read") -> Forbidden:
-    """Return the error for a request with a body that a rule must read, but that cannot be read.
+    """Return the error if a rule must read the request's body, but the body cannot be read.
 
     `reason`: a sentence without its period that says why.
     """

@@ -48,7 +48,7 @@ _IMPLIED_BY: Final = {
 def covers(granted: Iterable[str], requested: str) -> bool:
     """Return whether one of the scopes `granted` is `requested`, a wildcard that covers it, or a scope that implies it.
 
-    If `requested` is a wildcard, only the same wildcard or a wider wildcard covers `requested`.
+    If `requested` is a wildcard, only the same or a wider wildcard covers it.
     """
     stronger = _IMPLIED_BY.get(requested)
     return any(_covers(scope, requested) or (stronger is not None and _covers(scope, stronger)) for scope in granted)

@@ -153,8 +153,8 @@ def check_app_key(context: AuthContext) -> None:
 
 
 def _proof(context: AuthContext, app_id: str | None) -> Secret:
-    """Return the JWT that authenticates the app. The JWT is built as the entry's `jwt` says, or in GitHub's format if
-    the entry has no `jwt`. `app_id`: the app's ID, None for the integration's app."""
+    """Return the JWT that authenticates the app. The JWT is built as the entry's `jwt` says, or in GitHub's format
+    without one. `app_id`: the app's ID, None for the integration's app."""
     key = context.app_key()
     issuer = app_id or context.integration.app_id or context.integration.client_id
     if not issuer:

@@ -38,8 +38,7 @@ class ClientCredentialsMode(TokenExchangeMode):
     brought: ClassVar = "token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """Return the credential to store. The `token` is optional: without a `token`, the gateway requests the first
-        token."""
+        """Return the credential to store. The `token` is optional; without it, the gateway requests the first one."""
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
         credential["client_id"] = fields.text("client_id", limit=1024)
@@ -125,8 +124,8 @@ def client_values(credential: Mapping[str, Any]) -> dict[str, Secret]:
 
 
 def client_scopes(context: AuthContext) -> tuple[str, ...]:
-    """Return the scopes in the connection's setting `oauth_scopes`. Without this setting, return the integration's
-    scopes, or the entry's default scopes if the integration has no scopes."""
+    """Return the scopes in the connection's setting `oauth_scopes`, else the integration's scopes, else the entry's
+    default scopes."""
     own = context.config.get("oauth_scopes")
     return scope_list(own) if isinstance(own, str) and own else context.scopes
 

@@ -314,13 +314,12 @@ class AuthContext:
             raise InvalidRequest("unresolved_setting", f"A value in the request's body {fault.why}.") from fault
 
     def has_client(self, credential: Mapping[str, Any]) -> bool:
-        """Return whether `client` finds a client: the integration has a client, or the credential has its own
-        client."""
+        """Return whether `client` finds a client: the integration's, or the credential's own."""
         return bool(self.integration.client_id or (credential.get("config_override") or {}).get("client_id"))
 
     def client(self, override: Mapping[str, str] | None = None) -> OAuthClient:
-        """Return the OAuth client of a connection: its own client in `override`, else the client that the server
-        registered, else the integration's client.
+        """Return the OAuth client of a connection: its own in `override`, else the one that the server registered, else
+        the integration's.
 
         Raises InvalidRequest if the integration has no client, or if a destination of the request may not receive its
         secret.

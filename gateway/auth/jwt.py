@@ -25,7 +25,7 @@ def signed_token(
 ) -> tuple[Secret, datetime]:
     """Return the signed token and its expiry. Claims that lack a value are left out.
 
-    Raises TokenRefused if the key is missing or unusable; only the person who gave the key can correct the key.
+    Raises TokenRefused if the key is missing or unusable; only the person who gave the key can correct it.
     """
     known = plain_values(context.values(credential))
     moment = Moment(now)

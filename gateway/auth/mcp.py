@@ -165,7 +165,7 @@ class McpOAuth2(OAuth2):
         self, context: AuthContext, server: McpServer, authorization: AuthorizationRequestInput
     ) -> Dialogue[DynamicClient]:
         """Return the end user's own client if there is one, else the operator's client if the integration has one.
-        Otherwise register a client in the way that the entry names or the server supports.
+        Otherwise register a client as the entry says or as the server supports.
 
         The returned client never contains the secret of the end user or of the operator. The callback reads the
         operator's secret from the integration, and only for hosts that may receive the secret.

@@ -144,8 +144,8 @@ class AuthMode(ABC):
         return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
     def revocable(self, credential: Mapping[str, Any]) -> Sequence[RevocableToken]:
-        """Return the tokens that the provider must revoke when the connection is deleted, because otherwise these
-        tokens would stay valid. The token with the longest lifetime comes first."""
+        """Return the tokens that the provider must revoke when the connection is deleted, because they would otherwise
+        stay valid. The token with the longest lifetime comes first."""
         return ()
 
     def revocation(self, credential: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
@@ -176,7 +176,7 @@ class AuthorizationRequestInput:
 
     `state` identifies the flow; the callback must return the same `state`. `scopes`: None for the integration's scopes.
     `override`: the end user's own client (``client_id``, ``client_secret``), and a ``refresh_token`` for providers that
-    return no refresh token. `params`: further parameters, from the session and from the browser.
+    return no refresh token. `params`: further parameters: the session's, and those that the browser may add.
     """
 
     state: str

@@ -27,8 +27,8 @@ def request_values(method: str, url: str, *, content_type: str = "", body: bytes
     """Return the values ``method``, ``host`` (with a port unless it is the default), ``path``, ``params`` (the query),
     ``endpoint`` (path and query), ``contentType``, ``urlCanonicalParams`` and ``bodyCanonicalParams``.
 
-    `url`: the final, percent-encoded URL. The canonical parameters are encoded again; all other values are unchanged
-    parts of the URL. `body`: the whole body, empty if it is not known. The canonical parameters of a body are the
+    `url`: the final, percent-encoded URL. The canonical parameters are encoded again; the other parts of the URL stay
+    unchanged. `body`: the whole body, empty if it is not known. The canonical parameters of a body are the
     members of a form or of a JSON object. Any other body has no canonical parameters.
     """
     parts = urlsplit(url)
@@ -82,7 +82,7 @@ class RequestTemplates:
     values that do not depend on the request.
 
     Every template replaces the caller's value, even if the template contains no credential, because another template
-    can sign the value.
+    can sign it.
     """
 
     headers: Mapping[str, str]

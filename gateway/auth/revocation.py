@@ -36,7 +36,7 @@ class RevocationOutcome:
 
     @property
     def may_still_work(self) -> bool:
-        """Whether the provider possibly still accepts the token."""
+        """Whether the provider may still accept the token."""
         return self.outcome not in {"revoked", "already_invalid"}
 
 

@@ -38,8 +38,7 @@ class TwoStep(TokenExchangeMode):
     name = "TWO_STEP"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """Return the credential to store. The `token` is optional: without a `token`, the gateway requests the first
-        token."""
+        """Return the credential to store. The `token` is optional; without it, the gateway requests the first one."""
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
         credential |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
@@ -60,8 +59,8 @@ class TwoStep(TokenExchangeMode):
         return dict(credential) if credential.get("token") else (yield from self._log_in(credential, context))
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        """Refresh with the refresh token if the entry has a `refresh_url`. If the refresh token or the `refresh_url` is
-        missing, or if the provider refuses the refresh, log in again."""
+        """Refresh with the refresh token if the entry has a `refresh_url`. If either is missing, or if the provider
+        refuses, log in again."""
         if context.provider.refresh_url and credential.get("refresh_token"):
             try:
                 return (yield from self._refresh_or_log_in(credential, context))

@@ -16,6 +16,6 @@ grant becomes a connection. Read in this order:
     return_url            the signed redirect to the application's `return_url`
     trusted_pages         which pages may embed the connect page and receive the redirect back
 
-Always true: a flow can be used only once, and only by the browser that started the flow. Everyone who waits for the
-outcome gets the outcome before the browser does. The database stores settings and tokens of a flow only encrypted.
+Always true: a flow can be used only once, and only by the browser that started it. Everyone who waits for the outcome
+gets it before the browser does. The database stores settings and tokens of a flow only encrypted.
 """

@@ -64,15 +64,14 @@ from gateway.store import Store
 # ── The end of an authorization: the browser returns from the provider, the grant becomes a connection, and the outcome
 # is reported to everyone who waits for it.
 #
-# If the grant covers several sites and the integration needs one site, the end user chooses a site first. Until the end
-# user has chosen, the grant is stored encrypted in a flow of its own. Only the same browser can use that flow, only
-# once and within ten minutes.
+# If the grant covers several sites and the integration needs one, the end user chooses first. Until then, the grant is
+# stored encrypted in a flow of its own. Only the same browser can use that flow, only once and within ten minutes.
 
 STATE_PARAMETERS: Final = (
     "state",
     "payload",
     "customField",
-)  # the name that OAuth defines, then names that some providers without OAuth use
+)  # the name that OAuth defines, then the names that other providers use
 NOT_REPEATABLE: Final = (*STATE_PARAMETERS, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
 NO_CODE_OR_ERROR: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "

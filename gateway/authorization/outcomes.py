@@ -182,8 +182,8 @@ class Outcomes:
 
     async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
         """Store the outcome, and wake its waiters. If the outcome cannot be stored, other workers miss the outcome, but
-        the connection stays. After `MAX_FAILURES` failures of a session, further failures are not stored, and wake only
-        the waiters of this worker.
+        the connection stays. After `MAX_FAILURES` failures of a session, further ones are not stored, and wake only the
+        waiters of this worker.
 
         `failure`: the log fields of a failed authorization, None after a success.
         """
@@ -280,8 +280,8 @@ async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization
         log.warning("failed_creation_not_reported", connection_id=ref.connection_id, detail=error.message)
 
 
-# ── Sends the outcome of an authorization to all waiters before the browser gets the outcome, because the browser has
-# possibly disconnected.
+# ── Sends the outcome of an authorization to all waiters before the browser gets it, because the browser may have
+# disconnected.
 
 
 class OutcomeReporter:

@@ -74,7 +74,7 @@ class ReconnectLinks:
         A key of gateway.yaml gets links only if its environment enables links, because applications log error bodies. A
         minted key needs the scope for connecting. A key that is limited to tags gets no link for a missing connection,
         because a connection with this ID can exist with other tags. No link is created if the provider refuses the
-        integration's own app, because no end user can correct this refusal.
+        integration's own app, because no end user can correct that.
 
         `key_id`: the ID of the calling key, empty for a key of gateway.yaml. `pollable`: whether the caller used a key,
         which can also read the connection through the API. False if the caller used a capability URL.
@@ -185,7 +185,7 @@ class ReconnectLinks:
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """Forget all links, because changes of their connections were possibly missed. The next request creates a new
+        """Forget all links, because changes of their connections may have been missed. The next request creates a new
         link."""
         self._kept.clear()
 

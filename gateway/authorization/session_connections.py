@@ -94,7 +94,7 @@ class SessionConnections:
                 "completed within 10 minutes. Let the end user connect, then complete it.",
             )
         waiting = [one.ref for one in pending if one.new is not None]
-        if len(waiting) > 1:  # another person who has the link has possibly made one of these
+        if len(waiting) > 1:  # another person with the link may have made one of these
             raise _several_pending_error(waiting)
         done = [one.ref for one in pending if one.new is None or await self._complete_one(one, one.new)]
         if not done:  # the connection has expired meanwhile, or another node refused a verifier
@@ -161,9 +161,9 @@ class SessionConnections:
         await self._end_grant(pending)
 
     async def _end_grant(self, pending: PendingConnection, except_for: PendingConnection | None = None) -> None:
-        """Revoke the grant at the provider. Keep the grant if a connection, or the pending connection `except_for`,
-        possibly uses the same grant. Many providers have only one grant for each account and application, and revoke
-        all its tokens together."""
+        """Revoke the grant at the provider. Keep the grant if a connection, or the pending connection `except_for`, may
+        use it too. Many providers have only one grant for each account and application, and revoke all its tokens
+        together."""
         new, integration = pending.new, self._current.generation.integrations.find(*pending.ref[:2])
         if new is None or integration is None:
             return

@@ -45,7 +45,7 @@ class TypedCredentialConnector:
     ) -> Connection | PendingConnection:
         """Store the typed credential, and return the new connection. The connection is pending if the session has a
         code challenge. `typed`: the credential's fields. `params`: the connection's settings. `browser`: the digest
-        that identifies the browser in which the end user confirmed; None if that browser has no cookie.
+        that identifies the browser in which the end user confirmed; None if the client sent no cookie.
 
         Raises the errors of `Creator.prepare`; the path of each issue begins with the field's name or with ``params``.
         Callers that poll the session also get the connection or the error. After too many failures of the session,

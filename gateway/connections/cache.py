@@ -322,7 +322,7 @@ class ConnectionCache:
         if self._forgotten_at.get(connection.ref, 0.0) >= began:
             return opened  # deleted during the load: used for this request, but not cached
         if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            # The change is possibly newer than this row, so the next run of the feed reads the row again.
+            # The change may be newer than this row, so the next run of the feed reads the row again.
             self.feed.unread.setdefault(connection.ref, now)
         good_until = (
             0.0
@@ -438,7 +438,7 @@ class ConnectionCache:
         self._cleared_at = clock.monotonic()
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """With one query, read the versions of all connections that have possibly changed. Then read each changed row.
+        """With one query, read the versions of all connections that may have changed. Then read each changed row.
 
         A row that cannot be read is read again at each run of the feed, until `sweep` drops the row.
         """
@@ -533,7 +533,7 @@ class ConnectionCache:
         self._entries.schedule_entry(entry, self._limits.ttl_s)
 
     def _set_row_aside(self, entry: CacheEntry) -> None:
-        """Keep the row of a dropped entry for `write_back` if the row is possibly newer than the database's row."""
+        """Keep the row of a dropped entry for `write_back` if it may be newer than the database's."""
         if self.feed.uncertain:
             self._rows_set_aside[entry.connection.ref] = entry.connection
 

@@ -27,7 +27,7 @@ class Follower(Protocol):
         (`store.minted_keys`)."""
 
     def missed(self) -> None:
-        """Handle missed changes, after which every entry is possibly outdated."""
+        """Handle missed changes: every entry may be outdated."""
 
 
 class FedCache(Protocol):
@@ -44,11 +44,11 @@ class FedCache(Protocol):
         """Drop entries that are too old."""
 
     async def write_back(self) -> None:
-        """Write rows back to the database if they are newer in memory. The database has possibly failed over to a
-        standby without these rows."""
+        """Write rows back to the database if they are newer in memory. The database may have failed over to a standby
+        without these rows."""
 
     def forget_all(self) -> None:
-        """Drop all entries, because changes were possibly missed."""
+        """Drop all entries, because changes may have been missed."""
 
 
 class ChangeFeed:
@@ -84,8 +84,7 @@ class ChangeFeed:
 
     @property
     def uncertain(self) -> bool:
-        """Whether rows in memory are possibly newer than the database, because the database cannot be read or has lost
-        commits."""
+        """Whether rows in memory may be newer than the database, because it cannot be read or has lost commits."""
         return self._store_unreadable or self._changes_missed
 
     @property
@@ -141,7 +140,7 @@ class ChangeFeed:
     async def _apply_changes(self, position: LogPosition | None, version: Hashable) -> tuple[LogPosition, Hashable]:
         """Apply the changes since `position`. Return the end of the log, and the store's version.
 
-        `position`: None if changes were possibly missed. Then all entries that were read before now are dropped.
+        `position`: None if changes may have been missed. Then all entries that were read before now are dropped.
         """
         async with asyncio.timeout(MAX_RUN_S):
             if position is None:
@@ -173,7 +172,7 @@ class ChangeFeed:
             return newest, seen
 
     def announce_missed(self) -> None:
-        """Notify the followers that their entries are possibly outdated."""
+        """Notify the followers that their entries may be outdated."""
         for follower in self._followers:
             follower.missed()
 

@@ -125,8 +125,8 @@ class Deleter:
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
     ) -> ConnectionDeletion | None:
         """Delete the connection and return the result, or None if the connection does not exist. `at_provider`: whether
-        to revoke its tokens at the provider. `integration`: the connection's integration, needed if the integration is
-        no longer in the registry.
+        to revoke its tokens at the provider. `integration`: the connection's integration, needed if it is no longer in
+        the registry.
 
         The deletion continues if the caller is cancelled.
         """

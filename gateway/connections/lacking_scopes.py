@@ -19,8 +19,8 @@ ROWS_BEFORE_PAUSE: Final = 25  # rows decrypted before the event loop may run ot
 
 @dataclass(frozen=True, slots=True)
 class LackingPage:
-    """A page of results. `cursor`: start of the next page, None at the end. A page with few rows, or without rows, can
-    have a cursor, because one request reads a limited number of rows."""
+    """A page of results. `cursor`: start of the next page, None at the end. A page with few or no rows can have a
+    cursor, because one request reads a limited number of rows."""
 
     rows: list[Connection]
     cursor: str | None

@@ -41,7 +41,7 @@ class Placement:
     `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are
     used if the caller sent no such field. `query_slots` and `query_defaults` are the same for query parameters, and are
     percent-encoded. `signer`: signs each request after all other parts are set, None if requests are not signed.
-    `body`: members that are added to the caller's JSON object or form, None for none.
+    `body`: members that are added to the caller's JSON object or form, None if there are none.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -69,8 +69,8 @@ class Opened:
 
     `allowed_origins`: origins that may receive the credential, in the format of `ParsedUrl.origin` and
     `UpstreamRequest.origin`. The first label of a host can be ``*``, so compare origins with `http.origin.covers`.
-    `identity`: the client certificate for mutual TLS, None for none. `for_one_request`: whether this object may be used
-    for only one request. This is the case if the entry's templates contain ``${now}`` or ``${random}``, or if the
+    `identity`: the client certificate for mutual TLS, else None. `for_one_request`: whether this object may be used for
+    only one request. This is the case if the entry's templates contain ``${now}`` or ``${random}``, or if the
     mode's credential is valid only once.
     """
 

@@ -22,7 +22,7 @@ async def matching_connections(
     within: Sequence[KeyLimits] = (),
 ) -> frozenset[tuple[str, str]] | None:
     """Return (integration, connection) of each matching connection that exists now, or None if more than
-    `MAX_CONNECTIONS` connections match. `within`: the limits of the caller's key."""
+    `MAX_CONNECTIONS` match. `within`: the limits of the caller's key."""
     rows = await store.connections.list(
         wanted.environment,
         ListFilter(

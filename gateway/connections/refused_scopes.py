@@ -60,8 +60,8 @@ class ScopeRefusals:
 def scopes_to_request(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """Return the scopes to request in a reconnect after a refused call. These are the scopes that the API required, the
-    scopes that the integration needs, and the scopes that are already granted.
+    """Return the scopes to request in a reconnect after a refused call. These are the scopes that the API required,
+    those that the integration needs, and those already granted.
 
     Return None if the reconnect needs only the integration's scopes.
     """

@@ -40,8 +40,8 @@ class ScopeDrift:
         return tuple(dict.fromkeys((*lacking, *self.refused)))
 
     def union(self, known: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the scopes to request so that the connection loses no scope: all needed scopes, and the granted scopes
-        that are in `known`.
+        """Return the scopes to request so that none is lost: all needed scopes, and the granted ones that are in
+        `known`.
 
         `known` is necessary because providers also grant scopes that an app may not request, such as scopes of every
         token.
@@ -65,8 +65,8 @@ def scope_drift(
 ) -> ScopeDrift:
     """Return the scope drift of a connection with this decrypted credential.
 
-    `needed`: scopes that replace the integration's scopes, for example the scopes of a set of operations; None for the
-    integration's scopes. `refused`: scopes that the API required with a 403, None if there was no such 403.
+    `needed`: replaces the integration's scopes, for example with those of a set of operations; None replaces nothing.
+    `refused`: scopes that the API required with a 403, None if there was no such 403.
     """
     if needed is None:
         own = integration.scopes if integration is not None else None

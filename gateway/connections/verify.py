@@ -59,7 +59,7 @@ async def account_of(source: AccountSource, held: Mapping[str, Any], by_browser:
     """Return the account as far as it is known. An unreadable response or a missing scope is not an error.
 
     `by_browser`: settings from the callback's query. Raises InvalidRequest if the URL of the account contains one of
-    these settings and the provider refuses this URL. The end user has then possibly named another customer's account.
+    these settings and the provider refuses this URL. The end user may then have named another customer's account.
     """
     form, raw, found = source.provider.account, held.get("raw"), Account()
     if form is not None:
@@ -143,10 +143,10 @@ class Verifier:
         """Check the credential. The credential is accepted if one of the entry's endpoints returns the expected 2xx, or
         if the entry names no endpoint.
 
-        An OAuth grant is refused only if it cannot be refreshed, and only after a 401 or an unexpected 2xx. Other
-        responses prove nothing, because the grant's scopes do not always cover the endpoint, and an imported token has
-        possibly expired. Raises InvalidRequest ``connection_test_failed`` if the credential is refused, and
-        UpstreamFailed if the provider could not be reached.
+        An OAuth grant is refused only after a 401 or an unexpected 2xx, because its scopes do not always cover the
+        endpoint. A grant that can be refreshed is never refused, because an imported token may have expired. Raises
+        InvalidRequest ``connection_test_failed`` if the credential is refused, and UpstreamFailed if the provider could
+        not be reached.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:

@@ -34,7 +34,7 @@ def unread_bytes(transport: asyncio.WriteTransport) -> int:
     """Return how many bytes the client has not read yet: the bytes in the transport's buffer and in the socket buffer.
 
     The transport's buffer alone does not show whether a slow client reads: the socket buffer can contain megabytes, so
-    the transport's buffer shrinks rarely.
+    the transport's own shrinks rarely.
     """
     buffered, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
     queued = bytearray(4)

@@ -12,7 +12,7 @@ TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _VALUE: Final = rb'(?:"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"|%b*+)' % _TOKEN
-# A chunk extension in a request must have a name. aiohttp's parser accepts an empty name only before a value.
+# A chunk extension in a request has a name. As in aiohttp's parser, the name can be empty only before a value.
 _REQUEST_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;(?:%b++(?:=%b)?|=%b))*+\r\n" % (_TOKEN, _VALUE, _VALUE))
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
 _SIZES: Final = {form % size: size for size in range(1, 256) for form in (b"%x", b"%X")}

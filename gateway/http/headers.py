@@ -19,7 +19,7 @@ Fields = list[tuple[str, str]]
 
 FIELD_BYTES: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
 """The bytes that are allowed in a header line (RFC 9110 §5.5). To find forbidden bytes, `bytes.translate` deletes the
-allowed bytes; line ends and forbidden bytes remain."""
+allowed ones; line ends and forbidden bytes remain."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -170,10 +170,10 @@ class MalformedResponse(Exception):
 def request_fields(received: Fields, token: str = "") -> Fields:
     """Return the fields to send to the provider, in order.
 
-    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``. A field with any name is removed if its value
-    contains the caller's secret key. Without this removal, a client that also sends the key in another field would give
-    the key to the provider. A field that contains `token`, the capability in the called URL, is removed too; an empty
-    `token` means no capability.
+    ``Nango-Proxy-X`` becomes ``X`` and replaces the caller's ``X``. A field is removed, whatever its name, if its value
+    contains the caller's secret key: otherwise a client that also sends the key in another field would give it to the
+    provider. A field that contains `token`, the capability in the called URL, is removed too; an empty `token` means no
+    capability.
 
     Raises InvalidRequest ``invalid_headers``, with the names of all fields that cannot be forwarded.
     """
@@ -224,7 +224,7 @@ def _service_worker_error(name: str) -> InvalidRequest:
 
 
 def _key_of_caller(received: Fields) -> str:
-    """Return the key in Authorization; empty if there is no key, or if the text is too short for a key."""
+    """Return the key in Authorization; empty if there is none, or if it is too short for a key."""
     for name, value in received:
         if len(name) == 13 and name.lower() == "authorization":
             key = value.rpartition(" ")[2]

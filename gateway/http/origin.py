@@ -39,7 +39,7 @@ class ParsedUrl:
 
 
 def covers(origins: Collection[str], origin: str) -> bool:
-    """Return whether `origins` contains `origin` or a wildcard that covers `origin`.
+    """Return whether `origins` contains `origin` or a wildcard that covers it.
 
     In ``https://*.example.com:443``, the ``*`` covers exactly one label.
     """

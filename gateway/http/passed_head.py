@@ -1,8 +1,8 @@
 """Builds the head of a response to the caller: the gateway's framing, the provider's lines, and additional fields.
 
 A plain head is converted line by line, without being parsed into fields. Most lines are the same in every response
-(Server, Content-Type …). For most other lines, the name alone decides whether the line passes. So the decision about a
-line is made one time, by `response_head` and `headers`, and cached.
+(Server, Content-Type …). For most other lines, the name alone decides whether the line passes. So `response_head` and
+`headers` decide about each line once, and the decision is cached.
 
 A head is not plain if a decision depends on more than the line's name (references, cookies, unusual framing or white
 space). `response_head` and `headers` parse such a head in full.
@@ -156,7 +156,7 @@ class PlainHead(ResponseHead):
 
 
 def plain_head(raw: bytes) -> PlainHead | None:
-    """Parse the head in `raw`; return None if the head is not plain, so that `parse_head` must parse it.
+    """Parse the head in `raw`; return None if it is not plain, so that `parse_head` must parse it.
 
     `raw` ends before the empty line.
     """

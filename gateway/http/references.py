@@ -86,9 +86,9 @@ class LinkRewriter:
     def reference(self, reference: str) -> str:
         """Rewrite one URI reference (RFC 3986 §4.1).
 
-        A reference to another origin stays unchanged. A reference that is relative to the request's path loses only the
-        credential. A path that begins with ``/`` and is below the base URL becomes an absolute URL, because the caller
-        would resolve the path against the gateway's root.
+        A URL below the base URL becomes a URL of the gateway. So does a path from the root, because the caller would
+        resolve it against the gateway's root. Other references to the provider, such as relative ones, lose only the
+        credential. A reference to another origin stays unchanged.
         """
         text = reference.strip()
         absolute = ABSOLUTE.match(text) or ABSOLUTE.match(f"{self.base.scheme}:{text}" if text.startswith("//") else "")

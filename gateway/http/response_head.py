@@ -35,10 +35,10 @@ class MalformedMessage(ValueError):
 class ResponseHead:
     """A parsed head.
 
-    `fields`: all header fields, unchanged. `length`: the value of Content-Length, even if no body follows; None if
-    there is no Content-Length. `chunked`: whether the body is chunked. `keep_s`: the seconds for which the sender keeps
-    the connection open after this response. 0 means that the sender closes the connection; None means that the sender
-    does not state a time.
+    `fields`: all header fields, unchanged. `length`: the value of Content-Length, even if no body follows; None if the
+    field is missing. `chunked`: whether the body is chunked. `keep_s`: the seconds for which the sender keeps the
+    connection open after this response. 0 means that the sender closes the connection; None means that the sender does
+    not state a time.
     """
 
     __slots__ = ("chunked", "fields", "keep_s", "length", "reason", "status")

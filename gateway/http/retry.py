@@ -170,8 +170,8 @@ def wait_s(
     """Return the seconds to wait before retry number `retry`, which begins at 1.
 
     Return None if the wait would be too long; then the caller gets the response. `asked_s`: the wait that the provider
-    asked for; None if the provider asked for no wait. Without `asked_s`, the wait is a random part of an interval that
-    doubles with each retry.
+    asked for; None if it asked for none. Without `asked_s`, the wait is a random part of an interval that doubles with
+    each retry.
 
     `chance`: a random number from 0 to 1. `waited_s`: the seconds that this request has waited before. `longest_s`: the
     maximum of `asked_s`. `all_s`: the maximum of all waits together, in seconds.

@@ -1,4 +1,4 @@
-"""Reads the challenges of a 401 or 403 response (RFC 9110 §11.6.1), and the scopes that a token lacks (RFC 6750 §3.1)."""
+"""Reads the challenges of a 401 or 403 (RFC 9110 §11.6.1), and the scopes that a token lacks (RFC 6750 §3.1)."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -29,9 +29,10 @@ def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
 
 
 def challenges_in(fields: Iterable[tuple[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the scheme and the parameters of each challenge, both names in lower case, in the order of the response.
+    """Yield the scheme and the parameters of each challenge, in the order of the response.
 
-    A `WWW-Authenticate` field has one challenge or several; a response may have several such fields.
+    Schemes and names of parameters are in lower case. A response can have several `WWW-Authenticate` fields, and each
+    field one challenge or several.
     """
     for field, value in fields:
         if field.lower() != "www-authenticate":
@@ -51,6 +52,6 @@ def _unquote(text: str) -> str:
 
 
 def scopes_of(named: list[str]) -> tuple[str, ...]:
-    """Return the well-formed scopes in `named` without duplicates, at most `MOST_SCOPES` scopes."""
+    """Return the well-formed scopes in `named` without duplicates, at most `MOST_SCOPES`."""
     well_formed = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
     return tuple(dict.fromkeys(well_formed))[:MOST_SCOPES]

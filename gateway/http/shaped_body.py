@@ -1,6 +1,6 @@
 """Makes a provider's response shorter: selects by JMESPath and cuts to a maximum size. JSON stays valid JSON. No I/O.
 
-The MCP tools use this module. Proxied calls use this module for ``Gateway-Select`` and ``Gateway-Max-Bytes``.
+The MCP tools use this module, and so do proxied calls with ``Gateway-Select`` or ``Gateway-Max-Bytes``.
 """
 
 import json
@@ -122,7 +122,7 @@ def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | No
 def _first_part(document: Any, max_bytes: int) -> ShapedBody:
     """Return the first items that fit into `max_bytes`, from a list or from the longest list in an object.
 
-    If there is no such list, return the names of the object's members.
+    If no item fits, return the names of an object's members, and nothing for any other value.
     """
     if isinstance(document, list):
         items = _items_within(document, max_bytes)

@@ -12,7 +12,7 @@ from urllib.parse import unquote, unquote_plus
 from gateway.errors import InvalidRequest
 from gateway.http.origin import ABSOLUTE, parse_authority
 
-# ── Finds dot segments. A segment counts even if only a very lenient server reads the segment as a dot segment.
+# ── Finds dot segments. A segment counts even if only a very lenient server reads it as one.
 #
 # Paths from callers and values in templates use the same check, so that both accept the same paths.
 

@@ -50,7 +50,7 @@ class DoorRequest:
     def count(self) -> None:
         """Count this request against the key's rate. Raises TooManyRequests.
 
-        Call this only for a request without a call to the provider, because ``/proxy`` counts the call itself.
+        Not for a request that calls the provider, because ``/proxy`` counts that call itself.
         """
         count(self.caller)
 

@@ -31,8 +31,8 @@ class KnownTools:
     `changes`: the number of changes of API-managed integrations at the last comparison. `integrations`: all
     integrations of the key's environment, each with the name of its catalog entry. `bases`: the path of the base URL of
     each integration that the key can use; None if the path is unknown. `tools`: the tools by name. `named`: the result
-    of `KeyTools.named_connections`. `candidates`: the result of `KeyTools.candidates`; empty if the candidates must be
-    read from the store. `may_list`: whether the key is allowed to list connections.
+    of `KeyTools.named_connections`. `candidates`: the result of `KeyTools.candidates` if the key's limits alone give
+    it, else empty. `may_list`: whether the key is allowed to list connections.
     """
 
     generation: Generation
@@ -61,7 +61,7 @@ class KeyTools:
 
     @property
     def known(self) -> KnownTools:
-        """The key's tools, cached until the integrations or their catalog entries change."""
+        """The key's tools, cached until the configuration, the catalog or an integration's provider changes."""
         if self._known is None:
             self._known = self._find()
         return self._known
@@ -98,10 +98,7 @@ class KeyTools:
             await off_loop(self._request.outer.caller.share, lambda: self.known)
 
     def _paged(self, tool: RuleTool) -> RuleTool:
-        """Return `tool`, with a cursor argument if the catalog can page its list.
-
-        One of the tool's integrations must have a catalog entry that can page the list.
-        """
+        """Return `tool`, with a cursor argument if the catalog entry of one of its integrations can page its list."""
         if (
             tool.methods != ("GET",)
             or not tool.path

@@ -100,7 +100,7 @@ class RpcError(Exception):
 class RpcRequest:
     """A message that needs a response.
 
-    `capabilities`: the client's capabilities; empty if the request's revision does not send capabilities.
+    `capabilities`: the client's capabilities; empty if the request's revision does not send them.
     """
 
     id: int | str

@@ -34,7 +34,7 @@ class UnfitArguments(Exception):
 class UnknownArgument(UnfitArguments):
     """The tool does not have the argument.
 
-    `ToolRun` adds the valid arguments to the text, because the valid arguments depend on the key.
+    `ToolRun` adds the valid arguments to the text, because they depend on the key.
     """
 
 
@@ -43,9 +43,9 @@ class ToolCall:
     """A request to a provider, and how to shorten the response.
 
     `target`: the path and query below the provider's base URL. `connection`: the connection that the caller named; None
-    if the caller named no connection. `integrations`: the integrations that the call can use; None means all. `select`:
-    a JMESPath expression for the response; None selects all. `max_bytes`: the maximum size of the result in bytes.
-    `cursor`: the cursor that came with the previous page of a list; None for the first page.
+    if it named none. `integrations`: the integrations that the call can use; None means all. `select`: a JMESPath
+    expression for the response; None selects all. `max_bytes`: the maximum size of the result in bytes. `cursor`: the
+    cursor that came with the previous page of a list; None for the first page.
     """
 
     method: str
@@ -171,9 +171,9 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
 def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
     """Return the connection of a call, ``INTEGRATION/CONNECTION``.
 
-    `candidates`: the connections that the key can use, each with a label of the account; None if unknown. Raises
-    UnfitArguments if the call names no connection and several are possible: the gateway never guesses the connection.
-    Also raises UnfitArguments if no connection is possible.
+    `candidates`: the connections that the key can use, each with a label of the account; None if unknown. If the call
+    names no connection, exactly one must be possible, because the gateway never guesses. Otherwise, or if the named
+    connection is malformed, raises UnfitArguments.
     """
     fitting = [
         name for name in candidates or () if call.integrations is None or name.partition("/")[0] in call.integrations

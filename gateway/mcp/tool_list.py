@@ -138,9 +138,8 @@ def tools_of(
     `bases`: the path of the base URL, with placeholders, of each integration that the key can use; None if the path
     depends on the connection. `places`: the place of each rule that names operations, by the rule's text.
 
-    A rule gives no tool in three cases: if no integration has a base URL that fits the rule, if a parent key forbids
-    all requests of the rule, or if the rule is about the tools of a provider's own MCP server, which lists these tools
-    itself.
+    A rule gives no tool if no integration has a base URL that fits it, if a parent key forbids all its requests, or if
+    it is about the tools of a provider's own MCP server, which lists them itself.
     """
     if not rules:
         return []
@@ -481,8 +480,8 @@ def listed(
 ) -> list[dict[str, Any]]:
     """Return the tools that `tools/list` shows, at most `MOST_LISTED`.
 
-    Every key can call `call_api`, but the list shows `call_api` only for a key without rules. For other keys, the list
-    already shows everything that the key can do.
+    Every key can call `call_api`, but only a key without rules sees it in the list. The tools of other keys already
+    cover everything that these keys can do.
     """
     if not rules:
         return [call_api(rules, connections, choose=choose)]
@@ -502,7 +501,7 @@ def listed(
 
 
 def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
-    """Return up to `MOST_FOUND` tools that contain words of the query, the tools with the most words first.
+    """Return up to `MOST_FOUND` tools that contain words of the query, those with the most words first.
 
     Only the first `MOST_WORDS` words count, because the event loop searches each word in every tool.
     """

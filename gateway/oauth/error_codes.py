@@ -114,7 +114,7 @@ _PLACES: Final = (
     *("errormessage", "msg", "errmsg", "detail", "title"),
 )
 _INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
-_OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words possibly means the request
+_OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words may be about the request
 _LONGEST_TEXT: Final = 300  # maximum length of a text that is searched
 _LONGEST_LIST: Final = 5  # maximum number of list items that are read
 _SEARCHED_LEVELS: Final = 3

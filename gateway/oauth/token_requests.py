@@ -66,8 +66,8 @@ ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """An OAuth client: the integration's client, the end user's own client, or a client that a server registered. A
-    public client has no secret.
+    """An OAuth client: the integration's, the end user's own, or one that a server registered. A public client has no
+    secret.
 
     `assertion`: the signed assertion used instead of a secret (RFC 7523 §2.2), made for one request.
     """

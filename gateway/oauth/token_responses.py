@@ -33,10 +33,10 @@ class TokenRefused(Exception):
 class TokenUnavailable(Exception):
     """The endpoint returned no usable response: an outage, a rate limit, or a response that is not a token response.
 
-    `retry_after_s`: seconds until the next try, None if unknown. `maybe_done`: whether the provider has possibly
-    executed the request, so that only its response was lost. `maybe_journalled`: whether this machine's refresh journal
-    possibly contains that response, now or later. `refused_with`: the status of a refusal without a reason, else None.
-    Such a refusal becomes final if it repeats (`refresh.backoff`).
+    `retry_after_s`: seconds until the next try, None if unknown. `maybe_done`: whether the provider may have executed
+    the request, so that only its response was lost. `maybe_journalled`: whether this machine's refresh journal may
+    contain that response, now or later. `refused_with`: the status of a refusal without a reason, else None. Such a
+    refusal becomes final if it repeats (`refresh.backoff`).
     """
 
     def __init__(

@@ -34,7 +34,7 @@ CLOUD_ID: Final = "${connectionConfig.cloudId}"
 async def jira_post_connection(context: ScriptContext) -> None:
     """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` if the provider returns it.
 
-    Raises Refused if the token cannot access any site or the requested site; SiteChoiceNeeded if the end user must
+    Raises Refused if the token can access no site, or not the requested one; SiteChoiceNeeded if the end user must
     choose; ProviderUnreadable if the sites cannot be read.
     """
     sites = _sites(await context.get_json(SITES))
@@ -182,7 +182,7 @@ def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None,
 
 
 def _origin(body: bytes) -> str | None:
-    """Return the origin of the first subject in `SUBJECTS` that has a URL, or None if no subject has a URL."""
+    """Return the origin of the first subject in `SUBJECTS` that has a URL, or None if there is none."""
     subjects = _subjects(body)
     for name in SUBJECTS:
         url = subjects.get(name)

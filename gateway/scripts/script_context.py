@@ -106,8 +106,7 @@ class IncomingWebhook:
     """A provider's request to the webhook URL. `url`: this URL, without the query. `headers`: header fields with
     lower-case names. `body`: the body, exactly as received.
 
-    `public_keys`: the provider's keys that have possibly signed the webhook, if the entry says where keys are
-    published.
+    `public_keys`: the keys that the provider publishes, if the entry says where.
     """
 
     method: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 JWT: Final = "jwt"
 MIN_RSA_BITS: Final = 2048
-LEEWAY_S: Final = 60  # maximum difference of the provider's clock
+LEEWAY_S: Final = 60  # maximum difference between the provider's clock and the gateway's
 TOLERANCE_S: Final = 300  # maximum age of a token without exp, unless the entry sets `tolerance_s`
 MAX_TOKEN_CHARS: Final = 8192
 MAX_KEYS: Final = 16
@@ -58,7 +58,7 @@ def key_id_of(token: str, how: WebhookSignature) -> str:
 def verify_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
     """Verify the token, and return a unique name of the webhook. Raises SignatureRefused if the token is not valid.
 
-    The keys are `message.public_keys` if the entry says where keys are published, else the integration's `secrets`.
+    The keys are `message.public_keys` if the entry says where they are published, else the integration's `secrets`.
     """
     token = token_of(message, how)
     header = _header(token)

@@ -325,8 +325,7 @@ def _unique_name(signed: bytes) -> str:
 def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """Return the secrets that verify a webhook: the app's client secret if the entry says so, else the secrets
-    `own`."""
+    """Return the secrets that verify a webhook: the app's client secret if the entry says so, else `own`."""
     if how is not None and how.key in CLIENT_SECRET_KEYS and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own

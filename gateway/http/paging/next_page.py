@@ -133,8 +133,8 @@ class CycleDetector:
     def detect_repeat(self, key: str) -> bool:
         """Return whether this page repeats an earlier page.
 
-        Detects a cycle of pages within three rounds, and a repeat of the last page immediately. `key`: identifies the
-        page.
+        Detects a repeat of the first page immediately, and any cycle after at most about three times as many pages as
+        there are different pages. `key`: identifies the page.
         """
         if key == self._remembered_key:
             return True
@@ -186,7 +186,7 @@ def parse_page(
 def choose_paging(document: PageDocument, headers: Fields, paging_options: Sequence[PagingScheme]) -> PagingScheme:
     """Return the option that fits the first page best. Raises UpstreamFailed.
 
-    If several options fit equally, return the first of these options.
+    If several options fit equally, return the first of them.
     """
     if len(paging_options) == 1:
         return paging_options[0]
