@@ -16,6 +16,6 @@ Modules in reading order:
     brand_icons                              read logos: packed brand icons, and the operator's own images
     lint                                     return warnings for authors of entries
 
-Always true: An entry is checked before it is used. Each fault in a file names the file and the line. A URL's host comes
+Always true: an entry is checked before it is used. Each fault in a file names the file and the line. A URL's host comes
 from the entry, or from a setting that the entry allows to choose the host.
 """

@@ -1,8 +1,8 @@
-"""Reads the API operations of a provider from a file in ``operations/``, at each use. Nothing is kept in memory.
+"""Reads the API operations of a provider from a file in ``operations/``, at each use; nothing is kept in memory.
 
-docs/catalog.md#operations describes the files. A file begins with lines ``# key: value``, which say where the
-operations come from. The next line has the column names. Each of the other lines is an operation, with tabs between the
-fields. A file with ``same_as`` uses the operations of another entry.
+A file (docs/catalog.md#operations) begins with lines ``# key: value``, which say where the operations come from. Then
+follow a line of column names, and a line for each operation, with tabs between the fields. A file with ``same_as`` uses
+the operations of another entry.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -250,8 +250,7 @@ class ScopesNeeded:
     """The scopes that a set of operations needs.
 
     `all_of`: each of these scopes is required. `any_of`: groups of scopes; one scope of each group is required. A group
-    is left out if another requirement already includes it. `unstated`: the ids of the operations whose scopes are not
-    documented.
+    that another requirement covers is left out. `unstated`: the ids of the operations whose scopes are not documented.
     """
 
     all_of: tuple[str, ...]
@@ -277,10 +276,10 @@ def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperatio
     """Return the scopes that these operations of `provider` need, as stated in the operations' sources.
 
     If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses the scope to
-    request. Only for Microsoft, the first scope in the file is the least privileged. The methods `missing` and
-    `unneeded` compare the result with granted scopes, as text. These methods do not know that scopes such as ``repo``
-    or ``Mail.ReadWrite`` include other scopes. `unneeded` also returns scopes that belong to no API operation, such as
-    ``offline_access`` or ``openid``.
+    request. Only for Microsoft, the first scope in the file is the least privileged. `missing` and `unneeded` compare
+    the result with granted scopes, as text: they do not know that scopes such as ``repo`` or ``Mail.ReadWrite`` include
+    other scopes. `unneeded` also returns scopes that belong to no API operation, such as ``offline_access`` or
+    ``openid``.
     """
     all_of: dict[str, None] = {}
     any_of: dict[tuple[str, ...], None] = {}

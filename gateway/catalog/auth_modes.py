@@ -14,8 +14,8 @@ LOGIN_PLACEHOLDERS: Final = ("username", "password")
 _CLIENT_KEYS: Final = ("client_id", "client_secret")
 _APP_KEYS: Final = ("app_id", "app_link", "private_key")
 
-# Placeholders for parts of the request that is sent. Only templates of header fields and query parameters can use these
-# placeholders. Each attempt to send the request fills in the placeholders again.
+# Placeholders for parts of the request that is sent. Only templates of header fields and query parameters can use them.
+# They are filled in again for each attempt to send the request.
 REQUEST_PLACEHOLDERS: Final = frozenset(
     {"method", "endpoint", "host", "path", "params", "contentType", "urlCanonicalParams", "bodyCanonicalParams"}
 )
@@ -28,8 +28,8 @@ class ModeFormat:
     summary: str
     """What the mode does, in one sentence."""
     placeholders: tuple[str, ...] = ()
-    """Placeholders without a dot that the mode fills, such as ``apiKey``. A template can name any other member of the
-    credential as ``${credentials.name}``."""
+    """Placeholders without a dot that the mode fills, such as ``apiKey``. Any other member of the credential is written
+    ``${credentials.name}``."""
     members: tuple[str, ...] = ()
     """Further members of the credential that a template can name (docs/compatibility.md#credentials)."""
     required_fields: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class ModeFormat:
     """Further keys of the integration, which are optional: to fill placeholders, to assume an AWS role, or to replace
     dynamic client registration."""
     needs_client: bool = False
-    """Whether the operator must add the client of its own app to the integration before end users can connect."""
+    """Whether the integration must have the operator's own client before end users can connect."""
     needs_app: bool = False
-    """Whether tokens belong to an app that the end user installs. Such an app signs token requests with its own key."""
+    """Whether tokens belong to an app that the end user installs, and that signs token requests with its own key."""
     redirects: bool = False
     """Whether the end user is sent to the provider to consent."""
     exchanges_code: bool = False
@@ -70,7 +70,8 @@ _REFRESH: Final = ("refresh_url", "refresh_params", "refresh_param_renames", "re
 _RESPONSE: Final = ("alternate_access_token_response_path", "token_response_metadata")
 _ID_OR_SECRET_METHODS: Final = ("basic", "body", "none")
 _GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
-# The MCP modes do not read the excluded fields: the metadata of an MCP server has its URLs, and PKCE is required.
+# The fields that both MCP modes read. They always use PKCE, and refresh at the token URL. Only MCP_OAUTH2 reads `issuer`:
+# for MCP_OAUTH2_GENERIC, the server's metadata has it.
 _DISCOVERED: Final = tuple(
     key
     for key in (*_GRANT, *_RESPONSE)

@@ -1,8 +1,8 @@
 """Reads the logos of providers: brand icons from one packed file, and the operator's own images.
 
-The packed file is `_brand_icons.tsv` in the catalog folder. The file is read when a page shows an icon. The file has
-one line per icon, with tabs between the fields: names of entries, colour, and an SVG path in a box of 24 × 24.
-`python -m tools.brand_icons` builds the file from CC0 icons. Each brand belongs to its owner (NOTICE).
+The packed file is `_brand_icons.tsv` in the catalog folder. It is read when a page shows an icon, and has one line per
+icon, with tabs between the fields: names of entries, colour, and an SVG path in a box of 24 × 24.
+`python -m tools.brand_icons` builds it from CC0 icons. Each brand belongs to its owner (NOTICE).
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def brand_icon(name: str) -> BrandIcon | None:
 def own_logo(folders: tuple[Path, ...], name: str) -> OwnLogo | None:
     """Return ``logos/NAME.svg`` (or .png, .webp, .jpg) from the operator's catalog folders; the last folder wins.
 
-    Files with more than `MAX_LOGO_BYTES` bytes are skipped. Return None if there is no other file.
+    Files with more than `MAX_LOGO_BYTES` bytes are skipped. Return None if no file is left.
     """
     for folder in reversed(folders):
         for ending, media_type in LOGO_MEDIA_TYPES.items():

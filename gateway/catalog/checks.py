@@ -25,16 +25,16 @@ from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.catalog.value import BadValue, check_value, compile_pattern, is_web_url
 from gateway.documents.read_document import dotted
 
-# ── Checks of templates. Each template must be valid and allowed in its place. Each placeholder must have a source that
-# fills the placeholder.
+# ── Checks of templates. Each template must be valid and allowed in its place, and something must fill each of its
+# placeholders.
 
 Finding = tuple[Place, str]
 
 _INSTALLATION: Final = "${connectionConfig.installation_id}"
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-# An entry cannot set these header fields, because only the gateway writes or drops them. They are the fields for
-# framing, the hop-by-hop fields (RFC 9110 §7.6.1) and the gateway's own fields.
+# Header fields that an entry cannot set, because only the gateway writes or drops them: framing, hop-by-hop fields
+# (RFC 9110 §7.6.1) and the gateway's own fields.
 _NOT_FOR_ENTRIES: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer"}
     | {"upgrade", "provider-config-key", "connection-id"}

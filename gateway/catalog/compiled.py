@@ -1,10 +1,9 @@
 """Caches the checked entries of a large folder in one file, which loads in milliseconds.
 
-Without this cache file, a thousand YAML files load in a second. The first line of the cache file has a digest of its
-sources: every YAML file, the earlier folders, and the code that checks entries. If a source changes, the digest differs
-and the cache file is built again. The age of the cache file does not matter. The first line also lists the auth modes
-and scripts that the entries use. A process reads the cache file only if the process has all these modes and scripts.
-The cache file has only JSON and nothing executable.
+Without it, a thousand YAML files take a second to load. The first line of the cache file has a digest of its sources:
+every YAML file, the earlier folders, and the code that checks entries. If a source changes, the digest differs and the
+file is built again; its age does not matter. The first line also lists the auth modes and scripts that the entries use:
+a process reads the file only if it has all of them. The file holds only JSON, nothing executable.
 """
 
 import hashlib
@@ -51,8 +50,8 @@ def load(folder: Path, key: str, external_names: ExternalNames) -> dict[str, byt
     """Return the cached entries of `folder` by name. Each value has the format of `CatalogEntry.content`.
 
     `key`: the result of `cache_key` for the present files. Return None if there is no complete cache file with this
-    key, or if other users can write the cache file. Also return None if an entry uses an auth mode or a script that is
-    not in `external_names`.
+    key, if other users can write the file, or if an entry uses an auth mode or a script that is not in
+    `external_names`.
     """
     for place in _cache_paths(folder):
         try:
@@ -74,8 +73,7 @@ def load(folder: Path, key: str, external_names: ExternalNames) -> dict[str, byt
 def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
     """Save `entries` for the next start, in a cache file in `folder`.
 
-    If `folder` cannot be written, the cache file is saved in the user's cache folder. If that folder cannot be written
-    either, nothing is saved.
+    If `folder` cannot be written, the file is saved in the user's cache folder. If that fails too, nothing is saved.
     """
     body = b"".join(name.encode() + b"\t" + content + b"\n" for name, content in entries.items())
     head = {"key": key, "sha256": hashlib.sha256(body).hexdigest(), **_used_names(entries)}

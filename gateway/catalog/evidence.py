@@ -55,8 +55,7 @@ class EntryEvidence(Shape):
                 yield name, group
 
 
-# The title of each group, and then the fields of an entry that belong to each group. The names of fields below `proxy`
-# begin with ``proxy.``.
+# The title of each group, and the fields that belong to it. The names of fields below `proxy` begin with ``proxy.``.
 GROUPS: Final[Mapping[str, str]] = {
     "addresses": "URLs",
     "client": "Client authentication and scopes",
@@ -99,9 +98,9 @@ def weakest(levels: Iterator[str]) -> str:
 def overall_provenance(values: Mapping[str, Any]) -> str | None:
     """Return the provenance of an entry's values: the weakest level of the groups in `_DECIDING_GROUPS`.
 
-    The result is `confirmed`, `sourced` or `unconfirmed`. If the entry has no evidence for these groups, return the
-    entry's own `provenance`, or None if the entry has none. The older value `reviewed` becomes `unconfirmed`, because
-    a review has no machine-readable evidence.
+    The result is `confirmed`, `sourced` or `unconfirmed`. Without evidence for these groups, return the entry's own
+    `provenance`, or None if it has none. The older value `reviewed` becomes `unconfirmed`, because a review has no
+    machine-readable evidence.
     """
     evidence: Mapping[str, Any] = values.get("evidence", {})
     levels = [evidence[name]["level"] for name in _DECIDING_GROUPS if name in evidence]

@@ -36,8 +36,7 @@ class InheritedEntries:
     """The entries of one folder, with the values that each entry inherits from its base entry.
 
     A base entry is looked up in the same folder, then in the `earlier` folders. An entry with its own name as ``alias``
-    inherits from the earlier entry of this name. So an operator can change a shipped entry without repeating all its
-    values.
+    inherits from the earlier entry of this name: an operator can change a shipped entry without repeating all values.
     """
 
     def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
@@ -80,8 +79,7 @@ class InheritedEntries:
 def _override_base(base: Values, own_values: Values) -> dict[str, Any]:
     """Return the values of the base entry, overridden by `own_values`, the inheriting entry's own values.
 
-    A group of evidence is inherited only if the inheriting entry sets none of the group's fields. An inherited group is
-    not changed.
+    A group of evidence is inherited unchanged, and only if the inheriting entry sets none of the group's fields.
     """
     inherited_group = merge(base, {key: value for key, value in own_values.items() if key != EVIDENCE})
     own = own_values.get(EVIDENCE)
@@ -112,8 +110,7 @@ def merge(base: Values, heir: Values) -> dict[str, Any]:
 # ── From the values of one entry to a `Provider`. First pydantic checks the fields, then `catalog.checks` checks the
 # rest. A fault is a pair: the place in the file, and a message.
 
-# The later checks read these fields. If one of these fields is faulty or misspelt, the later checks would report correct
-# placeholders as faults.
+# Fields that the later checks read: with a fault in one, or a typo in a key, they would call correct placeholders faulty.
 _READ_BY_CHECKS: Final = frozenset(
     {"auth_mode", "authorization_url", "token_url", "connection_config", "connection_configuration", "credentials"}
     | {"token_response_metadata", "redirect_uri_metadata", "assertion_option", "additional_steps", "jwt", "signature"}
@@ -246,7 +243,7 @@ def read_entries(
 
 
 def _inheritance_depth(name: str, own: Mapping[str, Values]) -> int:
-    """Return 1 for an entry without a base entry in its folder, and 1 more for each base entry that it inherits from.
+    """Return the length of the chain of entries from which `name` inherits within its folder, `name` included.
 
     Entries that are sorted by this number come after their base entries.
     """
@@ -309,7 +306,7 @@ def folders_state(folders: Sequence[Path]) -> int:
     """Return a number that changes when an entry file in `folders` is written, added, removed or replaced.
 
     File contents are not read. Symbolic links are followed, because Kubernetes changes a mounted ConfigMap by switching
-    a link. Compare only numbers of the same process, because the hash of a text differs from process to process.
+    a link. Compare numbers only within one process: the hash of a text differs in another.
     """
     seen: list[tuple[object, ...]] = []
     for folder in folders:

@@ -1,8 +1,8 @@
 """Separates hosts that an entry fixes from hosts that a connection's setting chooses.
 
-An entry fixes a host if the URL's text, or the rule of a setting, fixes the registered domain. Examples are
-``api.example.com`` and ``${connectionConfig.subdomain}.example.com``. Another example is a setting with an `enum` or
-`pattern` that ends in ``.example.com``. All other hosts are open: the person who enters the setting chooses the server.
+An entry fixes a host if the URL's text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
+``${connectionConfig.subdomain}.example.com``, or a setting with an `enum` or `pattern` that ends in ``.example.com``.
+All other hosts are open: the person who enters the setting chooses the server.
 """
 
 import re
@@ -86,8 +86,8 @@ def open_urls(provider: Provider) -> Iterator[tuple[str, str]]:
 def open_secret_urls(provider: Provider) -> Iterator[tuple[str, str]]:
     """Yield the field and the setting of each open URL to which a secret of the integration would be sent.
 
-    No secret is sent to the `authorization_url`. A URL below `proxy` is yielded if API calls contain the client secret
-    or are signed with the secret. Such a URL is also yielded if the server at the base URL names the token URL.
+    These are all open URLs except `authorization_url`. URLs below `proxy` count only if API calls contain the client
+    secret or are signed with it, or if the server at the base URL names the token URL.
     """
     proxied = provider.auth_mode in _MODES_WITH_SECRET_IN_CALLS or any(
         "clientSecret" in text for at, text in text_templates(provider) if at[0] == "proxy"
@@ -114,7 +114,7 @@ def _fixed_hosts_and_setting(provider: Provider, template: str) -> tuple[tuple[H
 def _setting_rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
     """Return the pattern, the enum and the default value of the setting that the placeholder `name` names.
 
-    A value is None if the setting does not have it, or if there is no such setting.
+    A value is None if the setting does not have it, or if there is no such setting. With `any_host`, the pattern is None.
     """
     setting = settings.get(name.removeprefix("connectionConfig.")) if name.startswith("connectionConfig.") else None
     if setting is None:
@@ -189,8 +189,8 @@ def _setting_endings(pattern: str | None, enum: tuple[str, ...] | None) -> Seque
 def _endings(pattern: str) -> Sequence[Ending]:
     """Return the possible endings of the texts that match `pattern`.
 
-    Only plain characters and groups of plain choices are analysed. Any other piece is treated as if it matched any
-    text. A whole pattern is treated in the same way if it has ``|`` outside a group, or nested groups.
+    Only plain characters and groups of plain choices are analysed. Any other piece counts as any text, and so does the
+    whole pattern if it has ``|`` outside a group, or nested groups.
     """
     parts: list[Sequence[Ending]] = []
     for found in _PART.finditer(pattern):

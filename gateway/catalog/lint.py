@@ -23,8 +23,7 @@ from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.catalog.value import BadValue
 from gateway.catalog.yaml_file import CatalogFault, read_yaml
 
-# Names of secrets that need no description, because end users know such secrets. Any other secret needs its own title
-# or a description.
+# Secrets that end users know by name. Any other secret needs its own title or a description.
 _COMMON_NAMES: Final = frozenset(
     {"apiKey", "password", "client_secret", "clientSecret", "client_certificate", "client_private_key"}
     | {"secret_access_key", "token_secret"}
@@ -59,9 +58,10 @@ def lint(
 ) -> list[CatalogFault]:
     """Return the faults of all entries in `folders`, then the warnings, then the faults of files with API operations.
 
-    A fault of an entry prevents the gateway from starting with the entry. `scripts`: the names of scripts that an entry
-    can use; None: names of scripts are not checked. `modes`: the auth modes that an entry can use; None: all of
-    `AUTH_MODES`. `base_folders`: further folders with entries from which entries in `folders` can inherit.
+    The level of a finding is ``fault`` if the gateway would not start with the entry, and for files with API operations;
+    otherwise ``warning``. `scripts`: the names of scripts that an entry can use; None: names of scripts are not
+    checked. `modes`: the auth modes that an entry can use; None: all of `AUTH_MODES`. `base_folders`: further folders
+    with entries from which entries in `folders` can inherit.
     """
     entries, faults = read_folders(folders, scripts=scripts, modes=modes, base_folders=base_folders)
     for entry in entries:

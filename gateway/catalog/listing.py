@@ -1,6 +1,6 @@
-"""Builds the responses of ``GET /providers``: the JSON of each provider, and pages that join the JSON of providers.
+"""Builds the responses of ``GET /providers``.
 
-The JSON of a provider is built only one time for each catalog.
+The JSON of each provider is built once per catalog, and pages are joined from it.
 """
 
 import base64
@@ -59,7 +59,7 @@ class _Row:
 class Listing:
     """The providers of one catalog as JSON.
 
-    `public_url`: the base URL of the gateway, with which the URLs of logos and guides begin.
+    `public_url`: the base URL of the gateway, for the URLs of logos and guides.
     """
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:

@@ -1,6 +1,6 @@
 """Loads folders of YAML files into a catalog.
 
-A later folder can add entries, replace entries of earlier folders, and inherit from entries of earlier folders.
+A later folder can add entries, and replace entries of earlier folders or inherit from them.
 """
 
 import json
@@ -23,7 +23,7 @@ from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFil
 
 LOGO_PATH = "/images/template-logos"
 _FORMS = ("connection_config", "credentials", "assertion_option")
-_HIDDEN_FIELDS = frozenset({"alias"})  # `/providers` does not show `alias`, because it shows the inherited values
+_HIDDEN_FIELDS = frozenset({"alias"})  # not shown, because the inherited values are
 
 
 def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     return {key: entry[key] for key in Provider.model_fields if key in entry and key not in _HIDDEN_FIELDS}
 
 
-# A gateway uses few providers. A loop over all providers must not keep all parsed providers in memory.
+# A gateway uses few providers, and a loop over all of them must not keep all in memory.
 MAX_PARSED: Final = 200
 
 
@@ -106,7 +106,7 @@ class Catalog:
         """Create the catalog.
 
         `contents`: the JSON of each entry, by name. `paths`: the path of each entry's file, by name. `faulty`: the
-        names of entries that exist but have faults, so that the gateway cannot use these entries. `seen`: the result of
+        names of entries that exist but cannot be used because of faults. `seen`: the result of
         `folder.folders_state` for the operator's folders, computed before these folders were read.
         """
         self.providers = Providers(contents)
@@ -233,15 +233,15 @@ def rows_of_folder(
 ) -> Iterator[EntryRow]:
     """Yield the name, path, content and faults of every entry in `folder`.
 
-    If the folder's cache file is up to date, the entries are read from the cache file and not from `files`. `earlier`:
-    the content of each entry in the folders that were read before. `keys`: the `compiled.cache_key` of each of these
-    earlier folders; this function appends the key of `folder`.
+    If the folder's cache file is up to date, the entries are read from it and not from `files`. `earlier`: the content
+    of each entry in the folders that were read before. `keys`: the `compiled.cache_key` of each of these folders; this
+    function appends the key of `folder`.
     """
     large = len(files) >= compiled.MIN_FILES
     try:
         keys.append(compiled.cache_key(files, tuple(keys)))
     except OSError:
-        large = False  # a file cannot be read; `read_entries` reports this file
+        large = False  # a file cannot be read; `read_entries` reports it
     known = compiled.load(folder, keys[-1], external_names) if large else None
     if known is not None and set(known) == {path.stem for path in files}:
         yield from ((path.stem, str(path), known[path.stem], ()) for path in files)

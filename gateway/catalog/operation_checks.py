@@ -97,7 +97,7 @@ def _header_faults(
 
 
 def _base_url_faults(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
-    """Yield a fault if the entry's base URL and the prefix do not give the base URL that the source states."""
+    """Yield a fault if the entry's base URL plus the prefix is not the base URL that the source states."""
     stated = header.get("base_url")
     if not stated:
         yield "does not say the base_url of its source"

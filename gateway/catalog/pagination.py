@@ -61,16 +61,15 @@ def paging_schemes(
     """Return the possible pagination methods of the list, the best method first. Raises InvalidPagination.
 
     The result has at least one method. If the caller's fields describe a complete method, only this method is returned.
-    Otherwise, the entry's methods with an `applies_to` that covers the path are returned. If there is no such method,
-    the entry's methods with a parameter of the caller's query are returned. If there is no such method either, all
-    methods of the entry are returned, and the first page shows which method works.
+    Otherwise the result is the entry's methods with an `applies_to` that covers the path; without these, its methods
+    with a parameter of the caller's query; without these too, all its methods, and the first page decides.
 
     The caller's fields override the fields of the entry's methods, and an empty field removes a field. If the caller
     states a `type`, only the entry's methods of this type are used. The caller may shorten a field's name, for example
     ``cursor_path_in_response`` to ``cursor_path``.
 
-    Each page of a POST is another POST, which could change data. So a POST is only paginated if an `applies_to` covers
-    its path, or if the caller states that the POST returns a list.
+    Each page of a POST is another POST, which could change data. So a POST is paginated only if an `applies_to` covers
+    its path, or if the caller states that it returns a list.
     """
     fields = _full_names(options.fields)
     kind = fields.get("type")

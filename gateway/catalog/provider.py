@@ -1,7 +1,4 @@
-"""Defines the fields of a catalog entry, which is a provider's YAML file. `/providers` shows these fields.
-
-docs/catalog.md#fields lists the fields.
-"""
+"""Defines the fields of a catalog entry: a provider's YAML file, shown by `/providers` (docs/catalog.md#fields)."""
 
 from typing import Annotated, Any, Literal
 
@@ -251,8 +248,8 @@ class Provider(Shape):
         return overall_provenance({"provenance": self.provenance, "evidence": levels})
 
 
-# ── The JSON Schema of an entry. Editors check catalog files with the schema. The schema is stored in
-# ``catalog/_schema.json``, which shipped files name in their first line.
+# ── The JSON Schema of an entry, with which editors check catalog files: ``catalog/_schema.json``, which shipped files
+# name in their first line.
 
 
 def json_schema() -> dict[str, Any]:
@@ -270,7 +267,7 @@ def json_schema() -> dict[str, Any]:
         for name, mode in sorted(AUTH_MODES.items())
         if mode.required_fields
     ]
-    # An entry with `alias` can leave out required fields, because it inherits these fields.
+    # An entry with `alias` can leave out required fields, because it inherits them.
     required, rules = schema.pop("required"), schema.pop("allOf")
     schema["if"], schema["then"] = {"not": {"required": ["alias"]}}, {"required": required, "allOf": rules}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A provider of the integration gateway"}

@@ -52,7 +52,7 @@ CATEGORIES: Final = frozenset(
     }
 )  # fmt: skip
 
-# Maps Nango's names of scripts to the gateway's names, because files of operators can have Nango's names.
+# Maps Nango's names of scripts, which operators have in their files, to the gateway's names.
 SCRIPT_ALIASES: Final = MappingProxyType(
     {
         "jiraPostConnection": "jira_post_connection",
@@ -212,7 +212,7 @@ class RequestSigning(Shape):
     """Service in the credential scope. Templates allowed."""
 
 
-# ── How tokens are requested, refreshed and revoked: the parts of an entry's nested fields.
+# ── How tokens are requested, refreshed and revoked: parts for nested fields of an entry.
 
 Encoding = Literal["form", "json", "query"]
 ClientAuth = Literal["basic", "body", "private_key_jwt", "custom", "none"]

@@ -45,7 +45,7 @@ _SYNONYMS: Final = {"accessToken": "access_token", "access_token": "accessToken"
 
 
 def find_value(values: Mapping[str, str], name: str) -> str | None:
-    """Return the value called `name`, or a value whose name is a synonym of `name`; None if there is no such value."""
+    """Return the value called `name` or one of its synonyms; None if there is none."""
     for known in spellings(name):
         if known in values:
             return values[known]
@@ -84,7 +84,7 @@ MAX_SEGMENT_LENGTH: Final = 4096
 
 
 class Unresolved(LookupError):
-    """The connection lacks values that the template needs. `names`: the names of these values, as in the template."""
+    """The connection lacks values that the template needs. `names`: their names in the template."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(", ".join(names))

@@ -63,7 +63,7 @@ def _fingerprint(pem: str) -> str:
 
     `pem` is the private or the public key. Snowflake identifies keys this way.
     """
-    # This is a lazy import, because cryptography loads slower than this whole package and few entries need it.
+    # Lazy import: cryptography loads slower than this whole package, and few entries need it.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
@@ -122,15 +122,14 @@ MONTHS: Final = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 
-# The units that ``${now+7:days}`` can use, in seconds. A month and a year are not units, because their length depends
-# on the date.
+# The units of ``${now+7:days}``, in seconds. Months and years are left out, because their length depends on the date.
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 UNITS: Final = _SECONDS | {f"{unit}s": seconds for unit, seconds in _SECONDS.items()}
 MAX_SHIFT_S: Final = 100 * 365 * 86400  # the limit prevents times after the year 9999, which `datetime` cannot have
 
 _TOKEN = re.compile(r"\[([^\]]*)\]|YYYY|YY|M{1,4}|D{1,2}|d{1,4}|H{1,2}|h{1,2}|a|A|m{1,2}|s{1,2}|SSS|ZZ|Z|X|x")
 
-# The names of days and months are English in every locale, because providers parse these names.
+# The names of days and months are English in every locale, because providers parse them.
 _WRITERS: Final[dict[str, Callable[[datetime], str]]] = {
     "YYYY": lambda at: f"{at.year:04}",
     "YY": lambda at: f"{at.year % 100:02}",

@@ -1,6 +1,6 @@
 """Finds the templates of an entry, and the names of the settings that a connection can have.
 
-The place of a template is its path in the entry's file. Messages use the place to state the line.
+The place of a template is its path in the entry's file, from which messages get the line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]
 def known_settings(provider: Provider) -> frozenset[str]:
     """Return the names of all settings that a connection can have.
 
-    The entry declares a setting, or the gateway reads the setting's value from a response or a callback.
+    They are declared by the entry, or read from a response or a callback.
     """
     captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
     of_account = provider.account.settings if provider.account is not None else ()

@@ -81,7 +81,7 @@ def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Pie
     host, port = _split_port(authority)
     if not host:
         raise TemplateError("the URL has no host")
-    # Each placeholder is replaced by a sample label, so that the literal text around the placeholder can be checked.
+    # Each placeholder is replaced by a sample label, to check the literal text around it.
     sample = "".join(piece if isinstance(piece, str) else "x" for piece in host).lower()
     if sample.startswith("*."):  # `catalog.checks` decides where a wildcard is allowed
         sample = f"x{sample[1:]}"

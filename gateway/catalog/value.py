@@ -98,7 +98,7 @@ def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -
 
     For example, ``{"cloudId": "1", "team": {"id": 7}}`` becomes
     ``{"connectionConfig.cloudId": "1", "connectionConfig.team.id": "7"}``. An unset or empty setting gets its default
-    value. A setting without a default value is then left out. Only text and numbers are included.
+    value, or is left out if it has none. Only text and numbers are included.
     """
     found = {name: setting.default_value for name, setting in settings.items() if setting.default_value}
     found.update({name: text for name, text in flat_values(config).items() if text})

@@ -15,8 +15,7 @@
 A new command needs a module with a click command, and one line in `COMMANDS` below.
 
 Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder has the name of its command; no
-command needs a secret as an argument, because every process of the machine can read arguments. (`try --key` accepts a
-secret, but does not need it.)
+command needs a secret as an argument, because every process of the machine can read arguments (`try --key` accepts one).
 """
 
 import click

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def sqlite_file(file: Path, instead: str) -> "tuple[Path, Keyring]":
     """Return the SQLite file of the store, and the encryption keys. The file can be missing. Raises Faults.
 
-    If the store is PostgreSQL, print a command to run instead, and exit with code 1.
-    `file`: the configuration.
+    If the store is PostgreSQL, print a command to run instead, and exit with code 1. `file`: the configuration.
     `instead`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password.
     """
     from gateway.config import load

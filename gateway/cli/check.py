@@ -157,8 +157,8 @@ def _provider_url_warnings(
 ) -> Iterator[Fault]:
     """Yield a warning for each URL of the provider's entry that egress would refuse.
 
-    URLs with parts that end users fill in are skipped. Host names are skipped too, because egress checks a name only
-    when it connects.
+    URLs with a host or port that end users fill in are skipped. No name is resolved, so a name that leads to a private
+    address is not found here: egress refuses it when it connects.
     """
     provider = catalog.get(integration.provider)
     if provider is None:
@@ -191,7 +191,7 @@ def _may_be_public(host: str) -> bool:
 
 
 def _egress_refusal(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
-    """Return why egress would refuse to connect to `host`; None if egress would connect. DNS is not used."""
+    """Return why egress would refuse to connect to `host`; None if nothing forbids it before the name is resolved."""
     from gateway.egress.egress_errors import EgressError
 
     if host == "localhost" or host.endswith(".localhost"):

@@ -68,8 +68,7 @@ def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[F
 def _create(path: Path, content: str) -> None:
     """Create the file and write `content`. Raises OSError, also if the file exists.
 
-    O_EXCL refuses links, and files that another process creates at the same time. After an error, no half-written file
-    remains.
+    O_EXCL refuses links, and files that another process created meanwhile. After an error, no half-written file remains.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

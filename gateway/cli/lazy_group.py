@@ -1,7 +1,4 @@
-"""A command group that imports a command only when the command is called.
-
-The group itself has the name and one line of help of each command.
-"""
+"""A command group that imports a command only when it is called. It has the name and one line of help of each."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -20,10 +17,7 @@ class Command(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command only when the command is called.
-
-    Therefore ``gateway --help`` imports no aiohttp, no pydantic and no database.
-    """
+    """A group that imports a command only when it is called, so ``gateway --help`` imports no aiohttp or pydantic."""
 
     def __init__(self, *args: Any, table: Mapping[str, Command], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

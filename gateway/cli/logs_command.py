@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
 
 POLL_S: Final = 1.0
-# If another node commits a row late, the row's id is lower than the newest id, by at most this number.
+# Each search begins this far below the newest printed id, because another node can commit a row with a lower id late.
 MAX_ID_LAG: Final = 1000
 MAX_REMEMBERED: Final = 10_000
 COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "STATUS", "MS", "ERROR", "REQUEST")
@@ -128,7 +128,7 @@ async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_
 async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> None:
     """Print the newest rows, then print new rows after they are stored, until cancelled.
 
-    One search per second reads only recent ids.
+    It searches once per second, over recent ids only.
     """
     from dataclasses import replace
 

@@ -34,7 +34,7 @@ class Span(click.ParamType[timedelta]):
 class RowId(click.ParamType[int]):
     """The id of a row in the database, `least` or more.
 
-    A number with too many digits is refused, because the number does not fit into the database's column.
+    A number with too many digits is refused, because it does not fit into the database's column.
     """
 
     name = "number"

@@ -57,7 +57,7 @@ def _load_and_check(file: Path, may_create_store: bool = False) -> "Config":
 async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
     """Open the store of the configuration `file`, run `work`, and return its result.
 
-    This function is for a command that has its own event loop. Raises Faults and StartRefused.
+    For a command that has its own event loop. Raises Faults and StartRefused.
     """
     # The check runs in a thread, because the check of PostgreSQL has its own event loop.
     config = await asyncio.to_thread(_load_and_check, file)

@@ -12,8 +12,7 @@ from gateway.cli.options import config_file
 class ServeCommand(click.Command):
     """A command that rejects options for settings of gateway.yaml, such as ``--port``.
 
-    The error names the setting. Such settings are not options, because workers and other commands read them from the
-    file.
+    The error names the setting. Settings are not options, because workers and other commands read them from the file.
     """
 
     SETTINGS: Final = {"--port": "server.port", "--host": "server.host", "--workers": "server.workers"}

@@ -13,8 +13,7 @@ from gateway.cli.options import is_reference
 from gateway.config import Faults
 from gateway.errors import StartRefused
 
-# ── The command line of this program. Printed commands begin with this command line, so that a person can paste the
-# commands.
+# ── The command line of this program, with which printed commands begin, so that a person can paste them.
 
 
 def program() -> str:
@@ -26,7 +25,7 @@ def program() -> str:
     started = Path(sys.argv[0])
     if started.name != "gateway":
         return f"{shlex.quote(sys.executable)} -m gateway"
-    # This import is here because only commands need it, and workers import this module too.
+    # Imported here, because workers import this module too, and only commands need this import.
     from shutil import which
 
     found = which("gateway")
@@ -45,7 +44,7 @@ Step = Callable[[int, int], None]  # called with the number of finished items an
 
 @contextmanager
 def progress(label: str) -> Iterator[Step]:
-    """Show the progress of a task. Yield a function that the caller calls after each item.
+    """Show the progress of a task. Yield a function to call after each item.
 
     `label`: the task's name, such as ``encrypting``.
     """

@@ -50,7 +50,7 @@ def main(descriptor: int) -> int:
 def _load_configuration(file: Path, start: "Message") -> "Config | None":
     """Return the configuration in `file`.
 
-    Return None if `serve` is to use the same configuration as the other workers instead. Raises Faults.
+    Return None if the worker gets the configuration of the other workers instead. Raises Faults.
     """
     if start["start_from"] is not None:
         return None

@@ -11,7 +11,7 @@ Modules in reading order:
     load_config    builds the model from the file: checks types, checks rules across keys, collects faults
     exposed        finds what other users and machines can read: files with secrets, the metrics port
 
-Always true: Only `config_shape` defines a key's name, type and default. The rest of the gateway uses only `model`. An
+Always true: only `config_shape` defines a key's name, type and default. The rest of the gateway uses only `model`. An
 unknown key is a fault. A test compares docs/configuration.md with `config_shape`.
 """
 

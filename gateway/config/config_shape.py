@@ -1,7 +1,7 @@
 """Defines every key of gateway.yaml, with its type and default. Pydantic validates the file with these classes.
 
-`load_config` converts the result to the classes of `model`. No key is required in these classes, so that a missing key
-in one section cannot hide faults in other sections. `load_config` checks required keys.
+`load_config` converts the result to the classes of `model`. No key is required here, so that a missing key in one
+section cannot hide faults in other sections: `load_config` checks required keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ def _hidden(text: str) -> Secret:
     return Secret(key_values.client_value(text))
 
 
-# Types of texts. An empty text is always a fault: the operator must leave the key out or set the key to null instead.
+# Types of texts. An empty text is always a fault: the operator must leave the key out or set it to null instead.
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 DisplayName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 ClientId: TypeAlias = Annotated[Text, AfterValidator(key_values.client_value)]
@@ -234,7 +234,7 @@ class TracingShape(Section):
 
 
 class RequestLogShape(Section):
-    """The former section `request_log`, which releases before 0.3 had in place of `call_log`.
+    """The section `request_log`, the name of `call_log` in releases before 0.3.
 
     If a key of this section is None, the key of `call_log` applies.
     """
@@ -340,4 +340,4 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
 """The class of each section, by the section's place in the file. ``*`` is a name that the operator chooses."""
 
 FORMER: Final = frozenset({("request_log",)})
-"""Former names of sections. The gateway still accepts these names, but docs/configuration.md omits them."""
+"""Former names of sections, which are still accepted but no longer documented."""

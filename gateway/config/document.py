@@ -42,8 +42,8 @@ class Readable:
 class Faults(Exception):
     """The configuration or its catalog has faults. The exception's text has one line per fault, in the file's order.
 
-    `readable`: the valid part of the configuration; None if the file could not be parsed. With this part, the caller can
-    check more in the same pass, such as the catalog.
+    `readable`: the valid part of the configuration, with which the caller can check more in the same pass, such as the
+    catalog; None if the file could not be parsed.
     """
 
     def __init__(self, faults: Iterable[Fault], readable: Readable | None = None) -> None:

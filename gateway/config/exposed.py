@@ -75,8 +75,8 @@ class OpenFile:
 def open_files(config: Config) -> list[OpenFile]:
     """Return the files of `config` that other users can read.
 
-    This function checks gateway.yaml if it contains secrets, the files with secrets that gateway.yaml names, and the
-    SQLite database. Each file is returned only one time, with the first reason.
+    Checked are gateway.yaml if it contains secrets, the files with secrets that it names, and the SQLite database. Each
+    file is returned once, with the first reason.
     """
     if config.path is None:
         return []
@@ -98,15 +98,14 @@ def open_files(config: Config) -> list[OpenFile]:
 def _find_exposed_file(path: Path, why: str) -> OpenFile | None:
     """Return the file if other users can read it; None if they cannot, or if the file does not exist.
 
-    If another user owns the file, the file's group is allowed to read it, because the gateway can be a member of this
-    group.
+    If another user owns the file, its group may read it, because the gateway can be a member of this group.
     """
     if any(path.is_relative_to(folder) for folder in MOUNTED_FOLDERS):
         return None
     try:
         status = path.stat()
     except OSError:
-        return None  # the loading of the configuration reports an unreadable file
+        return None  # loading the configuration reports an unreadable file
     mode = stat.S_IMODE(status.st_mode)
     if not mode & (GROUP_AND_OTHERS if status.st_uid == geteuid() else stat.S_IRWXO):
         return None

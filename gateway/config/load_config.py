@@ -308,7 +308,7 @@ def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path)
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
-    """Add to the fault the ``${…}`` reference that provided the value, because the file does not show the value."""
+    """Add the value's ``${…}`` reference to the fault, because the file does not show the value."""
     origin = origins.get(finding.place)
     return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
 
@@ -391,7 +391,7 @@ ModelType = TypeVar("ModelType")
 
 
 def _from_shape(kind: Callable[..., ModelType], shape: Section, **replacements: Any) -> ModelType:
-    """Return an object of class `kind` with the values of `shape`, which have the same names as the class's fields.
+    """Return a `kind` with the values of `shape`, whose keys have the same names as the fields of `kind`.
 
     `replacements`: values that replace values of `shape`, or are added. A list becomes a tuple without null items and
     without duplicates.

@@ -137,9 +137,9 @@ class EnvironmentConfig:
 class ConnectConfig:
     """The limits of connect sessions and of WebSockets that wait for a result.
 
-    `sessions_open`: the maximum number of open connect sessions of a key. `sessions_per_minute`: the maximum number of
-    new sessions of a key per minute. `result_sockets`: the maximum number of WebSockets in a worker.
-    `result_sockets_per_address`: the maximum number of these WebSockets from one client address.
+    `sessions_open`: the maximum number of open connect sessions of a key, on all nodes together. `sessions_per_minute`:
+    the maximum number of new sessions of a key per minute, in each worker. `result_sockets`: the maximum number of
+    WebSockets in a worker. `result_sockets_per_address`: the maximum number of these from one client address.
     """
 
     sessions_open: int = 10_000
@@ -243,7 +243,7 @@ class CallLogConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOidcConfig:
-    """The identity provider with which operators sign in to the console.
+    """The identity provider for sign-in to the console.
 
     `issuer`: the issuer's URL without trailing slash; None: no sign-in with OpenID Connect.
     """
@@ -368,10 +368,10 @@ class Config:
         return self.document.where(place)
 
     def at_port(self, port: int, console_port: int | None = None) -> "Config":
-        """Return this configuration with the ports on which the gateway really listens.
+        """Return this configuration with the ports on which the gateway listens: for port 0, the system chose one.
 
-        If a port is 0, the operating system chooses the port at the start. A `public_url` that is derived from the port
-        changes too. `console_port`: the port of the console; None: the console has no port of its own.
+        A `public_url` that is derived from the port changes too. `console_port`: the port of the console; None: the
+        console has no port of its own.
         """
         derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
         public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
@@ -386,8 +386,8 @@ def default_public_url(host: str, port: int) -> str:
 
 # ── Settings that need a restart, because a socket, a process or the store reads them only at the start.
 
-# Maps the place of each setting to a value that needs no restart, or to None. For a port this value is 0: the operating
-# system chose the running gateway's port, so a reload with 0 changes nothing.
+# The place of each setting, and a value that needs no restart, or None. For a port this value is 0: the operating system
+# chose the running gateway's port, so a reload with 0 changes nothing.
 FIXED: Final[Mapping[Place, Any]] = {
     ("server", "host"): None,
     ("server", "port"): 0,

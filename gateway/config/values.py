@@ -263,7 +263,7 @@ def signing_key(text: str) -> Secret:
 def client_value(text: str) -> str:
     """Check a client ID or client secret, which must be visible ASCII characters and spaces (RFC 6749 appendix A).
 
-    For example, this check finds a newline at the end, which the provider would refuse later.
+    For example, this finds a newline at the end, which the provider would refuse later.
     """
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError(

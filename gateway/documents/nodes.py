@@ -97,7 +97,7 @@ def read_yaml(text: str) -> Node | None:
         raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        last = max(1, len(text.splitlines()))  # at the end of the file, the parser reports the line after the last line
+        last = max(1, len(text.splitlines()))  # at the end of the file, the parser's mark is after the last line
         line = min(mark.line + 1, last) if mark else 1
         if error.context == "while scanning a quoted scalar" and error.context_mark:
             opening_line = error.context_mark.line + 1
@@ -130,9 +130,9 @@ def yaml_error_text(error: yaml.MarkedYAMLError, text: str) -> str:
 
 
 def _is_reference(mark: yaml.Mark | None, text: str) -> bool:
-    """Return whether parsing failed at a reference such as ``${NAME}`` without quotes in a list in brackets.
+    """Return whether parsing failed at a reference such as ``${NAME}`` without quotes inside ``[ ]`` or ``{ }``.
 
-    YAML reads the brace of such a reference as the beginning of a mapping.
+    YAML reads its brace as the beginning of a mapping.
     """
     lines = text.splitlines()
     return mark is not None and mark.line < len(lines) and lines[mark.line][max(0, mark.column - 1) :].startswith("${")
@@ -236,8 +236,7 @@ def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
 
 # ── Parses JSON text into nodes (RFC 8259).
 #
-# JSON has its own parser here, because a YAML parser fails on tabs and on characters written as ``\ud83d\ude00``. Tabs
-# and such characters are common in JSON text.
+# A YAML parser fails on tabs and on characters written as ``\ud83d\ude00``, and both are common in JSON.
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder()

@@ -1,7 +1,4 @@
-"""Checks the integrations of gateway.yaml against the catalog.
-
-The checks find errors that appear only when gateway.yaml and the catalog are compared.
-"""
+"""Checks the integrations of gateway.yaml against the catalog, for errors that neither shows alone."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -40,8 +37,8 @@ def catalog_of(config: Config | None) -> Catalog:
 def known_modes() -> frozenset[str]:
     """Return the auth modes that an entry may name.
 
-    The entry may name all modes of the catalog format, even if this installation does not implement some of them, and
-    the modes of other installed packages.
+    These are all modes of the catalog format, even if this installation does not implement some of them, and the modes
+    of other installed packages.
     """
     return frozenset((*AUTH_MODES, *modes()))
 
@@ -64,7 +61,7 @@ class Examined:
 def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
     """Check the catalog of `config`, and the declared integrations.
 
-    `left_out`: places of `config` that have an error which is reported already.
+    `left_out`: places of `config` whose error is already reported.
     """
     faults: list[Fault] = []
     try:
@@ -92,8 +89,8 @@ def integrations(
 ) -> tuple[list[Integration], list[Fault], list[Fault]]:
     """Return the declared integrations, the errors that prevent a start, and the warnings.
 
-    Errors and warnings name their place as ``file:line``.
-    `left_out`: places of `config` that have an error which is reported already.
+    Errors and warnings name their place as ``file:line``. `left_out`: places of `config` whose error is already
+    reported.
     """
     built: list[Integration] = []
     faults: list[Fault] = []
@@ -200,7 +197,7 @@ def _keys_without_effect(place: Place, declared: Integration, provider: Provider
 
 
 def _signs(declared: Integration, provider: Provider) -> bool:
-    """Return whether an app has a key with which the gateway can sign tokens.
+    """Return whether an app has a key for signing tokens.
 
     The key is `private_key`, or a `client_secret` that is a private key or a shared key for HS algorithms.
     """

@@ -16,8 +16,8 @@ class ManagedIntegrations:
     """The integrations created through the API, as this process has last read or written them.
 
     A reload of the configuration keeps this object.
-    `changes`: the number of writes to this object. Code that reads the store compares this number before and after the
-    read: if the numbers differ, this object has newer integrations.
+    `changes`: the number of writes to this object. Code that reads the store compares it before and after the read: if
+    it differs, this object has newer integrations.
     """
 
     def __init__(self, integrations: Iterable[Integration] = ()) -> None:
@@ -50,7 +50,7 @@ class ManagedIntegrations:
 class Integrations:
     """All integrations. A declared integration hides an API-managed integration with the same key.
 
-    Dicts hold the integrations, because many requests look up an integration.
+    Integrations are kept in dicts, because many requests look one up.
     `declared`: the integrations of one configuration.
     `managed`: the API-managed integrations, shared by all generations.
     `previous`: the registry of the previous generation; None at the start.
@@ -81,8 +81,7 @@ class Integrations:
         Call this method again if this registry is put into use some time after it was built. Until then, the provider
         might refuse the previous client, which says nothing about the new client.
         """
-        # `now` is a time of this machine's clock, because the offset to the database's clock is measured after the
-        # start.
+        # `now` is by this machine's clock: the offset to the database's clock is measured after the start.
         now = clock.now() - clock.offset.value
         self._client_since.update(dict.fromkeys(self._new_clients, now))
 

@@ -10,6 +10,6 @@
     preview            previews an import: what works immediately, what to do, and in which order
     parallel_work      runs work in parallel with a limit; counts the outcomes
 
-Always true: A repeated import creates nothing twice. A bundle is encrypted from its first byte. A connection that cannot
+Always true: a repeated import creates nothing twice. A bundle is encrypted from its first byte. A connection that cannot
 be imported is reported, and the import continues with the next connection. Only a damaged bundle stops the import.
 """

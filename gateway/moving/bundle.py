@@ -1,6 +1,6 @@
 """Writes and reads bundles. A bundle has one line of JSON for the head, each integration, each connection, and the end.
 
-The end line has the numbers of integrations and connections. `check_bundle` compares these numbers before an import.
+The end line has the numbers of integrations and connections. `check_bundle` compares them before an import.
 ``gateway connections export --plain`` writes the same lines without encryption. An import reads such a file as JSON
 Lines, and reports wrong numbers after it has imported the lines.
 """

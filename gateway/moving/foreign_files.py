@@ -22,7 +22,7 @@ from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import MAGIC, decrypt
 from gateway.secret import Secret
 
-# ── Connections in JSON Lines and CSV. If a row cannot be read, the row is reported with its line number, and the import
+# ── Connections in JSON Lines and CSV. A row that cannot be read is reported with its line number, and the import
 # continues.
 
 SourceItem = MovedConnection | PeerIntegration | UnusableConnection
@@ -41,9 +41,9 @@ MEMBER_GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", 
 def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceItem]:
     """Yield a connection for each line, which is the body of ``POST /connections`` or a flat object.
 
-    The lines of ``export --plain`` are also accepted. If such an export is incomplete, this is reported after all its
-    lines were read. `integration`: the key of the integration for lines that name none; None: each line must name its
-    integration. Raises SourceRefused for a line that is too long, and for an export of another version.
+    The lines of ``export --plain`` are also accepted; an incomplete export is reported after all its lines were read.
+    `integration`: the key of the integration for lines that name none; None: each line must name its integration.
+    Raises SourceRefused for a line that is too long, and for an export of another version.
     """
     number = 0
     export = PlainExport()
@@ -89,7 +89,7 @@ class PlainExport:
         return self._counts is not None
 
     def ends_incomplete(self, kind: Any, line: Mapping[str, Any]) -> bool:
-        """Count the line. Return whether an incomplete export ends with, or before, this line.
+        """Count the line. Return whether an incomplete export ends with this line, or directly before it.
 
         Raises SourceRefused for a head of another version.
         """
@@ -223,9 +223,9 @@ KINDS: Final = ("bundle", "jsonl", "csv")
 
 
 def kind_of(path: Path, source: IO[bytes]) -> Kind:
-    """Return the kind of a file. A bundle has special first bytes, CSV has the ending .csv, other files are JSON Lines.
+    """Return the kind of a file: a bundle by its first bytes, CSV by its ending .csv, otherwise JSON Lines.
 
-    Afterwards, `source` is at its beginning again.
+    Rewinds `source`.
     """
     begins = source.read(len(MAGIC))
     source.seek(0)

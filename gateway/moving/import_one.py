@@ -81,8 +81,8 @@ def _check_type(moved: MovedConnection, mode: AuthMode) -> None:
 def _normalize_expiry(credential: dict[str, Any], now: datetime, notes: list[str]) -> None:
     """Normalize ``expires_at`` in `credential`. Replace an unreadable value by `now`.
 
-    With `now`, the token counts as expired, so the first call refreshes the token. Without any expiry, the gateway would
-    not refresh the token before it expires.
+    The token then counts as expired, so the first call refreshes it. Without an expiry, it would not be refreshed before
+    it expires.
     """
     when = credential.get("expires_at")
     if isinstance(when, str) and moment(when) is None:
@@ -116,7 +116,7 @@ def _accepted_by_mode(
 
 
 OnConflict = Literal["skip", "replace", "fail"]
-RETRYABLE_FROM_STATUS: Final = 500  # a retry can help if the gateway's own error has this status or a higher status
+RETRYABLE_FROM_STATUS: Final = 500  # a retry can help if the gateway's own error has this status or a higher one
 JIRA_SCRIPT: Final = "jira_post_connection"
 
 
@@ -219,9 +219,8 @@ class ConnectionImporter:
     ) -> tuple[dict[str, Any], dict[str, Any], Account]:
         """Return the credential, the settings and the account of the connection, after completing missing values.
 
-        The provider is called only if something is missing or the options require a verification. A missing value is a
-        first token, or the settings that the entry's script or account call returns. These settings count as missing if
-        the connection has none of them.
+        Missing values are a first token, and the settings that the entry's script or account call returns, if the
+        connection has none of them. The provider is called only for these, or for a verification.
         """
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = AuthContext(provider, integration, config, moved.metadata, url)

@@ -67,9 +67,9 @@ class ImportResult(StrEnum):
 class ImportOutcome:
     """The outcome of one connection's import.
 
-    `reason`: a code for programs; empty if there is nothing to explain. `detail`: a text for people; also empty in this
-    case. Neither text contains a secret. `renewed`: the result of the test refresh; None if there was no test refresh.
-    `notes`: the changes that the import made to the connection.
+    `reason`: a code for programs. `detail`: a text for people. Both can be empty, and neither contains a secret.
+    `renewed`: the result of the test refresh; None if there was none. `notes`: the changes that the import made to the
+    connection.
     """
 
     integration_id: str

@@ -1,4 +1,4 @@
-"""Runs work in parallel with a limit, because each item needs memory and a network connection. Counts the outcomes."""
+"""Runs work in parallel with a limit, because each item needs memory and a connection to a provider; counts outcomes."""
 
 import asyncio
 import json
@@ -19,8 +19,7 @@ Item = TypeVar("Item")
 async def run_bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
     """Run `do` for each of `items`, with at most `at_once` tasks at a time.
 
-    An item is read from `items` only when its task can start. If a task raises an exception, all tasks are cancelled
-    and the exception is raised.
+    An item is read from `items` only when its task can start. The first exception cancels all tasks and is raised.
     """
     running: set[asyncio.Task[None]] = set()
 

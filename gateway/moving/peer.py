@@ -45,8 +45,8 @@ class PeerUnreachable(Exception):
 class PeerCalls:
     """Calls another gateway's API.
 
-    The key is sent only to the URL `base`, so redirects are not followed. If a response has Retry-After, all calls wait
-    for this time, not only the refused call.
+    The key is sent only to the URL `base`: redirects are not followed. A Retry-After delays all calls, not only the
+    refused one.
     """
 
     def __init__(self, session: aiohttp.ClientSession, base: str, key: Secret, *, plain_http: bool = False) -> None:
@@ -132,8 +132,8 @@ class PeerCalls:
 def checked_base(base: str, *, plain_http: bool) -> str:
     """Return the URL `base` without a final slash.
 
-    Raises SourceRefused if `base` is not the URL of an API. Also raises SourceRefused if the key would be sent without
-    encryption, unless `plain_http` allows this or the host is loopback.
+    Raises SourceRefused if `base` is not the URL of an API, or if the key would be sent without encryption, unless
+    `plain_http` allows this or the host is loopback.
     """
     try:
         url = URL(base)
@@ -164,7 +164,7 @@ def _error(raw: bytes) -> tuple[str, str]:
 
 
 def session_for(at_once: int) -> aiohttp.ClientSession:
-    """Return a session for `PeerCalls`. The session ignores cookies. The caller must close the session.
+    """Return a session without cookies for `PeerCalls`. The caller must close it.
 
     `at_once`: the maximum number of open network connections.
     """
@@ -238,7 +238,7 @@ class Peer:
         )
 
     async def auth_mode(self, provider: str) -> str | None:
-        """Return the auth mode of `provider` in the other gateway's catalog; None if the catalog cannot be read."""
+        """Return the auth mode of `provider` in the other gateway's catalog; None if it is unknown or cannot be read."""
         try:
             body = await self._calls.get(f"/providers/{quote(provider, safe='')}")
         except (PeerRespondedError, PeerUnreachable, SourceRefused):

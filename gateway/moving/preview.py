@@ -18,8 +18,8 @@ from gateway.text import counted, did_you_mean
 Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
 """Whether the connections of an integration work after the import.
 
-``register_callback``: existing connections work immediately. New connections work as soon as the operator has registered
-this gateway's callback URL at the provider.
+``register_callback``: existing connections work immediately, new ones after the operator has registered this gateway's
+callback URL at the provider.
 """
 
 
@@ -168,9 +168,9 @@ def _with_verdict(
 
 
 def _other_mode(provider: Provider, peer_mode: str | None) -> str:
-    """Return what to do if the provider has another auth mode in the other gateway; an empty text if the modes are equal.
+    """Return what to do if the auth mode differs in the other gateway, because the import would refuse the connections.
 
-    The import refuses a connection with another auth mode.
+    Return an empty text if the modes are compatible, or if the other gateway's mode is unknown.
     """
     mode = modes().get(provider.auth_mode)
     if peer_mode is None or mode is None or peer_mode in {provider.auth_mode, *mode.types()}:
@@ -182,7 +182,7 @@ def _other_mode(provider: Provider, peer_mode: str | None) -> str:
 
 
 def _other_client(one: PeerIntegration, local: Integration) -> str:
-    """Return what to do if the two integrations have different client IDs; an empty text if the IDs are equal.
+    """Return what to do if the two integrations have different client IDs; otherwise an empty text.
 
     A refresh token works only for the client that received it (RFC 6749 §6).
     """
@@ -196,7 +196,7 @@ def _other_client(one: PeerIntegration, local: Integration) -> str:
 
 
 def _next_steps(plan: Preview) -> list[str]:
-    """Return the steps of the move. Their order ensures that connections keep working during the move."""
+    """Return the steps of the move, in an order in which connections keep working."""
     steps = []
     if any(one.verdict in ("needs_something", "not_possible") for one in plan.forecasts):
         steps.append("Do what is listed under needs_something and not_possible.")

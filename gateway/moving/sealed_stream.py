@@ -1,8 +1,8 @@
 """Encrypts and decrypts a stream of any length with a passphrase, in constant memory (ADR 30).
 
 The stream is divided into chunks, which are encrypted with AES-256-GCM. scrypt (RFC 7914) derives the key from the
-passphrase. The nonce of a chunk contains the chunk's number and a flag for the last chunk. Each chunk also authenticates
-the header. So a truncated, reordered or changed stream, or a mix of two streams, cannot be decrypted.
+passphrase. Each nonce contains the number of its chunk and a flag for the last one, and each chunk authenticates the
+header. So a truncated, reordered or changed stream, or a mix of two streams, cannot be decrypted.
 """
 
 import hashlib

@@ -96,7 +96,7 @@ class CallQueue:
         return len(self._rows)
 
     def record(self, exchange: ExchangeRecord) -> None:
-        """Queue a record, or drop the record if the queue is full. Metrics count the request in both cases."""
+        """Queue a record, or drop it if the queue is full. Metrics count the request in both cases."""
         self._observe(exchange)
         if exchange.attempts and exchange.gateway_ms is not None and exchange.connection_id:
             self._count_use(exchange)
@@ -146,10 +146,9 @@ class CallQueue:
         return not _is_success(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311
 
     def _queue_row(self, record: ExchangeRecord | Operation) -> None:
-        """Queue the record as a row, or drop the record if the queue is full.
+        """Queue the record as a row, or drop it if the queue is full.
 
-        Successful calls are dropped first: other records are accepted until `MAX_EXTRA_FAILURES` records exceed the
-        bound.
+        Successful calls are dropped first: up to `MAX_EXTRA_FAILURES` other records are accepted beyond the bound.
         """
         waiting = self.waiting
         if waiting < self._bound or (waiting < self._bound + MAX_EXTRA_FAILURES and not _is_success(record)):
@@ -252,7 +251,7 @@ class CallQueue:
     def _log_unwritable(self, why: str, fault: Exception | None) -> None:
         """Log that the call log cannot be written. The records stay queued.
 
-        The failure is logged once; after a successful write, the next failure is logged again.
+        It is logged once, and again only after a successful write.
         """
         if self.unwritable is None:
             log.warning("call_log_unwritable", detail=why, effect="calls continue and are not logged", exc_info=fault)

@@ -15,7 +15,7 @@ import structlog
 
 from gateway.observe.masking import Event, exception_as_text, mask, mask_text
 
-# ── Many lines in one write. Writing continues without errors if stderr is closed.
+# ── Writes many lines at once, and raises no error if stderr is closed.
 
 PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
 CLOSED_ERRORS: Final = frozenset({errno.EIO, errno.EPIPE})
@@ -45,7 +45,7 @@ class SurvivingStream:
 
     def _handle_lost_output(self, fault: OSError) -> None:
         if fault.errno in CLOSED_ERRORS:
-            # Python flushes the buffer again when the process exits. /dev/null prevents another error then.
+            # Python flushes the buffer again when the process exits; with /dev/null, that raises no second error.
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._out.fileno())
             os.close(null)

@@ -29,7 +29,7 @@ _PLAIN_WORDS: Final = (
 _NO_TOKEN: Final = (
     rf"(?:(?:{_PLAIN_WORDS})(?=[.,:;!?)]*+(?:[\s'\"]|$))|\((?-i:[a-z]{{2,15}}(?:_[a-z]{{2,15}}){{1,3}})(?::\s|\)))"
 )
-# Each alternative begins with a unique word and never backtracks. Therefore the time is linear in the text's length.
+# Each alternative begins with a unique word and never backtracks, so the time is linear in the text's length.
 SECRET_TEXT: Final = re.compile(
     rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|digest\s[^\r\n]++|[^\r\n'\"]++)"
     rf"|(?P<name>(?:secret|token|password|passwd|pwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"

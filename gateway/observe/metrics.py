@@ -1,8 +1,8 @@
 """Defines all metrics, counts requests, and keeps the numbers in memory that the workers share (ADR 15).
 
 Counting a request costs one look-up and a few additions: no objects, no locks, no text. All label values come from
-fixed lists (methods, statuses, our error codes, declared integrations). Therefore no caller and no provider can create
-an unlimited number of time series.
+fixed lists (methods, statuses, our error codes, declared integrations). So no caller and no provider can create an
+unlimited number of time series.
 """
 
 import json
@@ -238,18 +238,18 @@ FAMILIES: Final[dict[str, Family]] = {
 }
 
 
-# ── The numbers of one worker, in memory that all workers of a gateway share.
+# ── The numbers of one process, in memory that all processes of a gateway share.
 #
-# Each worker writes only its own page; any process may read every page at any time. A cell is eight aligned bytes, so a
+# Each process writes only its own page; any process may read every page at any time. A cell is eight aligned bytes, so a
 # reader sees the number either before or after an addition. After the cells come the entries: lines of JSON that assign
-# cells to keys. Entries are only appended; the first cell holds the number of valid bytes. A page stays when its worker
-# exits, and the worker's replacement continues with the same numbers.
+# cells to keys. Entries are only appended; the first cell holds the number of valid bytes. A page stays when its process
+# exits, and the replacement of a worker continues with the same numbers.
 
 Key: TypeAlias = tuple[str, ...]
 
 CELLS: Final = 1 << 17
 ENTRY_BYTES: Final = 7 << 20  # the system allocates memory only for the parts that were written
-SPARE_CELLS: Final = 64  # the last cells, which are never read: they take the counts for which a page has no room
+SPARE_CELLS: Final = 64  # the last cells, for counts without room in the page; never read
 PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
 # The indexes of the first cells: the number of valid bytes of entries; the time of the owner's last `publish`; the
 # first cell for numbers.
@@ -261,10 +261,10 @@ class PageFull(Exception):
 
 
 class MetricsPage:
-    """The numbers of one worker.
+    """The numbers of one process.
 
     `cells`: the numbers.
-    `memory`: `PAGE_BYTES` bytes, all zero before the first worker uses them.
+    `memory`: `PAGE_BYTES` bytes, all zero before their first use.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -282,7 +282,7 @@ class MetricsPage:
     def place(self, key: Key, width: int = 1) -> int:
         """Return the index of the first of `width` cells for `key`; a new key's cells are 0.
 
-        Only the worker that owns the page may call this method. Raises PageFull.
+        Only the process that owns the page may call this method. Raises PageFull.
         """
         self._read_new_entries()
         known = self._places.get(key)
@@ -469,7 +469,7 @@ class Metrics:
         return at
 
     def _spare_cell(self) -> int:
-        """Return the cell for numbers for which the page has no room. This cell is never shown."""
+        """Return the cell for numbers without room in the page, which is never shown."""
         if not self._is_full:
             self._is_full = True
             log.error("metrics_full", effect="new series are not shown at /metrics from now on")
@@ -477,9 +477,9 @@ class Metrics:
 
 
 def listed_values(response: Response) -> Response:
-    """Return the response without values that are not in the fixed lists.
+    """Return the response with only values of the fixed lists.
 
-    Such a value, for example an unknown method, is replaced by a general value, such as ``other``.
+    Such a value is replaced by a general one: an unknown method becomes ``other``.
     """
     method, status, error = response
     return (

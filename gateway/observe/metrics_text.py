@@ -26,8 +26,8 @@ STALE_S = 5.0
 def total(pages: Iterable[MetricsPage]) -> dict[Key, list[float]]:
     """Return every key with the sum of the workers' numbers.
 
-    If `Family.largest` is set, return the largest number instead of the sum. Gauges of workers that no longer publish
-    are left out.
+    If `Family.largest` is set, return the number farthest from 0 instead. Gauges of workers that no longer publish are
+    left out.
     """
     sums: dict[Key, list[float]] = {}
     now = clock.monotonic()

@@ -1,4 +1,4 @@
-"""Queues records. A thread makes spans of the records, and sends the spans by OTLP over HTTP.
+"""Queues records. A thread makes spans of them, and sends these by OTLP over HTTP.
 
 Imported only if tracing is on. If the collector is down, slow or hostile, spans are dropped and counted, but requests
 never wait. The collector's responses are read up to a small limit. Redirects are not followed, because the header
@@ -101,9 +101,9 @@ class SpanExport:
         self._thread.start()
 
     def add(self, record: ExchangeRecord | Operation, parent: CallTrace | None = None) -> None:
-        """Queue a finished record, or drop the record if the queue is full.
+        """Queue a finished record, or drop it if the queue is full.
 
-        `parent`: the trace that an operation belongs to; None for a call, and for an operation that begins a new trace.
+        `parent`: the trace of an operation's span; None: a new trace. A call has its own trace.
         """
         if len(self._waiting) >= self._bound or self._closing:
             self.dropped[QUEUE_FULL] += span_count(record)

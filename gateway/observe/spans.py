@@ -43,8 +43,8 @@ _NS: Final = 1_000_000_000
 class CachedHashResource(Resource):
     """A resource that computes its hash once.
 
-    The exporter hashes the resource for each span. `Resource` serializes all its attributes to JSON for a hash, which
-    would take a third of the time that a span costs.
+    The exporter hashes the resource of each span. For this, `Resource` would serialize itself to JSON each time: a third
+    of a span's cost.
     """
 
     def __init__(self, whole: Resource) -> None:

@@ -1,8 +1,7 @@
 """Decides which requests are traced, by the standard `OTEL_*` variables, and queues their records for export.
 
-`Tracing.begin` decides for each request, and returns None for a request that is not sampled. The record of a sampled
-request is queued when the request is over. A thread in `span_export` then makes the spans and sends the spans to the
-collector.
+`Tracing.begin` decides for each request, and returns None for one that is not sampled. The record of a sampled request
+is queued when the request is over. A thread in `span_export` then makes the spans and sends them to the collector.
 """
 
 import os
@@ -113,7 +112,7 @@ class Tracing:
         if traceparent is None:
             return self.root(began)
         if self._parent_based and traceparent[52:] == _UNSAMPLED and traceparent[:3] == _VERSION:
-            # If the application samples, most of its requests end here, before the header is parsed.
+            # The most frequent case if the application samples: the header need not be parsed.
             return None
         parent = parent_in(traceparent)
         if parent is None:
@@ -143,9 +142,9 @@ class Tracing:
     def record_operation(self, operation: Operation) -> None:
         """Queue the record of a finished refresh or delivery for export; ignore other operations.
 
-        The span belongs to the trace of the call that started the operation. Without this trace, a new trace begins. A
-        refresh that an unsampled call started has no span. If a sampled request caused an event, each delivery of the
-        event has a span.
+        The span belongs to the trace of the call that started the operation. Otherwise it begins a new trace, which is
+        sampled as any other; but a refresh that an unsampled call started never has a span, and a delivery always has
+        one if a sampled request caused its event.
         """
         if self.export is None or operation.kind not in ("refresh", "delivery"):
             return

@@ -1,7 +1,6 @@
 """Makes the garbage collector run rarely while a process starts, because most objects of a start stay alive.
 
-With Python's default setting, a worker would spend a fifth of the CPU time of its start in the collector: 0.2 s of 1.1
-s.
+With Python's default setting, a worker's start would spend a fifth of its CPU time in the collector: 0.2 of 1.1 s.
 """
 
 import gc

@@ -16,7 +16,7 @@ from gateway.catalog.template import TemplateError
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read_yaml
 from gateway.documents.read_document import dotted
 
-# ── ``alias`` in public catalogs. A field of an entry replaces the whole field of the base entry. Mappings are not merged.
+# ── ``alias`` in public catalogs: a field of an entry replaces the whole field of its base. Mappings are not merged.
 
 MERGE = "<<"  # the merge key of YAML 1.1, which some files use in place of ``alias``
 
@@ -25,9 +25,9 @@ MERGE = "<<"  # the merge key of YAML 1.1, which some files use in place of ``al
 class ExpandedEntry:
     """An entry with its inherited fields.
 
-    `values`: all fields of the entry except ``alias``. `owner`: for each field, the name of the entry that sets the
-    field; messages use this name. `unknown`: the name of a base entry that is not in the file; None if all base entries
-    are in the file. `circle`: whether the entry inherits from itself.
+    `values`: all fields except ``alias``. `owner`: for each field, the name of the entry that sets it, for messages.
+    `unknown`: the name of a base entry that is not in the file; None if there is none. `circle`: whether the entry
+    inherits from itself.
     """
 
     values: dict[str, Any]
@@ -58,7 +58,7 @@ def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] =
 def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return `mapping` with the keys of the mappings that its merge key lists.
 
-    For a key with several values, the mapping's own value wins, then the value from the first listed mapping.
+    The mapping's own keys win, then those of earlier mappings in the list.
     """
     bases = mapping.get(MERGE)
     below: dict[str, Any] = {}
@@ -70,7 +70,7 @@ def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 MAX_VALUES: Final = 2_000_000
-# An entry does not work without these fields. If one of these fields has a fault, the entry is refused.
+# A fault in one of these fields cannot be repaired by removing the field, so the entry is refused.
 _REQUIRED_FIELDS: Final = frozenset(
     {"display_name", "categories", "auth_mode", "authorization_url", "token_url", "request_url", "refresh_url"}
     | {"installation_token_url", "additional_steps", "token_params", "token_body", "token_headers", "jwt", "signature"}
@@ -107,7 +107,7 @@ def convert_catalog(path: Path, words: ExternalNames, shipped: Mapping[str, Mapp
     """
     document = read_yaml(path, largest_bytes=MAX_BYTES, most_values=MAX_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
-    # A name with a leading dot is no entry, but only defines YAML anchors.
+    # Names with a leading dot only hold YAML anchors.
     names = [name for name in entries if not name.startswith(".")]
     if not any(isinstance(entries[name], Mapping) for name in names):
         raise NotACatalog(

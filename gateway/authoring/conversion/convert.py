@@ -289,7 +289,7 @@ class EntryConversion:
             self.notes.add_changed((key,), f"'||' became alternatives.{key}")
 
     def _url_by_mode(self, key: str, value: Mapping[str, Any]) -> None:
-        """Convert a URL that differs by auth mode, ``{OAUTH2: …, APP: …}``. The mode CUSTOM uses the URLs of both modes."""
+        """Convert a URL that differs by auth mode, ``{OAUTH2: …, APP: …}``. CUSTOM uses the URLs of both these modes."""
         own = value.get("OAUTH2" if self._mode == "CUSTOM" else self._mode)
         if own is not None:
             self._url(key, own)
@@ -316,7 +316,7 @@ class EntryConversion:
         self.out["categories"] = list(dict.fromkeys(as_list(value)))
 
     def _on_name(self, value: Any, _: Mapping[str, Any]) -> None:
-        """Ignore `name`, because the name of the file is the name of a gateway entry."""
+        """Ignore `name`: the name of the file is used instead."""
 
     def _on_proxy(self, value: Any, _: Mapping[str, Any]) -> None:
         if not isinstance(value, Mapping):
@@ -409,8 +409,7 @@ class EntryConversion:
     def _add_base_url(self) -> None:
         """Set the required base URL to the origin of token_url or authorization_url.
 
-        Calls to this origin are safe, because the server at this origin issues the tokens. Calls with the tokens tell
-        this server nothing new.
+        This is safe: the server there issued the tokens, so calls with them reveal nothing new to it.
         """
         for key in ("token_url", "authorization_url"):
             scheme, found, rest = str(self.out.get(key) or "").partition("://")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-# ── Notes. A note tells the operator that the conversion changed a field, lost a field, or refused the entry.
+# ── Notes. A note says that the conversion changed a field, lost it, or refused the entry.
 
 Place = tuple[str | int, ...]
 Kind = Literal["lost", "changed", "refused"]
@@ -15,9 +15,8 @@ Kind = Literal["lost", "changed", "refused"]
 class Note:
     """A note on a field. `place`: the path of the field in the entry of the source file.
 
-    `kind` is ``lost`` if a gateway entry cannot have the field or the value. `kind` is ``changed`` if a gateway entry
-    expresses the field differently. `kind` is ``refused`` if the entry does not work without the field, so that the
-    entry is not converted.
+    `kind`: ``lost`` if a gateway entry has no such field or value; ``changed`` if it is expressed differently there;
+    ``refused`` if the entry does not work without the field, and is therefore not converted.
     """
 
     kind: Kind

@@ -32,8 +32,8 @@ MAX_LINE_LENGTH: Final = 300
 class ReceivedRequest:
     """A request that the sandbox received.
 
-    `role`: the entry's field that has the URL of the request, such as ``token_url``. The role of an additional step is
-    ``step2`` or higher. The role of an API call is ``proxy``. `target`: the path and the query, as sent.
+    `role`: the entry's field with the URL of the request, such as ``token_url``; ``step2`` and so on for additional
+    steps; ``proxy`` for API calls. `target`: the path and the query, as sent.
     """
 
     role: str
@@ -114,8 +114,8 @@ SITE: Final = {
     "name": "acme",
     "scopes": ["read"],
 }
-# The played server supports the same methods as servers that are built with the MCP Python SDK. These servers read the
-# client ID only from the body, even if the client uses Basic authentication.
+# The methods of servers built with the MCP Python SDK. They read the client ID only from the body, even if the client
+# uses Basic authentication.
 SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
 
@@ -126,7 +126,7 @@ class PlayedProvider:
     `stage`: the entry and its replaced origins. `entry`: the values of the rewritten entry. `arrivals`: the received
     requests, in order. `refuses_credentials`: whether the provider refuses every credential. `tokens`,
     `refresh_tokens`: all issued tokens, in order. `raw`: the last token response. `steps`: the token response of each
-    step, by the name of the step (``step1``). `registered`: the client that was dynamically registered last.
+    step, by name (``step1``). `registered`: the client that was dynamically registered last.
     """
 
     stage: Stage
@@ -231,7 +231,7 @@ class PlayedProvider:
         )
 
     def _register(self, body: bytes) -> web.Response:
-        """Return the response to a client registration (RFC 7591 §3.2.1). Only a public client gets no secret."""
+        """Return the response to a client registration (RFC 7591 §3.2.1). A public client gets no secret."""
         metadata = json.loads(body)
         method = str(metadata.get("token_endpoint_auth_method") or SDK_METHODS[0])
         client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}

@@ -109,7 +109,7 @@ def authorization_params(sent_to: str, fragment: str | None) -> dict[str, str]:
     """Return the parameters of the authorization request.
 
     `sent_to`: the URL of the request. `fragment`: the entry's `authorization_url_fragment`; if it is not None, the
-    parameters after the ``#`` of the URL are returned.
+    parameters follow the ``?`` in the URL's fragment.
     """
     parts = urlsplit(sent_to)
     query = parts.fragment.partition("?")[2] if fragment is not None else parts.query

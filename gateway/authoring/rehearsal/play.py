@@ -368,7 +368,7 @@ class _Rehearsal(RehearsalState):
             step.skipped = "the entry has no proxy.verification"
             return
         mark = 0
-        if is_redirecting(self.provider):  # the gateway verifies only imported credentials, so import the credential
+        if is_redirecting(self.provider):  # the gateway does not verify new grants, so import the credential
             mark = len(self.actor.arrivals)
             await import_credential(self.gateway, self.provider, self.shown)
         known = self.known()

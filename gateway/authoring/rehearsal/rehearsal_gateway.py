@@ -21,7 +21,7 @@ TIMEOUT_S: Final = 30.0
 
 
 class RehearsalRefused(Exception):
-    """The gateway returned a response with which a step cannot continue. The text has the status and the error."""
+    """A step cannot continue after the gateway's response. The text has the status and the error."""
 
 
 class Gateway:

@@ -327,7 +327,7 @@ def _is_signed(
 
 
 def aws_checks(arrival: ReceivedRequest, known: KnownValues, access_key: str) -> Iterator[RehearsalCheck]:
-    """Check the access key, the region and the service in the request's AWS signature."""
+    """Check the access key, the region and the service that Authorization names."""
     signing = known.provider.request_signing
     found = _AWS_AUTHORIZATION.fullmatch(arrival.headers.get("Authorization", ""))
     yield RehearsalCheck(

@@ -16,7 +16,7 @@ from gateway.catalog.template import FunctionCall, Name, Template, parse_templat
 from gateway.catalog.template_places import Place, text_templates
 from gateway.catalog.value import BadValue, check_value
 
-# ── Keys and certificates for a rehearsal. A process generates each key only one time, because this takes long.
+# ── Keys and certificates for a rehearsal. Each is generated once per process, because generating a key is slow.
 
 
 @cache

@@ -66,9 +66,9 @@ class Stage:
         return self.origins[origin] + rest
 
     def shown_origins(self, config: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
-        """Return for each origin of the provider the origin of the sandbox, for the report.
+        """Return, for the report, the sandbox origin that replaces each origin of the provider.
 
-        `config`, `values`: the connection's settings and other values, with which the provider's origins are filled in.
+        `config`, `values`: the connection's settings and other values, which are filled in.
         """
         shown: dict[str, str] = {}
         for template, local in self.origins.items():

@@ -43,8 +43,7 @@ def filters(command: F) -> F:
 def build_filter(options: Mapping[str, Any], **fixed: Any) -> "AuditFilter":
     """Return the filter for the command's options.
 
-    `options`: the values of the options by name.
-    `fixed`: further fields of the filter. Raises UsageError.
+    `options`: the values of the options by name. `fixed`: further fields of the filter. Raises UsageError.
     """
     from gateway.records.audit import AuditFilter
     from gateway.records.filters import single_or_any_set

@@ -33,7 +33,7 @@ def shipped_values() -> Mapping[str, Mapping[str, Any]]:
 
 
 def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:
-    """Return the catalog, and the public URL with which its logo URLs begin.
+    """Return the catalog, and the public URL at the beginning of its logo URLs.
 
     `file`: the configuration whose catalog folders are added; None: only the shipped catalog. Raises Faults and
     CatalogFaults.

@@ -8,7 +8,7 @@
     connect_link          `link`: prints a connect link that the operator can send to an end user
 
 Always true: each command opens the store, whether a gateway runs or not; each has `--json`; no output contains a
-secret, except the file that `export --plain` writes with a warning.
+secret, except the file of `export --plain`, which prints a warning.
 """
 
 import click

@@ -1,6 +1,6 @@
 """``gateway connections delete``: deletes connections and revokes their tokens at the provider.
 
-A report lists the result for each token.
+`--report` lists the result for each token.
 """
 
 import csv

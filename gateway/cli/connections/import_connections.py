@@ -135,7 +135,7 @@ class PeerSource:
     only: tuple[str, ...]
 
     async def into(self, intake: "Importer") -> None:
-        """Import all connections of the API. Raises ClickException if a part of the API cannot be read."""
+        """Import all connections of the API. Raises ClickException if not all of them can be read."""
         from gateway.moving.moved_connection import SourceRefused
         from gateway.moving.peer import Peer, PeerCalls, session_for
 
@@ -208,8 +208,7 @@ def reporting_importer(
 ) -> "Importer":
     """Return an importer that shows its progress and writes a report.
 
-    The report stays open until `stack` is closed.
-    `report` None: no report is written.
+    The report stays open until `stack` is closed. `report` None: no report is written.
     """
     from gateway.cli.terminal import progress
     from gateway.moving.importer import Importer
@@ -223,8 +222,8 @@ def reporting_importer(
 def _report(file: Path) -> IO[str]:
     """Create the report's file, which only its owner can read.
 
-    The report lists which users are connected to which providers. An existing file is not replaced, because that file
-    might be the report of another run.
+    The report lists which users are connected to which providers. An existing file is not replaced: it might be the
+    report of another run.
     """
     try:
         return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")

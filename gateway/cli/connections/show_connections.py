@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.store import ListFilter
 
-# ── Finds a connection by its id, with or without the key of its integration.
+# ── Finding a connection by its id, with or without the key of its integration.
 
 MAX_LISTED: Final = 20
 MAX_COMPARED: Final = 500
@@ -30,8 +30,7 @@ async def find_connection(
 ) -> "Connection | None":
     """Return the connection with that id, or print an error and return None.
 
-    There is an error if no connection has the id, or if several do.
-    `integration` None: search all integrations.
+    It is an error if no connection has the id, or if several do. `integration` None: search all integrations.
     """
     from gateway.store import ListFilter
 

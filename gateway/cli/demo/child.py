@@ -103,8 +103,7 @@ async def start_child(
     """
     command = [sys.executable, "-P", "-m", "gateway.cli.demo.follow", str(os.getpid()), module, *arguments]
     with _new_log(log) as sink:
-        # In a new session, the child does not receive Ctrl-C. Only this process receives it, and stops its children in
-        # order.
+        # In a new session, the child does not receive Ctrl-C: only this process does, and stops its children in order.
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=DEVNULL,

@@ -19,14 +19,14 @@ _FORM_INPUTS: Final = {"email": "demo@example.com", "password": "demo", "decisio
 _SITE: Final = "acme"
 AGENT_KEY_NAME: Final = "demo agent"
 AGENT_KEY_LIFETIME_S: Final = 30 * 86_400
-# If the proxy returns one of these statuses, the demo needs a new connection: the connection does not exist, access was
-# denied, or the token or the site no longer exists.
+# Statuses of the proxy for a connection that cannot be used: it does not exist, access was denied, or its token or site
+# no longer exists.
 _UNUSABLE_STATUSES: Final = frozenset({401, 403, 404, 424})
 
 
 @dataclass(frozen=True, slots=True)
 class DemoConnection:
-    """A connection with which a proxied call has just succeeded. `path`: the path of that call, after ``/proxy``."""
+    """A connection that has just served a proxied call. `path`: the path of that call, after ``/proxy``."""
 
     connection_id: str
     path: str
@@ -46,8 +46,8 @@ class Customer:
     async def connection(self) -> DemoConnection:
         """Return a working connection of the demo user.
 
-        An existing connection that does not work is authorized again. If this authorization fails, a new connection is
-        created. Each authorization goes through the real OAuth flow.
+        An existing connection that does not work is authorized again. If it still does not work, it is deleted, and a
+        new connection is created. Each authorization goes through the real OAuth flow.
         """
         for known in await self._connection_ids():
             if found := await self._connection_if_working(known) or await self._reconnect(known):
@@ -74,7 +74,7 @@ class Customer:
     async def agent_key(self, connected: DemoConnection, kept: Secret) -> Secret:
         """Return a key with which an agent can use the demo user's issues.
 
-        `kept`: the key of an earlier start. `kept` is returned if it is for this connection; otherwise a new key
+        `kept`: the key of an earlier start, which is returned if it is for this connection; otherwise a new key
         replaces it.
         """
         site = connected.path.partition("/search")[0]
@@ -114,7 +114,7 @@ class Customer:
     async def _reconnect(self, connection_id: str) -> DemoConnection | None:
         """Authorize the connection again. Return None if the authorization fails.
 
-        The connection keeps its id. Therefore the agent's key, which is for this connection, stays valid.
+        The connection keeps its id, so the agent's key for this connection stays valid.
         """
         wish = {"connection_id": connection_id, "integration_id": INTEGRATION}
         try:

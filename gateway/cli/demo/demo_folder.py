@@ -67,17 +67,14 @@ class DemoFolder:
 
     @property
     def url_file(self) -> Path:
-        """The file that contains the URL of the running gateway, or of its last run. Other commands read this file."""
+        """The file with the URL of the running gateway, or of its last run. Other commands read it."""
         return self.path / "address"
 
     def write_url(self, url: str) -> None:
         self._write("address", url)
 
     def write_ports(self, port: int, sandbox_port: int) -> None:
-        """Write the ports to the files from which the configuration reads them.
-
-        Therefore the gateway and every command use the same ports.
-        """
+        """Write the ports to the files from which the gateway and every command read them, through the configuration."""
         self._write("port", str(port))
         self._write("sandbox_port", str(sandbox_port))
 
@@ -113,8 +110,7 @@ class DemoFolder:
     def point_catalog_at(self, origin: str) -> None:
         """Write a copy of the shipped sandbox entry with the URL at which the sandbox listens.
 
-        The copy overrides the shipped entry.
-        `origin`: the sandbox's URL. Raises DemoFailed.
+        The copy overrides the shipped entry. `origin`: the sandbox's URL. Raises DemoFailed.
         """
         shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
         if SHIPPED_ORIGIN not in shipped:

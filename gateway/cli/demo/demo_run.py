@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 def reserve_port(port: int, flag: str) -> Iterator[int]:
     """Reserve a port until the end of the block, so that a child process can use the port afterwards.
 
-    `port`: 0 picks a free port.
-    `flag`: the option that selects another port; error messages name this option. Raises DemoFailed.
+    `port`: 0 picks a free port. `flag`: the option that selects another port, for the message of DemoFailed.
     """
     try:
         listening = socket.create_server((HOST, port))

@@ -22,12 +22,12 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """The result of one check. A result never contains a secret.
+    """The result of one check. It never contains a secret.
 
     `check`: the subject, such as ``disk``.
     `where`: a file, or a file with a line such as ``gateway.yaml:17``.
     `fix`: the next step; empty if `message` already says what to do. For level ok, `where` and `fix` are empty.
-    `integration`: the integration that has the problem; empty if the problem is not about one integration.
+    `integration`: the integration that was checked; empty if the check is not about one integration.
     """
 
     level: Level

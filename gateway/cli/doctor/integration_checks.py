@@ -62,7 +62,7 @@ def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) ->
 def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Warn about the operator's own catalog entries that the integrations use.
 
-    Faults of these entries are reported by another check, the check of the configuration.
+    The check of the configuration reports their faults.
     """
     shipped = resources.folder("catalog").absolute()
     seen = {one.provider.name: one for one in examined.integrations}

@@ -146,7 +146,7 @@ RISK = "a token may be lost if a process is killed while refreshing it"
 
 
 async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
-    """Check that this user can write the refresh journal on this machine. The check leaves no file behind."""
+    """Check that this user can write the refresh journal on this machine. No file is left behind."""
     url, where = examined.config.store.url, examined.where("store", "url")
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:

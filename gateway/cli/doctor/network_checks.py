@@ -329,7 +329,7 @@ def _certificate_text(fault: Exception) -> str:
     )
 
 
-# ── What a gateway on this machine reports about itself. The gateway might lack permissions that this command has.
+# ── What a gateway on this machine reports about itself: it might lack permissions that this command has.
 
 REJECTED_METRIC: Final = re.compile(
     r'^gateway_rejected_credentials_total\{environment="([^"]*)",integration="([^"]*)",state="needs_reauth"\} ([0-9]+)',

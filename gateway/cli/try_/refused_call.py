@@ -1,6 +1,6 @@
 """Explains why the gateway refused a call, and what to do.
 
-The hints are similar names, existing names, or a link with which the end user connects again.
+The hints are similar names, existing names, or a link for the end user to connect again.
 """
 
 from contextlib import suppress

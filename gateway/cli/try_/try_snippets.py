@@ -20,7 +20,7 @@ FORM: Final = re.compile(r"[\w.%+~-]+=[^\s]*")
 class TypedBody:
     """A request body.
 
-    `file`: the file that contains the body, None without a file. A snippet reads the same file.
+    `file`: the file from which the body was read, if any; a snippet reads the same file.
     """
 
     content: bytes
@@ -41,7 +41,7 @@ class TypedBody:
 
     @property
     def content_type(self) -> str:
-        """Return a content type guessed from the body. The guess is used if the user sets no type."""
+        """Return a content type guessed from the body, for a call that sets none."""
         try:
             self.json  # noqa: B018 - only whether it can be read
         except ValueError:

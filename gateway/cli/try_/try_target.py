@@ -42,8 +42,8 @@ class Target:
 def find_target(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
     """Return the gateway and the key to use.
 
-    Values that the user does not give come from `file`, from ``gateway.yaml`` in the current folder, or from the demo's
-    folder. Raises TrialFailed, and Faults if the configuration cannot be read.
+    Values that the user does not give come from `file`, otherwise from ``gateway.yaml`` in the current folder, otherwise
+    from the demo's folder. Raises TrialFailed, and Faults if nothing of the configuration can be read.
     """
     if url is not None and key is not None:
         return Target(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
