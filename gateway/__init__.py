@@ -10,11 +10,11 @@ docs/architecture.md shows the packages, and which package may import which othe
     off_loop, part_by_part                 CPU work outside the event loop; bytes that are slow to parse, in parts
     background, pauses                     background tasks; growing pauses between attempts
     generation                             one configuration and everything built from it; replaced by a reload
-    runtime, services                      everything that lives as long as the process (ADR 46); former names of it
+    runtime, services                      everything that lives as long as the process (ADR 46); its former names
     __main__                               the command ``gateway``, also as ``python -m gateway``
 
-Always true: the functions here import `gateway.app` only when they are called. Python runs this file before any other
-module of the gateway, and `gateway.app` imports most of the modules. The names in `__all__` are the plugin's public
+Always true: the functions here import other modules only when they are called, because Python runs this file before any
+other module of the gateway, and `gateway.app` imports most of them. The names in `__all__` are the plugin's public
 interface (docs/plugin.md); everything else can change in any release.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["create_app", "reload", "runner", "setup", "watch"]
 
 
 def setup(app: "web.Application", config: "Configured") -> None:
-    """Add the gateway's routes to `app`, and leave the routes of `app` unchanged.
+    """Add the gateway's routes to `app`. The routes that `app` already has do not change.
 
     `config`: the path of a configuration file, the content of such a file, or a Config. Raises config.Faults, with
     every fault of the configuration and the catalog.
@@ -82,7 +82,8 @@ def runner(
 
     docs/plugin.md lists what a host application loses without this runner. `drain_s`: at a stop, how long requests in
     flight can continue, in seconds. `fast_path`: whether plain proxied requests to an application of `create_app`
-    bypass the slower middlewares; the responses are the same (ADR 44). `lane`: the former name of `fast_path`.
+    bypass its middlewares, which is faster; the responses are the same (ADR 44). `lane`: the former name of
+    `fast_path`.
     """
     from gateway.server import runner as run
 

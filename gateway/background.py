@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 def start_background(work: Coroutine[Any, Any, None], name: str | None = None) -> "asyncio.Task[None]":
     """Start a task for `work`. If the task fails, ``background_task_failed`` is logged.
 
-    The caller keeps a reference to the task, and ends the task.
+    The caller keeps a reference to the task and ends it.
     """
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_log_failure)

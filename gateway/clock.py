@@ -95,10 +95,10 @@ AGREEING: Final = 3
 class ProviderDates:
     """How far the clocks of token endpoints are ahead of `now`. Each process has one instance, `provider_dates`.
 
-    The difference is calculated from the `Date` of the endpoints' responses. The difference is only a hint for
-    operators, mainly with SQLite, where `offset` is 0. Nothing is corrected, because a provider's clock can be wrong.
-    For the same reason, the hint needs three responses in a row that agree. `Date` is in whole seconds (RFC 9110
-    §6.6.1), so each response gives a range for the difference.
+    The difference is calculated from the `Date` of the endpoints' responses. It is only a hint for operators, mainly
+    with SQLite, where `offset` is 0. Nothing is corrected, because a provider's clock can be wrong. For the same
+    reason, the hint needs three responses in a row that agree. `Date` is in whole seconds (RFC 9110 §6.6.1), so each
+    response gives a range for the difference.
     """
 
     def __init__(self) -> None:

@@ -236,7 +236,7 @@ class UpstreamFailed(GatewayError):
 
 
 class Unavailable(GatewayError):
-    """A temporary failure of the gateway or of the token endpoint. Each such error sets `retry_after_s`."""
+    """A temporary failure of the gateway or of the token endpoint, normally with `retry_after_s`."""
 
     status = 503
 

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INLINE_BYTES: Final = 64 * 1024
-"""Work on an input of up to this size runs in the event loop, because the change to the thread would cost more."""
+"""Work on an input of up to this size runs in the event loop, because passing it to the thread would cost more."""
 
 _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
 

@@ -6,18 +6,14 @@ PACKAGE = Path(__file__).parent
 
 
 def folder(name: str) -> Path:
-    """Return the folder ``catalog`` or ``templates``.
-
-    The folder is the installed wheel's copy in ``gateway/data`` if that copy exists, else the folder of the checkout.
-    """
+    """Return the folder ``catalog`` or ``templates``: the installed wheel's copy in ``gateway/data`` if it exists, else
+    the folder of the checkout."""
     installed = PACKAGE / "data" / name
     return installed if installed.is_dir() else PACKAGE.parent / name
 
 
 def file(name: str) -> Path:
-    """Return the path of ``gateway.yaml``, the reference configuration.
-
-    The file is the installed wheel's copy in ``gateway/data`` if that copy exists, else the file of the checkout.
-    """
+    """Return the path of ``gateway.yaml``, the reference configuration: the installed wheel's copy in ``gateway/data``
+    if it exists, else the file of the checkout."""
     installed = PACKAGE / "data" / name
     return installed if installed.is_file() else PACKAGE.parent / name

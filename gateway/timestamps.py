@@ -38,8 +38,7 @@ def span(text: str) -> timedelta | None:
 
 
 def ago(text: str, now: datetime) -> datetime | None:
-    """Parse a time in the past: a duration before `now`, such as ``30s``, ``10m``, ``2h`` or ``3d``, or an ISO 8601
-    text.
+    """Parse a time: a duration before `now`, such as ``30s``, ``10m``, ``2h`` or ``3d``, or an ISO 8601 text.
 
     Return None for any other text.
     """

@@ -324,7 +324,7 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
 
 def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
     """Raise NotImplementedHere if two integrations could share a host but have different tools. Key rules match by
-    host, so the tools of one integration would also apply to the connection of the other integration."""
+    host, so the tools of one would also apply to the connection of the other."""
     for one, other in combinations(connected, 2):
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
         if same or (one.is_complete and other.is_complete) or not one.ids or not other.ids:

@@ -282,8 +282,8 @@ async def reconnect_session(
     fixed = _fixed_members(body)
     check_fixed_values(generation, caller, fixed, reconnects=True)
     _check_settings(generation, ref.environment, fixed["defaults"])
-    # Every holder of the session's token can see the session's end user. So the stored end user is added only if the
-    # key may read connections. A session without an end user leaves the connection's end user unchanged.
+    # Every holder of a session's token can see its end user, so the stored end user is added only if the key may read
+    # connections. A session without an end user leaves that of the connection unchanged.
     known_user = row.end_user if caller.policy.allows(READ) else None
     return await runtime.sessions.open(
         ref.environment,

@@ -24,12 +24,12 @@ async def health(request: web.Request) -> web.Response:
 
 
 async def ready(request: web.Request) -> web.Response:
-    """Respond with 200 if this node serves requests, else with 503: before the start is complete, and after a stop has
-    begun.
+    """Respond with 200 if this node can serve requests. Respond with 503 before the start is complete, after a stop has
+    begun, and during an outage of the database in which memory may not be used.
 
     The body has the shape of docs/compatibility.md#requests, with a member for each problem:
 
-        "store": "away"              the database cannot be reached; nodes with a shared one serve from memory (ADR 23)
+        "store": "away"              the database cannot be reached; with PostgreSQL, memory serves calls (ADR 23)
         "store": "damaged"           the database is damaged; calls are served if their data can be read
         "store": "full"              the disk is full; calls are served, but no token is refreshed
         "clock": "off"               the node's clock differs from the database's clock by seconds
@@ -38,9 +38,9 @@ async def ready(request: web.Request) -> web.Response:
         "failover": "reconciling"    after a failover of the database, tokens are not refreshed (ADR 64)
 
     ``clock_offset_seconds`` is the number of seconds by which the database's clock is ahead of the node's clock. A node
-    that serves requests returns 200 even if the body has some of these members. With the query ``store=required``, each
-    problem of the store and a refused clock change the status to 503. The header ``Gateway-Error`` distinguishes this
-    503 from the 503 of a proxy in front of the gateway.
+    that can serve requests returns 200 even if the body has some of these members. With the query ``store=required``,
+    each problem of the store and a refused clock change the status to 503. The header ``Gateway-Error`` distinguishes
+    this 503 from the 503 of a proxy in front of the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:

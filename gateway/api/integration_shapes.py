@@ -217,8 +217,8 @@ def credentials_json(generation: Generation, integration: Integration) -> dict[s
 
 
 def webhook_url(generation: Generation, integration: Integration) -> str | None:
-    """Return the URL for the provider's webhooks (``include=webhook``). Return None if the gateway does not route the
-    provider's webhooks."""
+    """Return the URL for the provider's webhooks (``include=webhook``), or None if the provider's entry names no script
+    that routes webhooks."""
     provider = generation.catalog.get(integration.provider)
     if provider is None or not provider.webhook_routing_script:
         return None

@@ -189,8 +189,8 @@ def _check_reach(policy: Policy, key: str) -> None:
 
 
 def _check_hosts(policy: Policy, integration: Integration, body: IntegrationChanges) -> None:
-    """Raise Forbidden if the change adds hosts to which the stored client secret can be sent, and the key may not read
-    this secret."""
+    """Raise Forbidden if the change adds hosts to which the stored client secret or private key can be sent, and the
+    caller's key may not read it."""
     more = set(body.allowed_hosts or ()) - set(integration.allowed_hosts)
     kept = integration.client_secret or integration.private_key
     if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):

@@ -78,8 +78,8 @@ def _fixed_members(
 
 
 def _check_help_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
-    """Raise InvalidRequest unless `url` is a page of the provider or of the application. The page on which people enter
-    credentials links to `url`."""
+    """Raise InvalidRequest unless `url` is a page of the provider, the application or the gateway: people follow this
+    link from the page on which they enter credentials."""
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
     declared = generation.config.environments.get(caller.environment.name)

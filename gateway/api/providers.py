@@ -42,7 +42,7 @@ def initials_svg(name: str, display_name: str) -> str:
 
 
 def brand_svg(icon: BrandIcon, display_name: str) -> str:
-    """Return an SVG image with the brand's icon on the brand's colour."""
+    """Return an SVG image with the brand's icon on its colour."""
     rgb = tuple(int(icon.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= MIN_ICON_CONTRAST else DARK_INK
     return (
@@ -68,8 +68,7 @@ def initials(display_name: str) -> str:
 
 
 def colour(name: str) -> str:
-    """Return a colour for `name` as ``#rrggbb``. The same name always gets the same colour. Every colour is dark enough
-    for white letters."""
+    """Return a colour as ``#rrggbb``, which depends only on `name` and is dark enough for white letters."""
     digest = hashlib.sha256(name.encode()).digest()
     hue, saturation = digest[0] / 256, 0.45 + digest[1] / 256 * 0.25
     lightness = 0.5
@@ -86,7 +85,7 @@ def contrast_with_white(rgb: tuple[float, float, float]) -> float:
 
 # ── ``GET /images/template-logos/{name}.svg``: a logo for each provider. No key is needed, because pages embed logos.
 
-# A browser that opens an SVG directly treats the SVG as a document. These headers forbid scripts and requests.
+# A browser that opens an SVG directly treats it as a document. These headers forbid scripts and requests.
 LOGO_HEADERS: Final = {
     "Cache-Control": "public, max-age=86400",
     "Content-Security-Policy": "default-src 'none'; sandbox",

@@ -51,8 +51,8 @@ def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) 
 
 
 def pydantic_issue(error: ErrorDetails, value: Any = None) -> Issue:
-    """Return pydantic's error as an Issue. The message does not contain the value, because the value may be a secret.
-    For an invalid id, the message shows the wrong character."""
+    """Return pydantic's error as an Issue. The message does not contain the value, which may be a secret, but shows the
+    wrong character of an invalid id."""
     path = tuple(str(step) for step in _existing_steps(value, error["loc"]))
     if error["type"].startswith("union_tag_"):
         path = (*path, "type")

@@ -84,7 +84,7 @@ async def show_session(request: web.Request) -> web.Response:
 
 
 async def end_session(request: web.Request) -> web.Response:
-    """Handle ``DELETE /connect/session``: end the session and respond with 204. The session's token is then invalid."""
+    """Handle ``DELETE /connect/session``: end the session and respond with 204. Its token is then invalid."""
     read_query(request, ())
     await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
@@ -177,8 +177,8 @@ def _is_visible(request: web.Request, outcome: Outcome) -> bool:
 
 
 async def _fits_session(request: web.Request, session: ConnectSession) -> bool:
-    """Return whether the session belongs to the key's environment and, for a key limited to tags, has the key's tags.
-    For a reconnect, it is enough if the existing connection has the key's tags."""
+    """Return whether the session belongs to the key's environment and, for a key limited to tags, has these tags.
+    For a reconnect, it is enough if the existing connection has them."""
     policy = request[CALLER].policy
     if session.environment != request[ENVIRONMENT].name:
         return False

@@ -24,13 +24,13 @@ NO_CHALLENGE: Final = (
 
 
 async def receive_webhook(request: web.Request) -> web.Response:
-    """Receive a provider's webhook. Respond with 200 as soon as the webhook is on the disk, with 204 if the gateway
-    does not handle webhooks of this provider, and with 401 in Nango's format if the signature is invalid.
+    """Receive a provider's webhook. Respond with 200 as soon as the webhook is on the disk, with 204 if the integration
+    does not accept webhooks, and with 401 in Nango's format if the signature is invalid.
 
     For an unknown environment or integration, the response is the same 401, sent after the body has arrived. So a
     client without a valid signature cannot tell an integration that verifies webhooks from an integration that does not
-    exist. An integration that does not accept webhooks gets 204, because providers do not send the webhook again after
-    a 204. The URL's query is ignored, because providers do not sign the query.
+    exist. The 204 is a success, so providers do not retry. The URL's query is ignored, because providers do not sign
+    it.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
@@ -97,8 +97,8 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 
 
 def _validation_response(request: web.Request, signature: "WebhookSignature | None") -> web.Response | None:
-    """Return the response to a provider that validates the URL by an empty POST. The response is the
-    ``validationToken`` from the query. Return None for any other request."""
+    """Return the response to a provider that validates the URL by an empty POST: the ``validationToken`` in the query.
+    Return None for any other request."""
     is_asked = signature is not None and "?validationToken=" in (signature.challenge or "") and not request.body_exists
     token = request.query.get("validationToken", "") if is_asked else ""
     return _challenge_response(token) if token else None
@@ -127,8 +127,7 @@ def _logged_webhook(request: web.Request, status: int, code: "Code | None", resu
 
 def _refused_response(request: web.Request, reason: str, *, is_known: bool = True) -> web.Response:
     """Return the same response for every fault, so that guessing signatures or names reveals nothing. The reason is
-    logged, at most a few times a minute for each client and integration; all unknown integrations count as one
-    integration."""
+    logged, at most a few times a minute for each client and integration; all unknown integrations count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
     owner = {label: request.match_info[name][:64] for label, name in names.items()}
     subject = "/".join(owner.values()) if is_known else ""

@@ -1,8 +1,8 @@
 """Applies catalog files that change while the gateway runs: each file separately, without a signal or a restart.
 
-SIGHUP applies all files or none (`app.reload`). This module instead applies each file that has no fault; for a faulty
-file, the old entry stays. The old entry also stays if the changed entry would break a declared integration. Only the
-operator's folders are watched, because shipped files do not change.
+SIGHUP applies all files or none (`app.reload`). This module instead applies each file that has no fault. The old entry
+stays for a faulty file, and for a change that would break a declared integration. Only the operator's folders are
+watched, because shipped files do not change.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from gateway.observe.metrics import CATALOG_RELOADS, Metrics
 from gateway.runtime import RUNTIME
 
 QUIET_MS: Final = (
-    200  # a file that is still being written changes again within this time; the watching thread also polls so often
+    200  # a file that is still being written changes again within this time; also the thread's polling interval
 )
 POLL_MS: Final = 300  # polling interval if the system reports no changes and WATCHFILES_FORCE_POLLING is set
 MAX_DELAY_MS: Final = 2000  # files that change all the time are read after this time

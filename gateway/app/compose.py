@@ -24,7 +24,7 @@ BODY_LIMIT_BYTES: Final = 1 << 20
 OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.browser_page), error_shape)
 
 CHECKED_CONFIGURATION: Final = web.AppKey("seated", Checked)
-"""The configuration with which an application starts. The configuration is checked before anything is opened."""
+"""The configuration with which an application starts, checked before anything is opened."""
 # Set in a worker of `gateway serve` before the start:
 PARENT: Final = web.AppKey("parent", ParentLink)
 """The link to the parent, which sends the worker's token exchanges."""

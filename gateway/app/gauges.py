@@ -1,7 +1,7 @@
 """Reads the gauges from the runtime whenever metrics are requested.
 
 Network connections to providers are counted by provider, because one origin serves all integrations of a provider.
-Network connections are never counted by origin, because a host name may identify an end user.
+They are never counted by origin, because a host name may identify an end user.
 """
 
 from collections import defaultdict

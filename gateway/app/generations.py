@@ -36,7 +36,7 @@ class Checked:
 
 def read(config: ConfigurationSource) -> Config:
     """Return `config` if it is a Config; otherwise read a Config from a mapping or a file. Raises Faults with all
-    faults, also with faults that the first faults hide."""
+    faults, including those that other faults hide at first."""
     if isinstance(config, Config):
         return config
     try:

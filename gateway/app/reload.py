@@ -1,6 +1,6 @@
 """Replaces the configuration of a running gateway: completely or, if anything in it is wrong, not at all.
 
-A reload first reads and checks everything, as a start does. Then the reload replaces the generation, by one assignment
+A reload first reads and checks everything, as a start does. Then it replaces the generation, by one assignment
 (`Current.replace`). The runtime does not change: its parts read the generation when they need a setting.
 """
 

@@ -159,7 +159,7 @@ class AsyncClient:
     async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
         """Yield the provider's response as soon as its head has arrived.
 
-        If the block ends before the end of the response, the response is aborted.
+        Leaving the block early aborts the response.
         """
         call_options: Options = {**self._defaults, **options}
         url = proxied_url(self._base_url, endpoint, call_options.get("params"))
@@ -183,7 +183,7 @@ class AsyncClient:
         loads: Callable[[bytes], Any] = json.loads,
         **options: Unpack[Options],
     ) -> AsyncPages:
-        """Return the records of a whole list (docs/pagination.md). The result can be iterated over only one time.
+        """Return the records of a whole list (docs/pagination.md). The result can be iterated over only once.
 
         `pages`: the maximum number of pages; None: all. `limit`: the number of records per page; None: the entry's or
         the provider's default. `way`: the settings of the pagination; None: the catalog entry states them. `since`,
@@ -261,9 +261,9 @@ class AsyncClient:
     ) -> Json:
         """Return the connection with its credentials.
 
-        The gateway refreshes the token first if the token expires soon. Regular calls also keep the refresh token from
-        expiring. `force_refresh`: whether to refresh the token in any case. `refresh_token`: whether to return the
-        refresh token. `history`: whether to return the history of the connection.
+        The gateway first refreshes a token that expires soon. Regular calls also keep the refresh token from expiring.
+        `force_refresh`: whether to refresh the token in any case. `refresh_token`: whether to return the refresh token.
+        `history`: whether to return the history of the connection.
         """
         key, named = self._ids(provider_config_key, connection_id)
         call = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
@@ -288,8 +288,8 @@ class AsyncClient:
     ) -> Json:
         """Import a credential that you have, such as ``{"type": "API_KEY", "apiKey": "…"}``; return the connection.
 
-        An existing connection is replaced. `more`: further members of the connection; without a `connection_id`, the
-        client's default applies.
+        If the connection exists, its credential is replaced. `more`: further members of the connection; without a
+        `connection_id`, the client's default applies.
         """
         default_id = self._defaults.get("connection_id")
         if default_id is not None:
@@ -311,7 +311,7 @@ class AsyncClient:
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection. If `revoke` is true, then revoke its tokens at the provider.
+        """Delete the connection; if `revoke` is true, also revoke its tokens at the provider.
 
         The returned `revocation` has the result for each token.
         """

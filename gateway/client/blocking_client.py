@@ -136,7 +136,7 @@ class Stream:
 
 
 class Pages:
-    """The records of a list. An instance can be iterated over only one time.
+    """The records of a list. An instance can be iterated over only once.
 
     `cursor`, `behind`: the values for `since` and `behind` of another call, which continues the list after the last
     returned record. `complete`: whether the provider has no more records.
@@ -243,7 +243,7 @@ class Client:
     def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> Iterator[Stream]:
         """Yield the provider's response as soon as its head has arrived.
 
-        If the block ends before the end of the response, the response is aborted.
+        Leaving the block early aborts the response.
         """
         opened = self._client.stream(method, endpoint, **options)
         stream = self._loop.run(opened.__aenter__())
@@ -269,7 +269,7 @@ class Client:
     ) -> Pages:
         """Return the records of a whole list.
 
-        The result can be iterated over only one time. `AsyncClient.paginate` describes the arguments.
+        The result can be iterated over only once. `AsyncClient.paginate` describes the arguments.
         """
         asked = self._client.paginate(
             endpoint,
@@ -296,7 +296,7 @@ class Client:
     ) -> Json:
         """Return the connection with its credentials.
 
-        The gateway refreshes the token first if the token expires soon, or if `force_refresh` is true. `refresh_token`:
+        The gateway first refreshes a token that expires soon, or any token if `force_refresh` is true. `refresh_token`:
         whether to return the refresh token. `history`: whether to return the history of the connection.
         """
         asked = self._client.get_connection(
@@ -320,7 +320,7 @@ class Client:
     ) -> Json:
         """Import a credential that you have, such as ``{"type": "API_KEY", "apiKey": "…"}``; return the connection.
 
-        An existing connection is replaced.
+        If the connection exists, its credential is replaced.
         """
         return self._loop.run(self._client.import_connection(credentials, provider_config_key, **more))
 
@@ -339,7 +339,7 @@ class Client:
     def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection. If `revoke` is true, then revoke its tokens at the provider."""
+        """Delete the connection; if `revoke` is true, also revoke its tokens at the provider."""
         return self._loop.run(self._client.delete_connection(provider_config_key, connection_id, revoke=revoke))
 
     def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:

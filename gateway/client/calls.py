@@ -57,8 +57,7 @@ def endpoint_path(base_url: str, endpoint: str) -> str:
     """Return `endpoint` with a leading slash.
 
     The gateway's own base URL is removed, so that URLs from the gateway's Link and Location fields can be used. Raises
-    ValueError for any other absolute URL, because the provider would answer such a path with a 404 that does not
-    explain the mistake.
+    ValueError for any other absolute URL: as a path, it would only get the provider's 404, without an explanation.
     """
     proxy_url = f"{base_url}/proxy"
     path = endpoint

@@ -35,7 +35,7 @@ class Response:
 
     @property
     def request_id(self) -> str:
-        """The gateway's id of this call. The gateway's log contains this id."""
+        """The gateway's id of this call, which is also in its log."""
         return self.headers.get("Gateway-Request-Id", "")
 
     def json(self, loads: Callable[[bytes], Any] = json.loads) -> Any:

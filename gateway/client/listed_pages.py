@@ -24,7 +24,7 @@ SendRequest = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStr
 
 
 class AsyncPages:
-    """The records of a list. An instance can be iterated over only one time.
+    """The records of a list. An instance can be iterated over only once.
 
     `cursor`: the value of `since` with which another call continues the list; None at the beginning and at the end.
     `behind`: the number of records after `cursor` that were already returned; another call with the same `behind` skips

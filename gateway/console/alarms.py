@@ -1,7 +1,5 @@
-"""Finds faults of the gateway itself. The page Now shows each fault with the action that helps.
-
-All other pages show only the faults.
-"""
+"""Finds faults of the gateway itself. The page Now shows each fault with the action that helps; all other pages show
+only the fault."""
 
 import shutil
 from typing import Final

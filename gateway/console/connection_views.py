@@ -153,10 +153,8 @@ async def refresh(request: web.Request, _who: SignedIn, environment: str, fields
 
 
 async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Create a link with which the end user connects again.
-
-    The link is shown a single time. The operator must send the link only to this end user.
-    """
+    """Create a link with which the end user connects again. It is shown only once, and must be sent only to this end
+    user."""
     one = await _find_connection(request, environment, fields)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session_body = validated(
@@ -182,7 +180,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
 async def record_link(
     runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
 ) -> None:
-    """Record the link in the audit trail before the link is shown.
+    """Record the link in the audit trail before it is shown.
 
     Raises Unavailable if the record cannot be written; then the link is not shown.
     """

@@ -196,11 +196,8 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
 
 
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
-    """Return the cause if the provider currently refuses the app itself; None if the provider accepts the app.
-
-    The provider refuses the app if it refused the app at a refresh in the last hour and has not accepted the app after
-    that refresh.
-    """
+    """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it
+    since; else None."""
     refusals = _ClientRefusals(list(places))
     since = [at for key, at in refusals.refused_at.items() if not refusals.was_accepted_after(key, at)]
     return _REFUSED_CLIENT if any(now - at <= AGE_LIMITS[1] for at in since) else None
@@ -214,8 +211,7 @@ def cause_at(places: Iterable[PlaceTotal], kind: str, reason: str, integration_i
 class _ClientRefusals:
     """When providers last refused and last accepted the app of each integration, by integration id.
 
-    A provider refuses an app at a refresh. A provider accepts an app at a refresh, or at the exchange of a code for
-    tokens.
+    Refusals are counted at refreshes only; acceptances at refreshes and at exchanges of a code for tokens.
     """
 
     def __init__(self, places: Iterable[PlaceTotal]) -> None:

@@ -159,7 +159,7 @@ def _authorizations(
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Create a link with which an operator connects an account at the provider, to test the integration."""
+    """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
     one = _find_integration(generation, environment, fields.get("key", ""))
     session_body = validated(

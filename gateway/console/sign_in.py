@@ -135,7 +135,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 async def page_or_session(request: web.Request) -> web.StreamResponse:
     """Handle ``/console/sign-in``: for GET, show a page with one button; for POST, start the session.
 
-    A GET alone signs nobody in, so a mail scanner that opens the link does not use up the link.
+    A GET alone signs nobody in, so a mail scanner that opens the link does not use it up.
     """
     check_enabled(request)
     if request.method == hdrs.METH_POST:
@@ -165,10 +165,8 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
 
 
 async def to_identity_provider(request: web.Request) -> web.StreamResponse:
-    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, and set a cookie.
-
-    The callback must match this cookie.
-    """
+    """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, and set the cookie that the callback
+    must match."""
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console.oidc
@@ -187,7 +185,7 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
 async def from_identity_provider(request: web.Request) -> web.StreamResponse:
     """Handle ``GET /console/callback``: sign the person in.
 
-    The callback works a single time, and only in the browser that started the sign-in.
+    The callback works only once, and only in the browser that started the sign-in.
     """
     check_enabled(request)
     generation = generation_of(request)

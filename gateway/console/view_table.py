@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 ViewOf = Callable[[web.Request, str], Awaitable[View]]
 Action = Callable[[web.Request, SignedIn, str, dict[str, str]], Awaitable[View | str]]
-"""An action returns the URL of the next page, or a page that is shown a single time, for example with a link."""
+"""An action returns the URL of the next page, or a page that is shown only once, for example with a link."""
 
 VIEWS: Final[dict[str, ViewOf]] = {
     "": now_view.now,

@@ -1,7 +1,7 @@
 """Sends events to the customer's application, and receives providers' webhooks.
 
 An event is written in the transaction of the change that it reports (`store/outbox.py`, ADR 21);
-this package delivers the events.
+this package delivers it.
 
     event_body     the bodies of events (docs/compatibility.md#events)
     signatures     signs events; the signing keys are from gateway.yaml or generated

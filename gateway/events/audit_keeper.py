@@ -105,8 +105,8 @@ class AuditKeeper:
             self._unsent, self._send_at = checkpoint, 0.0
 
     async def _send(self, config: AuditConfig) -> None:
-        """Send the newest checkpoint. A checkpoint proves everything that earlier checkpoints prove, so a lost
-        checkpoint does not matter."""
+        """Send the newest checkpoint. It proves everything that earlier checkpoints prove, so a lost one does not
+        matter."""
         checkpoint = self._unsent
         if checkpoint is None or not config.checkpoint_url:
             self._unsent = None
@@ -135,7 +135,7 @@ class AuditKeeper:
 
 
 def _append(path: Path, line: str) -> None:
-    """Append `line` to the file and sync the file. A failure is only logged, because the checkpoint is also in the
+    """Append `line` to the file and sync it. A failure is only logged, because the checkpoint is also in the
     log."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -39,7 +39,7 @@ from gateway.records.trace import CAUSE, trace_id_in
 from gateway.store import Store
 from gateway.vault import VaultError
 
-# ── When an event is sent again, and when the gateway gives the event up. These functions are pure.
+# ── When an event is sent again, and when it is given up. These functions are pure.
 
 FIRST_DELAY_S: Final = 2.0
 BACKOFF_FACTOR: Final = 2.0
@@ -278,8 +278,8 @@ class Deliverer:
             await asyncio.wait(set(self._sending))
 
     async def close(self, within_s: float = 3.0) -> None:
-        """Wait up to `within_s` seconds for running deliveries, then cancel the others. Another process, or this
-        process after its next start, sends these events again."""
+        """Wait up to `within_s` seconds for running deliveries, then cancel them and release their leases. Another
+        process, or the next one on this node, delivers these events."""
         self._closed = True
         running = self._claiming | self._sending
         if running:

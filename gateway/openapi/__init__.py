@@ -9,5 +9,6 @@
     openapi_handlers    the two handlers; no key is needed
 
 Always true: every route has one entry in `operations`, and a test checks this; a worker imports only
-`openapi_handlers` before the first request for a page; the output has no data of the installation but its public URL.
+`openapi_handlers` before the first request for a page; the output contains the installation's public URL and no other
+data of the installation.
 """

@@ -139,7 +139,7 @@ IMPORTED: Final[tuple[type[BaseModel], ...]] = (
 
 
 def credentials_schema(template: str) -> dict[str, Any]:
-    """Return the schema of `Import.credentials`. The schema also allows any other object, because other packages can
-    add auth modes."""
+    """Return the schema of `Import.credentials`. It also allows any other object, because other packages can add auth
+    modes."""
     shapes = [{"$ref": template.format(model=model.__name__)} for model in IMPORTED]
     return {"title": "Credentials", "anyOf": [*shapes, {"type": "object"}]}

@@ -1,7 +1,7 @@
 """Serves ``GET /openapi.json`` and ``GET /docs``.
 
-No key is needed, because the two pages show only what docs/http-api.md shows, and the installation's public URL. The
-pages are built at the first request.
+No key is needed: apart from the installation's public URL, both show only what docs/http-api.md shows. They are built
+at the first request.
 """
 
 from aiohttp import web

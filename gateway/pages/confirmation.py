@@ -61,11 +61,8 @@ class SessionBrowser:
 
     @property
     def may_use_session(self) -> bool:
-        """Whether this browser may use the session.
-
-        The value is true if any browser may use the session, if the session belongs to this browser, or if the session
-        does not belong to a browser yet.
-        """
+        """Whether this browser may use the session: any browser may use it, or it belongs to this browser, or it does
+        not belong to a browser yet."""
         return not self._session.for_one_browser or self._session.browser_digest in {None, self.digest}
 
     @property
@@ -123,7 +120,7 @@ def check_confirmed(request: web.Request, browser: SessionBrowser, integration_i
 
 
 async def claim_session(request: web.Request, browser: SessionBrowser, session: ConnectSession) -> None:
-    """If only one browser may use the session, bind the session to this browser.
+    """If only one browser may use the session, bind it to this browser.
 
     Raises Forbidden if the session belongs to another browser.
     """

@@ -59,7 +59,7 @@ async def open_link(request: web.Request) -> web.StreamResponse:
         return dead_link_page(request, fault, words)
     if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
         response: web.StreamResponse = see_other(first_page_url(request, session.digest, words))
-    else:  # a program gets the page itself and no redirect, because a program often keeps no cookies
+    else:  # a program gets the page itself instead of a redirect, because it may keep no cookies
         response = await first_page(request, session, words)
     set_session_cookie(request, response, token or "", session)
     return response

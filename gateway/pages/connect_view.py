@@ -62,7 +62,7 @@ async def form_page(
     url_options: FlowOptions | None = None,
     url_options_token: str | None = None,
 ) -> web.StreamResponse:
-    """Return the form with which the end user connects `offer`. The form is also the confirmation.
+    """Return the form with which the end user connects `offer`, and which is also the confirmation.
 
     If the session has already connected the integration, return a page that says so. `posted`, `fault`: the values and
     the error of a rejected form, which are shown again; None for a new form. `url_options`: the options of the URL that
@@ -123,7 +123,7 @@ async def form_page(
 
 
 def frame_page(request: web.Request, words: PageWords) -> web.Response:
-    """Return the page that another site loads in a frame. The page is empty until it receives a session's token."""
+    """Return the page that another site loads in a frame. It is empty until it receives a session's token."""
     generation = generation_of(request)
     branding = generation.config.branding
     return connect_page(
@@ -146,8 +146,8 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
 async def _key_line(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
     """Return the line with the name of the key that created the session, or None.
 
-    The line is shown if the key has limits or if another key minted the key, because such a key can belong to an agent.
-    Any other key belongs to the application.
+    It is shown for a key that has limits or was minted by another key, because such a key can belong to an agent. Any
+    other key belongs to the application.
     """
     if not session.key_id:
         return None
@@ -161,7 +161,7 @@ def _readable_id(identifier: str) -> str | None:
 
 
 def shortened_email(email: str) -> str:
-    """Return a shortened e-mail address, such as ``a…@example.com``, which only its owner recognizes."""
+    """Return a shortened e-mail address, such as ``a…@example.com``: enough for its owner to recognize it."""
     name, at, host = email.rpartition("@")
     return f"{name[:1]}…{at}{host}"
 
@@ -176,7 +176,7 @@ async def _connection_to_reconnect(request: web.Request, session: ConnectSession
 def _pinned_line(request: web.Request, session: ConnectSession, offer: Offer, words: PageWords) -> str | None:
     """Return the line that says which connection ID the connected account gets; None if the session sets no ID.
 
-    The line contains the ID itself only if the ID is not a UUID.
+    The line does not show an ID that is a UUID.
     """
     if session.connection_id is None:
         return None

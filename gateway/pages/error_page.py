@@ -50,8 +50,8 @@ def failure_page(
     the texts for `fault`; with `message`, the message of `fault` is hidden. `name`: the provider's display name.
     `back`: the link to try again. `done`: the link to the application. `posts_to_opener`: whether the page posts the
     failure to the window that opened the page (docs/compatibility.md#browser-sdk). `framed`: whether registered origins
-    may embed the page. `environment`: only origins registered for this environment may receive the failure; None:
-    origins registered for any environment may receive the failure.
+    may embed the page. `environment`: origins registered for this environment may receive the failure; None: origins
+    registered for any environment.
     """
     words = words or words_for(request)
     own = message or fault.message
@@ -108,7 +108,7 @@ def support_reference(request: web.Request, fault: GatewayError, words: PageWord
 
 
 def dead_link_page(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:
-    """Return the page for a link that does not work. The page says in plain words what to do."""
+    """Return the page for a link that does not work, which says in plain words what to do."""
     text_key = _LINK_TEXTS.get(fault.code)
     if text_key is not None:
         return failure_page(

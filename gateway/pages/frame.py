@@ -26,8 +26,7 @@ LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
 class PageWords:
     """The texts in one language. Calling the object with a key returns a sentence.
 
-    `is_chosen`: whether the URL names the language; then links keep the language. If `is_chosen` is false, the language
-    comes from Accept-Language.
+    `is_chosen`: whether the URL names the language, so that links keep it; otherwise it comes from Accept-Language.
     """
 
     def __init__(self, lang: str, *, is_chosen: bool = False) -> None:
@@ -131,9 +130,8 @@ async def asset(request: web.Request) -> web.Response:
 def file_response(request: web.Request, file: PageFile, kind: str) -> web.Response:
     """Return the file, or 304 if the browser has the current file. `kind`: the media type.
 
-    Browsers cache the file for a year if the URL contains its hash (``?v=``). Without the hash, browsers ask the
-    gateway
-    each time whether the file has changed.
+    Browsers cache the file for a year if the URL contains its hash (``?v=``), and else ask each time whether it has
+    changed.
     """
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable"
@@ -250,10 +248,10 @@ def embedding_origins(generation: Generation) -> tuple[str, ...]:
 
 
 def opener_origins(request: web.Request, environment: str | None) -> str:
-    """Return the origins to which the last page of a window posts its result.
+    """Return the origins to which the last page of a window posts its result, separated by spaces.
 
-    The result contains the origins registered for `environment` (None: for any environment) and the gateway's own
-    origin. If no origin is registered, return ``*``.
+    These are the origins registered for `environment` (None: for any environment) and the gateway's own origin; ``*``
+    if no origin is registered.
     """
     config = generation_of(request).config
     known = config.environments.get(environment) if environment is not None else None

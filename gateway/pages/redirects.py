@@ -36,10 +36,9 @@ MAX_CLIENT_ID_CHARS: Final = 255
 async def begin(request: web.Request) -> web.StreamResponse:
     """Start an authorization.
 
-    A browser gets a 303 to the confirmation page, and the session's token in a cookie. The options in the URL are
-    stored
-    for this page. A program has no cookies of a person, so it gets a 302 to the provider, with a cookie that binds the
-    flow to the program.
+    A browser gets a 303 to the confirmation page, for which the URL's options are stored, and the session's token in a
+    cookie. A program has no cookies of a person, so it gets a 302 to the provider, with a cookie that binds the flow to
+    the program.
 
     A browser gets an error as a page. A program, or a request without a valid session, gets the error as JSON. The
     WebSocket of the window reports the error too.
@@ -143,10 +142,9 @@ async def callback(request: web.Request) -> web.Response:
     page itself. If the account has several sites, the response is a 200 with a choice. After an error, the response is
     a 400.
 
-    A browser is never redirected to the application, because the callback can be the result of a form: of the
-    provider's
-    consent page or of `choose_site`. Browsers apply the form-action of that page's CSP to all redirects after the form.
-    So the result page itself forwards the browser. A program does not read pages, so it is redirected to the
+    A browser is never redirected to the application, because the callback can follow a form: on the provider's consent
+    page, or the form of `choose_site`. Browsers apply the form-action of that page's CSP to all redirects after the
+    form. So the result page itself forwards the browser. A program does not read pages, so it is redirected to the
     application if the connection is pending.
     """
     runtime = request.app[RUNTIME]
@@ -168,7 +166,7 @@ async def callback(request: web.Request) -> web.Response:
 async def choose_site(request: web.Request) -> web.Response:
     """Handle ``POST /oauth/site``, with which the end user chooses one of several sites.
 
-    The form's token is valid a single time, and only in the browser that got the form.
+    The form's token is valid only once, and only in the browser that got the form.
     """
     runtime, token = request.app[RUNTIME], ""
     try:

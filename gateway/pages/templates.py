@@ -1,7 +1,5 @@
-"""Renders Jinja templates. The gateway has its own application key for its templates.
-
-So the templates of a host application that uses aiohttp-jinja2 are not affected.
-"""
+"""Renders Jinja templates under the gateway's own application key, so that a host application that uses aiohttp-jinja2
+keeps its own templates."""
 
 import secrets
 from collections.abc import Sequence

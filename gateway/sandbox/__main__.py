@@ -1,7 +1,7 @@
 """``python -m gateway.sandbox``: runs the sandbox as a separate process.
 
 The process prints ``sandbox ready on http://127.0.0.1:3004`` to stdout as soon as it listens. SIGTERM and SIGINT stop
-the process.
+it.
 """
 
 import argparse

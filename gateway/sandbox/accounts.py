@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class DemoAccount:
-    """A demo user. The password is not secret, because the login page shows the password.
+    """A demo user. The password is not secret: the login page shows it.
 
     `sites`: the cloud IDs of the sites that the user can access.
     """

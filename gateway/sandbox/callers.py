@@ -12,7 +12,7 @@ from gateway.sandbox.state import SANDBOX
 
 @dataclass(frozen=True, slots=True)
 class SandboxCaller:
-    """The user who allowed the access token, and the token's scopes."""
+    """The user for whom an access token was issued, and the token's scopes."""
 
     account: DemoAccount
     scopes: list[str]

@@ -122,8 +122,7 @@ class SandboxFault:
     """A fault that can be switched on.
 
     `act`: the function that handles a request with the fault. `summary`: a description for people. `paths`: the paths
-    to
-    which the fault applies; a path that ends with "/" includes all paths below. `options`: the default value of each
+    to which the fault applies; a path that ends with "/" includes all paths below. `options`: the default value of each
     option by its name. `times`: the default number of requests to which the fault applies.
     """
 
@@ -180,8 +179,7 @@ class ArmedFault:
 
     `times`: the number of further requests to which the fault applies; None: all. `path`: the prefix of the paths to
     which the fault applies; None: the usual paths of this fault. `after`: the number of matching requests that are
-    first
-    handled without the fault.
+    first handled without the fault.
     """
 
     name: str

@@ -92,7 +92,7 @@ class IssuedTokens:
 class IssuedGrants:
     """The state of the authorization server.
 
-    Methods change the state in place and set `changed`. Then `SandboxMemory` writes the state file.
+    Methods change it in place and set `changed`; `SandboxMemory` then writes the state file.
     """
 
     token_ttl_s: int = 60
@@ -106,7 +106,7 @@ class IssuedGrants:
     def issue_code(
         self, *, client_id: str, redirect_uri: str, challenge: str, account_id: str, scopes: list[str]
     ) -> str:
-        """Return a code that can be exchanged a single time within `CODE_TTL_S` seconds (RFC 6749 §4.1.2)."""
+        """Return a code that can be exchanged only once, within `CODE_TTL_S` seconds (RFC 6749 §4.1.2)."""
         code = secrets.token_urlsafe(32)
         self.codes[digest(code)] = AuthorizationCode(
             client_id, redirect_uri, challenge, account_id, scopes, _now() + CODE_TTL_S

@@ -1,7 +1,8 @@
-"""Generates bodies from reproducible bytes: the bytes are the same in every run, and different in every block.
+"""Generates reproducible bytes: the same in every run, and different in every block, so that a test detects swapped
+blocks.
 
-So a test detects swapped blocks. A body of n bytes is the first n bytes of an endless sequence of blocks with 64 KiB. A
-block consists of its number, as eight bytes, and of fixed noise.
+A body of n bytes is the first n bytes of an endless sequence of 64 KiB blocks. A block consists of its number, as eight
+bytes, and of fixed noise.
 """
 
 import hashlib

@@ -17,7 +17,7 @@ class MemoryUnreadable(Exception):
 
 
 class SandboxMemory:
-    """Grants and issues. With a path, grants and issues are stored in a file; without a path, only in memory."""
+    """Grants and issues, stored in a file or, without a path, only in memory."""
 
     def __init__(self, path: Path | None, *, token_ttl_s: int) -> None:
         """Read `path` if it exists. Raises MemoryUnreadable."""
@@ -33,7 +33,7 @@ class SandboxMemory:
             raise MemoryUnreadable(f"{path} is not a complete sandbox state file ({fault}); move it away.") from fault
 
     async def save(self) -> None:
-        """Write the state to the disk if the state has changed after the last save."""
+        """Write the state to the disk if it has changed since the last save."""
         if self._path is None or not (self.grants.changed or self.tracker.changed):
             return
         async with self._writing:

@@ -51,7 +51,7 @@ async def records(request: web.Request) -> web.StreamResponse:
 async def socket(request: web.Request) -> web.WebSocketResponse:
     """Handle ``GET …/socket`` with an upgrade to a WebSocket (RFC 6455): send every received message back.
 
-    The subprotocol is ``echo`` if the client offers this subprotocol.
+    The subprotocol is ``echo`` if the client offers it.
     """
     authenticated_caller(request)
     response = web.WebSocketResponse(protocols=("echo",))
@@ -119,7 +119,7 @@ async def download(request: web.Request) -> web.StreamResponse:
 
 
 def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
-    """Return the numbers from `first` up to the query parameter ``count``, one number every ``interval_ms``.
+    """Return the numbers from `first` that are below the query parameter ``count``, one every ``interval_ms``.
 
     The first number comes immediately. If ``count`` is 0, the numbers never end.
     """

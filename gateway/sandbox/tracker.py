@@ -1,7 +1,4 @@
-"""The content of the fake Jira: two sites, their demo issues, and issues that calls create.
-
-The demo issues are the same in every run.
-"""
+"""The content of the fake Jira: two sites, their demo issues (the same in every run), and issues that calls create."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -56,7 +56,7 @@ def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue
 
 
 def _terms(text: str) -> list[tuple[str, str, bool]]:
-    """Return the terms of a query, each as its field, its value in lower case, and whether it has ``=`` or ``!=``."""
+    """Return the terms of a query, each as its field, its value in lower case, and whether its operator is ``=``."""
     terms: list[tuple[str, str, bool]] = []
     at = 0
     while text[at:].strip():

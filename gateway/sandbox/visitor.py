@@ -42,10 +42,7 @@ class VisitedForm:
 
 
 def browser() -> ClientSession:
-    """Return a session that keeps cookies.
-
-    The session also keeps cookies of a server with an IP address as its host.
-    """
+    """Return a session that keeps cookies, also from hosts that are IP addresses."""
     return ClientSession(cookie_jar=CookieJar(unsafe=True))
 
 
