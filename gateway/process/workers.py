@@ -57,6 +57,14 @@ class WorkerProcess:
                 os.kill(self.pid, number)
 
 
+def pause_after(short_lives: int) -> float:
+    """Return the pause in seconds before a replacement starts, after this many workers in a row died too soon."""
+    if not short_lives:
+        return 0.0
+    # Without a limit for the exponent, the product overflows after 1,024 short lives.
+    return min(FIRST_PAUSE_S * 2.0 ** min(short_lives - 1, 30), LONGEST_PAUSE_S)
+
+
 class Workers:
     """The workers of the gateway.
 
@@ -122,7 +130,7 @@ class Workers:
         """
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
-        pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0
+        pause_s = pause_after(self._short_lives)
         self._vacant_places[worker.place] = time.monotonic() + pause_s
         log.error("worker_died", pid=worker.pid, exit=worker.code, lived_s=round(lived_s, 1), replaced_in_s=pause_s)
 

@@ -213,9 +213,12 @@ class KnownHead:
         else:
             number, where = self._key_in
             key = split.parts[number][where]
-        return any(key in value for value in split.values)
+        for value in split.values:  # noqa: SIM110 (`any` with a generator takes longer)
+            if key in value:
+                return True
+        return False
 
-    def passing(self, replaced: frozenset[str], values: Sequence[bytes]) -> bytes:
+    def passing(self, replaced: frozenset[str], values: tuple[bytes, ...]) -> bytes:
         """Return the lines to pass on, except lines with `replaced` names. Each line ends with CRLF.
 
         `values`: the request's own values for the lines that differ from request to request.
@@ -227,7 +230,9 @@ class KnownHead:
                 self._passing.clear()
             self._passing[replaced] = form
         template, places = form
-        return template if places is None else template % tuple([values[place] for place in places])
+        if places is None:
+            return template
+        return template % (values if len(places) == len(values) else tuple([values[place] for place in places]))
 
     def defaults(self, replaced: frozenset[str], placement: Placement, *, has_body: bool) -> bytes:
         """Return the default fields of the catalog entry that the request lacks, as lines that end with CRLF.
@@ -294,15 +299,20 @@ class ArrivedHead:
 
     __slots__ = ("connection_id", "framing", "has_body", "known", "length", "request_id", "traceparent", "values")
 
-    def __init__(self, known: KnownHead, connection_id: str, length: int | None, values: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self, known: KnownHead, connection_id: str, length: int | None, values: tuple[bytes, ...] = ()
+    ) -> None:
         self.known = known
         self.connection_id = connection_id
         self.length = length
         self.values = values
-        at = known.traceparent_at if values else None
-        self.traceparent = known.lines.traceparent if at is None else values[at].decode()
-        at = known.request_id_at if values else None
-        self.request_id = known.lines.request_id if at is None else loggable_id(values[at].decode())
+        self.traceparent = known.lines.traceparent
+        self.request_id = known.lines.request_id
+        if values:
+            if (at := known.traceparent_at) is not None:
+                self.traceparent = values[at].decode()
+            if (at := known.request_id_at) is not None:
+                self.request_id = loggable_id(values[at].decode())
         if known.lines.chunked:
             self.has_body, self.framing = True, b"Transfer-Encoding: chunked\r\n"
         elif length is None:

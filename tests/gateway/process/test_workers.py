@@ -13,10 +13,19 @@ from typing import Any
 
 import pytest
 
+from gateway.process.workers import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause_after
 from tests.fakes.patience import PATIENCE_S
 
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+
+async def test_the_pause_before_a_replacement_grows_to_its_limit_and_stays_there() -> None:
+    pauses = [pause_after(short_lives) for short_lives in range(5000)]
+    assert pauses[:3] == [0.0, FIRST_PAUSE_S, 2 * FIRST_PAUSE_S]
+    assert pauses == sorted(pauses)
+    assert set(pauses[1000:]) == {LONGEST_PAUSE_S}
+
 
 PARENT = """
 import os, sys
