@@ -66,12 +66,19 @@ class KeyTools:
             self._known = self._find()
         return self._known
 
+    def _cached(self) -> KnownTools | None:
+        """Return the cached tools; None if the generation or an API-managed integration has changed since."""
+        known, generation = _cache.get(self._request.policy), self._request.generation
+        if known is None or known.generation is not generation or known.changes != generation.integrations.changes:
+            return None
+        return known
+
     def _find(self) -> KnownTools:
         policy, generation = self._request.policy, self._request.generation
         changes = generation.integrations.changes
-        known = _cache.get(policy)
-        if known is not None and known.generation is generation and known.changes == changes:
+        if (known := self._cached()) is not None:
             return known
+        known = _cache.get(policy)
         integrations = tuple((each.integration_id, each.provider) for each in self._integrations)
         if known is not None and known.generation is generation and known.integrations == integrations:
             known.changes = changes
@@ -92,9 +99,8 @@ class KeyTools:
 
         A key with 1,000 rules takes 0.2 s.
         """
-        policy, generation = self._request.policy, self._request.generation
-        known = _cache.get(policy)
-        if (known is None or known.generation is not generation) and is_slow_to_compile(policy.limits):
+        policy = self._request.policy
+        if self._cached() is None and is_slow_to_compile(policy.limits):
             await off_loop(self._request.outer.caller.share, lambda: self.known)
 
     def _paged(self, tool: RuleTool) -> RuleTool:
