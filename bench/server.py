@@ -138,7 +138,7 @@ def _await_response(server: Server, probe: str, log: Path) -> None:
 
 
 def _last_words(log: Path) -> str:
-    """Return the last line of the log. Remove the path of the folder, because it differs in each run."""
+    """Return the last line of the log, without the path of its folder, which differs in each run."""
     lines = log.read_text(errors="replace").replace(f"{log.parent}/", "").strip().splitlines()
     return lines[-1] if lines else "(no output)"
 

@@ -142,7 +142,7 @@ def _apply_each_generation(
     egress_limits: EgressLimits,
     retired: RetiredEgress,
 ) -> None:
-    """Set the values that the hot path reads at every request, now and at each replacement of the generation."""
+    """Copy the settings that every request reads to where they are read, now and after each reload of the configuration."""
 
     def set_(config: Config) -> None:
         _apply_call_log_settings(config.call_log, calls, store)

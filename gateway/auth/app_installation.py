@@ -37,7 +37,7 @@ APP_ID: Final = "app_id"
 APP_LINK: Final = "appPublicLink"
 CLOCK_SKEW: Final = timedelta(seconds=60)  # GitHub refuses a JWT with `iat` in the future, and clocks differ
 JWT_LIFETIME: Final = timedelta(seconds=540)
-LIFETIME: Final = timedelta(minutes=55)  # used if the provider reports no lifetime
+LIFETIME: Final = timedelta(minutes=55)  # of an installation token, if the provider reports none
 
 
 class App(TokenExchangeMode, GrantingMode):

@@ -127,7 +127,9 @@ def _setting_rule(settings: Mapping[str, Setting], name: str) -> tuple[str | Non
 def _patterns(
     template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
 ) -> tuple[tuple[HostPattern, ...], str | None]:
-    """Return the fixed hosts of the URL `template`, and the setting that chooses the host; None if all hosts are fixed.
+    """Return the hosts that the URL `template` can have, as patterns, and the setting that chooses the host.
+
+    The setting is None if no setting can choose a host freely.
 
     `rules`: for each placeholder in the host, its name and the result of `_setting_rule`.
     """

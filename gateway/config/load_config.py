@@ -115,7 +115,7 @@ def _unknown_key(place: Place) -> str:
 
 
 def _section(place: Place) -> type[Section]:
-    """Return the class that defines the keys at `place`."""
+    """Return the class that defines the keys of the configuration below the path `place`."""
     if place in SECTIONS:
         return SECTIONS[place]
     return SECTIONS[tuple("*" if index in (1, 3) else step for index, step in enumerate(place))]

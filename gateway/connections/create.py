@@ -104,8 +104,8 @@ class Creator:
         self._dialogues = dialogues
 
     def provider_of(self, integration: Integration) -> Provider:
-        """Return the integration's catalog entry. Raises NotFound if the operator removed the entry of an API
-        integration."""
+        """Return the integration's catalog entry. Raises NotFound if the catalog has no such entry. An integration that
+        was made through the API can outlive its entry."""
         provider = self._current.generation.catalog.get(integration.provider)
         if provider is None:
             raise no_catalog_entry(integration.integration_id, integration.provider)

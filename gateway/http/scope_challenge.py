@@ -24,7 +24,7 @@ def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
         return None
     for scheme, params in challenges_in(fields):
         if scheme in SCHEMES and params.get("error") == "insufficient_scope":
-            return scopes_of(params.get("scope", "").split())
+            return well_formed_scopes(params.get("scope", "").split())
     return None
 
 
@@ -51,7 +51,7 @@ def _unquote(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
 
 
-def scopes_of(named: list[str]) -> tuple[str, ...]:
+def well_formed_scopes(named: list[str]) -> tuple[str, ...]:
     """Return the well-formed scopes in `named` without duplicates, at most `MOST_SCOPES`."""
     well_formed = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
     return tuple(dict.fromkeys(well_formed))[:MOST_SCOPES]

@@ -1,4 +1,4 @@
-"""Returns the whole responses that links in results point to: from this worker's memory, or fetched again."""
+"""Returns whole responses, to which resource links in tool results point. This worker kept them, or fetches them again."""
 
 import base64
 import json

@@ -266,7 +266,7 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
 
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
-    """Return when a caller should retry after a final failure. The end user might have reconnected by then."""
+    """Return the time at which a caller should call again. Until then, the end user may have connected again."""
     return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
 
 

@@ -202,13 +202,13 @@ class Failover:
         missing = frozenset(name for name, member in members.items() if awaited(member))
         if reconciled(since_s, members.values()):
             self._since = None
-            self._log_end(since_s, missing, [name for name, one in members.items() if not one.confirmed])
+            self._log_result(since_s, missing, [name for name, one in members.items() if not one.confirmed])
         elif since_s >= decision.LEAST_S and missing != self._awaited:
             effect = "token refresh waits until these processes have written their newer tokens back"
             log.warning("failover_waits_for_processes", processes=sorted(missing), effect=effect)
             self._awaited = missing
 
-    def _log_end(self, since_s: float, missing: frozenset[str], unconfirmed: Sequence[str]) -> None:
+    def _log_result(self, since_s: float, missing: frozenset[str], unconfirmed: Sequence[str]) -> None:
         after_s, self._awaited = round(since_s, 1), frozenset()
         if missing:
             effect = "newer tokens that only they have are lost"

@@ -72,7 +72,7 @@ async def _migrate(backend: Backend) -> None:
     alembic = await asyncio.to_thread(importlib.import_module, "gateway.store.migrations.upgrade")
 
     async def upgrade(db: AsyncConnection) -> None:
-        await db.execute(select(1))  # the first statement takes SQLite's lock, so that only one process upgrades
+        await db.execute(select(1))  # begins the transaction, which takes SQLite's write lock
         await db.run_sync(alembic.upgrade)
 
     await backend.alone(upgrade)

@@ -1,4 +1,4 @@
-"""Checks the database at `store.url` before a start. Imports the modules of one database only."""
+"""Checks the database at `store.url` before a start. Imports only the driver of this database, SQLite or PostgreSQL."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final

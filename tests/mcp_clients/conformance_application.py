@@ -342,7 +342,7 @@ def said(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def fits(wanted: Mapping[str, Any], response: Any) -> bool:
-    """Return whether a response fits the question: for a form, all required fields as texts."""
+    """Return whether a response fits the elicitation request. A form needs all required fields as strings."""
     if not isinstance(response, dict):
         return False
     if wanted["method"] != "elicitation/create":

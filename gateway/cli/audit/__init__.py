@@ -21,7 +21,9 @@ COMMANDS = {
     "show": Command("gateway.cli.audit.show_audit:show", "show records, newest first"),
     "export": Command("gateway.cli.audit.show_audit:export", "print records as JSON Lines, oldest first, for a SIEM"),
     "verify": Command("gateway.cli.audit.verify_audit:verify", "check that no record was changed, removed or added"),
-    "key": Command("gateway.cli.audit.audit_key:key", "print the public key of checkpoints, or make a new key"),
+    "key": Command(
+        "gateway.cli.audit.audit_key:key", "print the public key that verifies checkpoints, or make a new key"
+    ),
     "uses": Command("gateway.cli.audit.audit_uses:uses", "count how often each key used each connection"),
     "forget": Command(
         "gateway.cli.audit.forget_person:forget",

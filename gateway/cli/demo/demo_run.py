@@ -124,7 +124,7 @@ def _error_of_ended(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
 async def _run_both_processes(
     folder: DemoFolder, port: int, sandbox_port: int
 ) -> AsyncIterator[tuple[str, Child, Child]]:
-    """Start both processes. Yield the gateway's URL, the sandbox and the gateway as soon as both listen.
+    """Start both processes, and wait until both listen. Yield the gateway's URL, the sandbox and the gateway's process.
 
     At the end of the block, the gateway is stopped first, then the sandbox.
     """

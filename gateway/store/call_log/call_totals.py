@@ -113,7 +113,8 @@ def query_by_place(mark: Callable[[int], str]) -> str:
     )
 
 
-def slot_of(at: datetime) -> int:
+def time_slot(at: datetime) -> int:
+    """Return the number of the time slot with `at`: slots have `SLOT_S` seconds and are counted from 1970."""
     return int(at.timestamp()) // SLOT_S
 
 

@@ -25,7 +25,7 @@ from gateway.store.call_log.call_totals import (
     query_by_place,
     query_by_slot,
     schema,
-    slot_of,
+    time_slot,
     totals_of,
     traffic,
     upsert,
@@ -152,7 +152,7 @@ class PostgresCallLog:
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
         """Return the sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
-        parameters = {"p1": environment, "p2": slot_of(since)}
+        parameters = {"p1": environment, "p2": time_slot(since)}
         async with self._transactions.read() as db:
             if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
                 return Traffic()
@@ -166,7 +166,7 @@ class PostgresCallLog:
         Rows of dropped partitions are not counted. Raises Unavailable.
         """
         oldest = self.bounds.oldest(now).astimezone(UTC).date()
-        await self._transactions.write(lambda db: _prune_totals(db, slot_of(self.bounds.oldest(now))))
+        await self._transactions.write(lambda db: _prune_totals(db, time_slot(self.bounds.oldest(now))))
         async with self._transactions.read() as db:
             days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
         for day in days:

@@ -35,7 +35,7 @@ from gateway.store.call_log.call_totals import (
     query_by_place,
     query_by_slot,
     schema,
-    slot_of,
+    time_slot,
     totals_of,
     traffic,
     upsert,
@@ -106,7 +106,7 @@ class SqliteCallLog:
         """Return the sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
         if not self.path.exists():
             return Traffic()
-        return await self._reader.run(lambda db: _totals(db, environment, slot_of(since)))
+        return await self._reader.run(lambda db: _totals(db, environment, time_slot(since)))
 
     async def prune(self, now: datetime) -> int:
         """Remove the oldest rows until the bounds are met. Return how many rows were removed. Raises Unavailable."""
@@ -217,7 +217,7 @@ class SqliteCallLog:
 
     def _prune(self, db: sqlite3.Connection, now: datetime) -> int:
         gone, oldest = 0, microseconds(self.bounds.oldest(now))
-        db.execute(f"DELETE FROM {TABLE} WHERE slot < ?", (slot_of(self.bounds.oldest(now)),))
+        db.execute(f"DELETE FROM {TABLE} WHERE slot < ?", (time_slot(self.bounds.oldest(now)),))
         for segment, until_at in db.execute("SELECT id, until_at FROM segments ORDER BY id").fetchall():
             if until_at is None or until_at >= oldest:
                 break

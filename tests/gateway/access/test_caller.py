@@ -1,4 +1,4 @@
-"""The budget of a key: a worker reserves calls of the budget in the store, and counts the key's calls against them."""
+"""The budget of a key: a worker reserves a part of the budget in the store, and subtracts each call from its part."""
 
 import asyncio
 

@@ -13,7 +13,7 @@ SIGNED_IN = "at-provider"
 
 
 class Provider:
-    """The provider. `authorizations`: number of visits to its page.
+    """The provider. `authorizations`: how often a browser opened the authorization page.
 
     `held`: events by user; the API responds to this user only when the event is set. `waiting`: set when a call of such
     a user waits.
