@@ -96,7 +96,7 @@ class FastPath:
         self._reader = LineReader()
         self._known = KnownHeads()
         self.call_heads: HeadMemory[KnownHead] = HeadMemory()
-        self._swept_at = 0.0
+        self._swept_at = clock.monotonic()
         self.write_batch = WriteBatch()
         self.agent_door = AgentDoor(app, self._reader, self.write_batch)
         self.taken = 0

@@ -20,6 +20,7 @@ from gateway import clock
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server import client_protocol, known_heads
+from gateway.server.fast_path import KNOWN_S
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
@@ -520,6 +521,17 @@ async def test_host_application_has_no_fast_path(tmp_path: Path) -> None:
         assert RUNTIME in app
     finally:
         await run.cleanup()
+
+
+async def test_heads_are_forgotten_after_their_time_and_not_at_the_first_sweep(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        await warm(running)
+        for _ in range(2):
+            await client.ask(get())
+        running.fast_path.sweep(clock.monotonic())
+        assert running.fast_path.remembered == 1
+        running.fast_path.sweep(clock.monotonic() + KNOWN_S)
+        assert running.fast_path.remembered == 0
 
 
 async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> None:
