@@ -120,7 +120,7 @@ class _Caller(asyncio.Protocol):
 
     def __init__(self, heads: list[bytes], done: "asyncio.Future[None]", until: float, *, once: bool = False) -> None:
         self._heads = heads
-        self._most = len(heads) if once else math.inf
+        self._max_requests = len(heads) if once else math.inf
         self._until = until
         self._held = bytearray()
         self._sent_at = 0.0
@@ -147,7 +147,7 @@ class _Caller(asyncio.Protocol):
         else:
             self.took_us.append((now - self._sent_at) * 1e6)
         self._held.clear()
-        if now < self._until and not self.failed and len(self.took_us) < self._most:
+        if now < self._until and not self.failed and len(self.took_us) < self._max_requests:
             self._send()
         else:
             self._transport.close()

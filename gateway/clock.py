@@ -20,7 +20,7 @@ REPORTED_OFFSET_S: Final = 2.0
 
 After a change by more than this value, the offset is logged again.
 """
-MOST_OFFSET_S: Final = 600.0
+MAX_OFFSET_S: Final = 600.0
 """If the offset is above this many seconds, the node claims no lease.
 The node's clock or the database's clock is wrong, so the node could also misjudge the expiry of tokens and
 certificates.
@@ -61,7 +61,7 @@ class Offset:
     @property
     def refused(self) -> bool:
         """Whether the offset is so large that this node claims no lease."""
-        return abs(self.seconds) > MOST_OFFSET_S
+        return abs(self.seconds) > MAX_OFFSET_S
 
     def add_measurement(self, sent: datetime, received: datetime, database: datetime) -> bool:
         """Add a measurement, and return whether to log `offset`.

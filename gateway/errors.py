@@ -120,7 +120,7 @@ class Issue:
         return {"code": self.code, "message": self.message, "path": list(self.path)}
 
 
-MOST_ISSUES: Final = 100  # maximum number of issues in one response
+MAX_ISSUES: Final = 100  # maximum number of issues in one response
 
 
 def joined_issues(issues: Sequence[Issue]) -> str:
@@ -165,7 +165,7 @@ class GatewayError(Exception):
         """Return the body's ``error`` member: code, message and, if present, errors and payload."""
         shape: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.errors:
-            shape["errors"] = [issue.as_json() for issue in self.errors[:MOST_ISSUES]]
+            shape["errors"] = [issue.as_json() for issue in self.errors[:MAX_ISSUES]]
         if self.payload is not None:
             shape["payload"] = dict(self.payload)
         return shape

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 PART_BYTES: Final = 16_384
-MOST_LINES: Final = 2_000
+MAX_LINES: Final = 2_000
 
 
 def is_slow_to_parse(data: bytes) -> bool:
     """Return whether `data` has so many lines that it can be mostly framing, such as chunks of one byte each."""
-    return len(data) > PART_BYTES and data.count(b"\r\n") > MOST_LINES
+    return len(data) > PART_BYTES and data.count(b"\r\n") > MAX_LINES
 
 
 class IncrementalFeeder:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-MOST_RSA_BITS: Final = 8192  # signing with a larger key would block other requests too long
+MAX_RSA_BITS: Final = 8192  # signing with a larger key would block other requests too long
 
 
 def private_key_in(pem: str) -> "PrivateKeyTypes":
@@ -28,8 +28,8 @@ def private_key_in(pem: str) -> "PrivateKeyTypes":
 
     key = load_pem_private_key(pem.encode(), password=None, unsafe_skip_rsa_key_validation=True)
     if isinstance(key, RSAPrivateKey):
-        if key.key_size > MOST_RSA_BITS:
-            raise ValueError(f"an RSA key may have at most {MOST_RSA_BITS} bits")
+        if key.key_size > MAX_RSA_BITS:
+            raise ValueError(f"an RSA key may have at most {MAX_RSA_BITS} bits")
         _check(key.private_numbers())
     return key
 
@@ -42,8 +42,8 @@ def rsa_key_in(jwk: Mapping[str, Any]) -> "RSAPrivateKey":
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     n, e, d = (_number(jwk[name]) for name in ("n", "e", "d"))
-    if n.bit_length() > MOST_RSA_BITS:
-        raise ValueError(f"an RSA key may have at most {MOST_RSA_BITS} bits")
+    if n.bit_length() > MAX_RSA_BITS:
+        raise ValueError(f"an RSA key may have at most {MAX_RSA_BITS} bits")
     if "oth" in jwk:
         raise ValueError("a key of more than two primes")
     p, q = _number(jwk["p"]), _number(jwk["q"])

@@ -31,14 +31,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return best
 
 
-def close_matches(name: str, known: Iterable[str], most: int, cutoff: float = 0.6) -> list[str]:
-    """Return up to `most` names from `known` that are similar to `name`, the closest first.
+def close_matches(name: str, known: Iterable[str], limit: int, cutoff: float = 0.6) -> list[str]:
+    """Return up to `limit` names from `known` that are similar to `name`, the closest first.
 
     `cutoff`: the minimum similarity, from 0 to 1. The list is empty if `name` is longer than LONGEST.
     """
     from difflib import get_close_matches  # imported here: an idle gateway does not need it
 
-    return get_close_matches(name, list(known), most, cutoff) if len(name) <= LONGEST else []
+    return get_close_matches(name, list(known), limit, cutoff) if len(name) <= LONGEST else []
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -54,9 +54,9 @@ def _folded(name: str) -> str:
 ID_DIGITS: Final = 18  # maximum digits of a row's id in the database
 
 
-def whole_number(text: str, most_digits: int = ID_DIGITS) -> int | None:
-    """Return the number in a text of ASCII digits; None for any other text, and for more than `most_digits` digits."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= most_digits else None
+def whole_number(text: str, max_digits: int = ID_DIGITS) -> int | None:
+    """Return the number in a text of ASCII digits; None for any other text, and for more than `max_digits` digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= max_digits else None
 
 
 def is_uuid(text: str) -> bool:

@@ -33,8 +33,8 @@ def moment(text: object) -> datetime | None:
 
 def span(text: str) -> timedelta | None:
     """Parse a duration such as ``90s``, ``15m``, ``12h`` or ``30d``; return None for any other text."""
-    found = _SPAN.fullmatch(text)
-    return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
+    match = _SPAN.fullmatch(text)
+    return None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def ago(text: str, now: datetime) -> datetime | None:

@@ -34,7 +34,7 @@ from gateway.middleware.response_shape import MARK, error_shape
 from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef
-from gateway.records.proxied_call import ExchangeRecord, Timing
+from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord, Timing
 from gateway.records.trace import current_trace
 from gateway.runtime import RUNTIME
 
@@ -119,7 +119,7 @@ def _refused_path(request: web.Request, timing: Timing) -> str:
         return target
     if CAPABILITY in request:
         return "/" + target.partition("/c/")[2].partition("/")[2]
-    return target.partition("/proxy")[2] or "/"
+    return target.partition(PROXY_PATH)[2] or "/"
 
 
 def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | None:

@@ -29,9 +29,9 @@ TOOL = web.RequestKey("tool", str)
 # Set by key_rules for a request that lists tools: decides which tools stay in the response's list.
 LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)
 RULE = web.RequestKey("rule", str)  # set by key_rules, or by error_shape for a refusal; absent if the key has no rules
-PACE = web.RequestKey("pace", RateState)  # set by pace; absent if the key has no rate limit
+RATE_STATE = web.RequestKey("rate_state", RateState)  # set by rate_limit; absent if the key has no rate limit
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # set by session_token
-PROXY_OPTIONS = web.RequestKey("asked", ProxyOptions)  # set by connection
+PROXY_OPTIONS = web.RequestKey("proxy_options", ProxyOptions)  # set by connection
 CONNECTION = web.RequestKey("connection", Opened)  # set by connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # set by upstream; credentials adds the credential to it
 PAGING = web.RequestKey("paging", Paging)  # set by paginate; absent if the caller wants a single response, unchanged
@@ -44,11 +44,11 @@ DECODER = web.RequestKey("decoder", Decoder)  # set by decompress, shape or key_
 class CountedCall(Protocol):
     """A call that the fast path has already counted for its key.
 
-    `pace`: the state of the key's rate limit; None if the key has no rate limit. `trace`: the trace of the call; None
-    if the call is not sampled.
+    `rate_state`: the state of the key's rate limit; None if the key has no rate limit. `trace`: the trace of the call;
+    None if the call is not sampled.
     """
 
-    pace: RateState | None
+    rate_state: RateState | None
     trace: CallTrace | None
 
 

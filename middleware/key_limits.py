@@ -1,4 +1,4 @@
-"""Enforces the limits of the caller's key: the scopes (`scope`), the rate limit (`pace`), the rules (`key_rules`)."""
+"""Enforces the limits of the caller's key: scopes (`scope`), rate limit (`rate_limit`) and rules (`key_rules`)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from aiohttp import hdrs, web
 
 from gateway.access.body_rules import MAX_BODY_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
 from gateway.access.caller import Caller, RateState
-from gateway.access.key_policy import WEBSOCKET, SentRequest
+from gateway.access.key_policy import SentRequest
+from gateway.access.key_rule import WEBSOCKET
 from gateway.access.refusals import beyond_limits_error, breach_error, missing_scope_error, unread_body_error
 from gateway.access.scopes import EVERYTHING
 from gateway.access.tool_filter import ToolFilter
@@ -22,9 +23,9 @@ from gateway.middleware.facts import (
     CONNECTION,
     DECODER,
     LISTED_TOOLS,
-    PACE,
     PAGING,
     PROXY_OPTIONS,
+    RATE_STATE,
     READ_BODY,
     RULE,
     TOOL,
@@ -81,7 +82,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
         policy = caller.policy
         if declaration.scopes and not any(policy.allows(name) for name in declaration.scopes):
             raise missing_scope_error(*declaration.scopes)
-        if policy.of_resources and not declaration.limits:
+        if policy.limits_resources and not declaration.limits:
             raise beyond_limits_error("this endpoint does not support such limits")
     return await handler(request)
 
@@ -90,44 +91,44 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 @web.middleware
-async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Count the call and set PACE, if the key has a rate limit. Raises TooManyRequests.
+async def rate_limit(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count the call and set RATE_STATE, if the key has a rate limit. Raises TooManyRequests.
 
     A call that the fast path has counted is not counted again. The rate limit headers are added here to a response that
-    is not prepared yet. Code that prepares a streamed response calls `add_pace_headers` itself, and so does
+    is not prepared yet. Code that prepares a streamed response calls `add_rate_limit_headers` itself, and so does
     `error_shape` for errors.
     """
     caller = request.get(CALLER)  # None for a connect session
     access = caller.access if caller is not None else None
     from_fast_path = handover_of(request)
     if from_fast_path is not None:
-        key_pace = from_fast_path.pace
+        rate_state = from_fast_path.rate_state
     else:
-        key_pace = access.meter.pace() if access is not None and access.meter is not None else None
-    if key_pace is None:
+        rate_state = access.meter.count_against_rate() if access is not None and access.meter is not None else None
+    if rate_state is None:
         return await handler(request)
-    request[PACE] = key_pace
+    request[RATE_STATE] = rate_state
     response = await handler(request)
-    return response if response.prepared else add_pace_headers(response, request)
+    return response if response.prepared else add_rate_limit_headers(response, request)
 
 
-def add_pace_headers(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+def add_rate_limit_headers(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """Add the rate limit headers to `response`, and return `response`.
 
     If the provider's response already has such headers, the response stays unchanged.
     """
-    key_pace = request.get(PACE)
-    if key_pace is not None:
-        response.headers.extend(pace_fields(key_pace, response.headers.items()))
+    rate_state = request.get(RATE_STATE)
+    if rate_state is not None:
+        response.headers.extend(rate_limit_fields(rate_state, response.headers.items()))
     return response
 
 
-def pace_fields(key_pace: RateState, present: Iterable[tuple[str, str]]) -> Fields:
+def rate_limit_fields(rate_state: RateState, present: Iterable[tuple[str, str]]) -> Fields:
     """Return the rate limit fields to add to a response; empty if the response already has one of these fields.
 
     `present`: the fields that the response has.
     """
-    ours = key_pace.headers()
+    ours = rate_state.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
 
@@ -179,7 +180,7 @@ def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> 
 
     Return an empty text if the key has no rules.
     """
-    if not caller.policy.of_requests:
+    if not caller.policy.limits_requests:
         return ""
     decided = caller.policy.decision(request)
     if isinstance(decided, str):

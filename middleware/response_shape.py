@@ -15,7 +15,7 @@ from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNot
 from gateway.http.abort import abort_connection
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
-from gateway.middleware.key_limits import add_pace_headers
+from gateway.middleware.key_limits import add_rate_limit_headers
 from gateway.middleware.who_calls import with_referrer_policy
 from gateway.records.operation import current_request_id
 
@@ -164,7 +164,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
         shaped = unhandled_error(request[REQUEST_ID])
     if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
         request[RULE] = rule
-    return with_referrer_policy(add_pace_headers(error_response(request, shaped), request), request)
+    return with_referrer_policy(add_rate_limit_headers(error_response(request, shaped), request), request)
 
 
 def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:

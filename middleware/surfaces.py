@@ -3,7 +3,7 @@
 from gateway.middleware.access_log import access_log
 from gateway.middleware.chain import Chain
 from gateway.middleware.dry_run import dry_run
-from gateway.middleware.key_limits import key_rules, pace, scope
+from gateway.middleware.key_limits import key_rules, rate_limit, scope
 from gateway.middleware.request_message import invite_body, json_only, strict
 from gateway.middleware.response_shape import cors, error_shape, request_id
 from gateway.middleware.upstream import credentials, upstream
@@ -22,17 +22,17 @@ PROGRAM = Chain(request_id, access_log, cors, error_shape, strict)
 SESSION_POST = Chain(*PROGRAM, audit_actor, json_only)
 
 # For the customer's back end.
-API = Chain(*PROGRAM, bearer_key, audit_actor, scope, pace, json_only)
+API = Chain(*PROGRAM, bearer_key, audit_actor, scope, rate_limit, json_only)
 
 # For the customer's back end, or the end user's browser with a connect session.
-SESSION_OR_API = Chain(*PROGRAM, session_or_key, audit_actor, scope, pace, json_only)
+SESSION_OR_API = Chain(*PROGRAM, session_or_key, audit_actor, scope, rate_limit, json_only)
 
 # For the end user's browser with a connect session.
 SESSION = Chain(*PROGRAM, session_token, audit_actor, json_only)
 
 # The links for the customer's requests to a provider.
 PROXY_LINKS = (
-    *(proxied, scope, pace, connection, upstream, paginate),
+    *(proxied, scope, rate_limit, connection, upstream, paginate),
     *(key_rules, credentials, decompress, shape, dry_run, invite_body),
 )
 PROXY = Chain(*PROGRAM, bearer_key, *PROXY_LINKS)

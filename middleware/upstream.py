@@ -17,7 +17,7 @@ from gateway.http.request_head import ALLOW, FORBIDDEN_METHODS
 from gateway.http.url import with_query
 from gateway.middleware.facts import CAPABILITY, CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.records.integration import DROP, TraceHeaders
-from gateway.records.proxied_call import UpstreamRequest
+from gateway.records.proxied_call import PROXY_PATH, UpstreamRequest
 from gateway.records.trace import TRACE_FIELDS
 from gateway.runtime import generation_of
 
@@ -52,7 +52,7 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
 def route_prefix(request: web.Request) -> str:
     """Return the start of every path of this route, including a host application's prefix: ``/gateway/proxy``."""
     resource = request.match_info.route.resource
-    return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else "/proxy"
+    return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else PROXY_PATH
 
 
 def _base_url(opened: Opened, override: ParsedUrl | None) -> ParsedUrl:

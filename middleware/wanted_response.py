@@ -53,12 +53,12 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
     below_base = upstream.target.removeprefix(upstream.base_path)
     digest = digest_of_request(*opened.connection.ref, upstream.origin, below_base)
     start = _start_position(request, begin, digest) if begin else None
-    schemes = [start.way] if start is not None else _paging_schemes(opened, header, below_base, posted=posted)
+    schemes = [start.scheme] if start is not None else _paging_schemes(opened, header, below_base, posted=posted)
     path = below_base.partition("?")[0]
-    if header.limit is not None and (start is None or start.way.type != "link"):
+    if header.limit is not None and (start is None or start.scheme.type != "link"):
         _set_limit(upstream, schemes, header.limit)
     if start is not None:
-        if bool(start.way.in_body) != posted:
+        if bool(start.scheme.in_body) != posted:
             raise wrong_header(PAGINATE_FROM, "belongs to another request; send the method of the first request")
         _continue_from(upstream, start, opened, path)
     elif posted:
@@ -107,7 +107,9 @@ def _paging_schemes(opened: Opened, header: PaginateHeader, below_base: str, *, 
 
 
 def _set_limit(upstream: UpstreamRequest, schemes: list[PagingScheme], limit: int) -> None:
-    names = dict.fromkeys(way.limit_name_in_request for way in schemes if way.limit_name_in_request is not None)
+    names = dict.fromkeys(
+        scheme.limit_name_in_request for scheme in schemes if scheme.limit_name_in_request is not None
+    )
     if not names:
         raise wrong_header(
             PAGINATE,

@@ -48,7 +48,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
 def check_reach(caller: Caller, ref: ConnectionRef) -> None:
     """Raise NotFound if the key's limits exclude the integration or the connection. The store is not read."""
     policy = caller.policy
-    if not policy.of_resources:
+    if not policy.limits_resources:
         return
     if not policy.reaches_integration(ref.integration_id):
         raise no_integration_error(ref.environment, ref.integration_id)
@@ -62,7 +62,7 @@ async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> No
     The store is read for every connection name, so that the response time does not reveal whether a connection is
     missing or only forbidden for this key.
     """
-    if not caller.policy.of_tags:
+    if not caller.policy.limits_tags:
         return
     row = await runtime.store.connections.get(ref)
     if row is None or not caller.policy.fits(row.tags):
@@ -77,7 +77,7 @@ async def _load_connection(
             await check_tags(runtime, caller, ref)
             return await runtime.live.opened(*ref)
         except (NotFound, ReconnectNeeded) as fault:
-            if fault.code == "unknown_provider_config" and caller.policy.of_resources:
+            if fault.code == "unknown_provider_config" and caller.policy.limits_resources:
                 # The new error does not suggest an existing name, which this key may not learn.
                 raise no_integration_error(ref.environment, ref.integration_id) from fault
             with_remedy = runtime.links.with_remedy

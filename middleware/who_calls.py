@@ -148,7 +148,7 @@ def mask_secrets_in_path(path: str) -> str:
     decoded = unquote(path) if "%" in path else path
     if decoded != path and _CAPABILITY_IN_PATH.search(decoded):
         path = quote(decoded, safe=_UNQUOTED)
-    return mask_keys(_CAPABILITY_IN_PATH.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1))
+    return mask_keys(_CAPABILITY_IN_PATH.sub(lambda match: match[1] + digest(match[2])[:8], path, count=1))
 
 
 def mask_keys(text: str) -> str:
@@ -162,7 +162,7 @@ def mask_keys(text: str) -> str:
             text = quote(decoded, safe=_UNQUOTED)
     elif "gw_" not in text:  # true for nearly every text
         return text
-    return _MINTED_KEY.sub(lambda found: digest(found[0])[:8], text)
+    return _MINTED_KEY.sub(lambda match: digest(match[0])[:8], text)
 
 
 # ── The actor for the audit trail: the key, the connect session or the browser, and its network address.

@@ -402,7 +402,7 @@ def test_every_function_and_class_on_the_map_is_used() -> None:
         _WORD.findall(page)
     )
     others -= modules().keys()
-    assert {"decision", "hold"} <= methods
+    assert {"decision", "run"} <= methods
     assert {"generation_of", "TargetPace", "apply_accepted"} <= others
     attributes, names = used()
     assert "breach" not in attributes

@@ -5,7 +5,8 @@
 
     scopes         the scopes of keys, and which scopes include other scopes
     key_policy     decides whether one key's scopes, limits and rules allow a request
-    rule_paths     matches the path of a request with the path of a rule, in linear time
+    key_rule, rule_paths    parse a rule, and match a request's path with it in linear time
+    ambiguous_requests      finds requests that two servers can read as different methods, paths or objects
     body_rules     rules about the body (tools of an MCP server, GraphQL fields), and a strict parser of bodies
     tool_filter    selects the tools of an MCP server's list that a key is allowed to call
     operation_rules, freeze_operations    rules that name operations of the catalog, and their snapshots
@@ -14,8 +15,7 @@
     caller         the caller of a request: its environment, its access, its rate and budget
     known_keys     finds the caller of a key; caches minted keys by digest until any process changes them
     issue_keys     creates and revokes keys, for the API and the command line
-    window_counter  counts events by key within a time window
-    client_window  throttles invalid keys and limits log lines, for each client
+    window_counter, client_window    count events by key; throttle invalid keys and log lines, for each client
 
 Always true: only digests of keys are stored; a key cannot mint a key with more rights than its own; each refusal names
 the rule and the next step.

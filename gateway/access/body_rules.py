@@ -151,13 +151,13 @@ def parse_body_rule(text: str) -> BodyRule:
         raise ValueError("must have tools, query or mutation after 'with', for example 'with tools search_*'")
     form = _TOOL_PATTERN if kind == "tools" else _FIELD_PATTERN
     patterns = names.split(",")
-    for one in patterns:
-        if not form.fullmatch(one):
+    for pattern in patterns:
+        if not form.fullmatch(pattern):
             raise ValueError(f"must have names joined by commas after 'with {kind}'; * stands for any characters")
-        if one.count("*") > MAX_STARS or "**" in one:
+        if pattern.count("*") > MAX_STARS or "**" in pattern:
             raise ValueError(f"may have '*' at most {MAX_STARS} times in a name, and no '**'")
-    exact = frozenset(one for one in patterns if "*" not in one)
-    others = tuple(one for one in patterns if "*" in one)
+    exact = frozenset(pattern for pattern in patterns if "*" not in pattern)
+    others = tuple(pattern for pattern in patterns if "*" in pattern)
     return BodyRule(text, kind, exact, others, COST_PER_COMPARISON + sum(map(_cost_of, others)))
 
 
@@ -179,8 +179,8 @@ def _first_occurrence_regex(text: str) -> str:
     For a `text` of one character, the expression has a set of characters, because `re` searches a set ten times as
     fast.
     """
-    one = re.escape(text)
-    return f"[^{one}]*+{one}" if len(text) == 1 else f"(?>.*?{one})"
+    escaped = re.escape(text)
+    return f"[^{escaped}]*+{escaped}" if len(text) == 1 else f"(?>.*?{escaped})"
 
 
 def _cost_of(pattern: str) -> int:

@@ -58,8 +58,8 @@ class Meter:
 
     `rate`: maximum calls per minute; None means no maximum. `budget`: maximum calls in total; None means no maximum.
 
-    `reserve_calls(most)` reserves up to `most` calls of the budget in the store, and returns how many it reserved. A
-    negative `most` returns calls to the store.
+    `reserve_calls(limit)` reserves up to `limit` calls of the budget in the store, and returns how many it reserved. A
+    negative `limit` returns calls to the store.
     """
 
     def __init__(self, rate: int | None, budget: int | None, reserve_calls: ReserveCalls) -> None:
@@ -74,7 +74,7 @@ class Meter:
         self._refill_lock = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
 
-    def pace(self) -> RateState | None:
+    def count_against_rate(self) -> RateState | None:
         """Count one call and return the new state of the rate limit; None if the key has no rate.
 
         Raises TooManyRequests if the calls of this minute are used up.
@@ -125,12 +125,12 @@ class Meter:
         """Count one call against the rate and the budget, if this needs no I/O and both limits allow the call.
 
         Return whether the call was counted, and the state of the rate limit (None if the key has no rate). If the call
-        was not counted, call `pace` and `spend`: they reserve calls in the store, or raise the error.
+        was not counted, call `count_against_rate` and `spend`: they reserve calls in the store, or raise the error.
         """
         if self.budget is not None and not self._reserved:
             return False, None
         try:
-            rate_state = self.pace()
+            rate_state = self.count_against_rate()
         except TooManyRequests:
             return False, None
         if self.budget is not None:
@@ -192,7 +192,7 @@ class Access:
     last_actor: AuditActor | None = field(default=None, compare=False, repr=False)
 
     @property
-    def alive(self) -> bool:
+    def is_valid(self) -> bool:
         return self.ends_at == math.inf or clock.now().timestamp() < self.ends_at
 
     @property
@@ -200,7 +200,7 @@ class Access:
         """The only connection that a capability can use; None for a secret key."""
         if self.key.kind != "capability":
             return None
-        named = next(name for one in self.key.limits for name in one.connections)
+        named = next(name for key_limits in self.key.limits for name in key_limits.connections)
         integration_id, _, connection_id = named.partition("/")
         return ConnectionRef(self.key.environment, integration_id, connection_id)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gateway.access.key_policy import MAX_RULE_LENGTH, RESERVED_PLACEHOLDERS, parse_rule
+from gateway.access.key_rule import MAX_RULE_LENGTH, RESERVED_PLACEHOLDERS, parse_rule
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS, OperationRule, fits_shape, is_reference, pack_snapshot
 from gateway.catalog.api_operations import RISKS, ApiOperation, ProviderOperations
 from gateway.catalog.load_catalog import Catalog
@@ -84,13 +84,13 @@ class _Freezer:
         provider, known = self._known[words[0]]
         chosen = _select(words[1], known)
         named = self._named.setdefault(provider.name, set())
-        again = sum(one.id in named for one in chosen)
+        again = sum(operation.id in named for operation in chosen)
         self._repeated += again
         if self._repeated > MAX_REPEATED and again:
             raise ValueError(
                 f"names operations that other rules of the key name too, more than {MAX_REPEATED:,} in all; leave it out"
             )
-        ids = tuple(one.id for one in chosen)
+        ids = tuple(operation.id for operation in chosen)
         made = self._made.get((provider.name, ids))
         if made is None:
             made = self._made[provider.name, ids] = _pack_operations(provider, known, chosen, named)
@@ -127,7 +127,7 @@ def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation
 
     Raises ValueError if a word is unknown, if an operation is not at the provider's base URL, or if nothing matches.
     """
-    by_id = {one.id: one for one in operations.operations}
+    by_id = {operation.id: operation for operation in operations.operations}
     terms = [term.split("+") for term in selection.split(",")]
     for word in (word for term in terms for word in term):
         if word not in (*RISKS, STARTER) and word not in by_id:
@@ -139,12 +139,16 @@ def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation
             raise ValueError(
                 f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"
             )
-    found = [one for one in operations.operations if not one.origin and any(_matches(one, term) for term in terms)]
+    found = [
+        operation
+        for operation in operations.operations
+        if not operation.origin and any(_matches(operation, term) for term in terms)
+    ]
     if not found:
         raise ValueError(
             f"matches no operation of {operations.provider}; `gateway catalog operations {operations.provider}` lists them"
         )
-    return sorted(found, key=lambda one: not one.starter)
+    return sorted(found, key=lambda operation: not operation.starter)
 
 
 def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
@@ -161,14 +165,20 @@ def _pack_operations(
     host, base = host_and_path(provider)
     before = base + operations.prefix
     base_path = _SETTING.sub("*", before)
-    lines = [f"{_risk_letter(one)} {one.method} {rule_path(one.path)} {one.id}" for one in chosen]
+    lines = [
+        f"{_risk_letter(operation)} {operation.method} {rule_path(operation.path)} {operation.id}"
+        for operation in chosen
+    ]
     for line in lines:
         _, method, path, name = line.split(" ")
         if name not in checked:
             parse_rule(
                 f"{method} {base_path}{path} as x"
             )  # raises ValueError if the line is not a valid rule by itself
-    left_out = [f"{one.method} {base_path}{_PLACEHOLDER.sub('*', one.path)}" for one in _unselected(operations, chosen)]
+    left_out = [
+        f"{operation.method} {base_path}{_PLACEHOLDER.sub('*', operation.path)}"
+        for operation in _unselected(operations, chosen)
+    ]
     return pack_snapshot(provider.name, host, base, before, lines, list(dict.fromkeys(left_out)))
 
 
@@ -197,11 +207,13 @@ def operation_details(rules: Sequence[OperationRule], operations: ProviderOperat
 
     Leaves out an operation if the current catalog has no operation with its id, method and path.
     """
-    now = {one.id: one for one in operations.operations}
+    now = {operation.id: operation for operation in operations.operations}
     return {
-        rule.name: one
+        rule.name: operation
         for rule in rules
-        if (one := now.get(rule.name)) and one.method == rule.method and rule_path(one.path) == rule.operation_path
+        if (operation := now.get(rule.name))
+        and operation.method == rule.method
+        and rule_path(operation.path) == rule.operation_path
     }
 
 
@@ -209,8 +221,8 @@ def rule_path(path: str) -> str:
     """Return `path` with placeholders renamed as rules require: ``{issueIdOrKey}`` becomes ``{issue_id_or_key}``."""
     taken: set[str] = set(RESERVED_PLACEHOLDERS)
 
-    def name(found: re.Match[str]) -> str:
-        words = _NON_NAME_CHARS.sub("_", _WORD_BOUNDARY.sub("_", found[1]).lower()).strip("_")
+    def name(match: re.Match[str]) -> str:
+        words = _NON_NAME_CHARS.sub("_", _WORD_BOUNDARY.sub("_", match[1]).lower()).strip("_")
         base = words if words[:1].isalpha() else f"part_{words}".rstrip("_")
         free, number = base[:50], 2
         while free in taken:
@@ -223,20 +235,21 @@ def rule_path(path: str) -> str:
 
 def _unselected(operations: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
     """Yield each operation that is not in `chosen` but has requests that can match the path of a chosen operation."""
-    ids = {one.id for one in chosen}
+    ids = {operation.id for operation in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}
-    for one in chosen:
-        segments = _PLACEHOLDER.sub("*", one.path).split("/")
-        if "*" in one.path or "{" in one.path:
-            shapes.setdefault((one.method, len(segments)), []).append(segments)
-    for one in operations.operations:
-        if one.id in ids or one.origin:
+    for operation in chosen:
+        segments = _PLACEHOLDER.sub("*", operation.path).split("/")
+        if "*" in operation.path or "{" in operation.path:
+            shapes.setdefault((operation.method, len(segments)), []).append(segments)
+    for operation in operations.operations:
+        if operation.id in ids or operation.origin:
             continue
-        segments = _PLACEHOLDER.sub("*", one.path).split("/")
+        segments = _PLACEHOLDER.sub("*", operation.path).split("/")
         if any(
-            all(map(patterns_may_overlap, segments, other)) for other in shapes.get((one.method, len(segments)), ())
+            all(map(patterns_may_overlap, segments, other))
+            for other in shapes.get((operation.method, len(segments)), ())
         ):
-            yield one
+            yield operation
 
 
 def patterns_may_overlap(first: str, second: str) -> bool:

@@ -33,7 +33,7 @@ def check_rules_together(limits: Sequence[KeyLimits]) -> None:
     The number is limited because each call of the key is compared with the rules of all these keys. `limits`: the
     limits of the new key first, then of its ancestors.
     """
-    if limits[0].rules and sum(len(one.rules) for one in limits) > MAX_RULES_WITH_ANCESTORS:
+    if limits[0].rules and sum(len(key_limits.rules) for key_limits in limits) > MAX_RULES_WITH_ANCESTORS:
         message = f"At most {MAX_RULES_WITH_ANCESTORS:,} rules in a key and its ancestors."
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("limits", "rules"))])
 
@@ -83,7 +83,7 @@ class KeyIssuer:
             name=requested.name,
             last_four=secret.reveal()[-4:],
             scopes=scopes,
-            limits=tuple(one for one in all_limits if one != KeyLimits()),
+            limits=tuple(key_limits for key_limits in all_limits if key_limits != KeyLimits()),
             rate=requested.rate,
             budget=requested.budget,
             created_by=created_by,
@@ -137,10 +137,10 @@ class KeyIssuer:
         So a limited key does not find itself and cannot replace itself. Otherwise, revoking the key would not end its
         replacement.
         """
-        found = await self._store.keys.find(environment, key_id)
-        if found is None or not may_see_key(caller, found):
+        key = await self._store.keys.find(environment, key_id)
+        if key is None or not may_see_key(caller, key):
             raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
-        return found
+        return key
 
     async def _check_may_replace(self, old: MintedKey, requester: MintedKey) -> None:
         """Raise Forbidden if the key `requester` is not allowed to replace the key `old`.

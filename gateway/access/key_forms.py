@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from gateway.access.key_policy import MAX_WILDCARDS, count_wildcards, parse_rule
+from gateway.access.key_rule import MAX_WILDCARDS, count_wildcards, parse_rule
 from gateway.access.operation_rules import is_reference
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
@@ -136,9 +136,9 @@ def _scope_issues(requested: RequestedKey) -> list[Issue]:
 def _limit_issues(requested: RequestedKey) -> list[Issue]:
     limits = requested.limits
     faults: list[tuple[str, tuple[str, ...]]] = [
-        (f"At most {most} {name} in a key.", (name,))
+        (f"At most {limit} {name} in a key.", (name,))
         for name, values in limits.as_json().items()
-        if len(values) > (most := MAX_RULES if name in ("rules", "operations") else MAX_ITEMS)
+        if len(values) > (limit := MAX_RULES if name in ("rules", "operations") else MAX_ITEMS)
     ]
     of_tags = *limits.tags, *limits.tags.values()
     named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
@@ -150,12 +150,14 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
     ]
     faults += [
         (fault, ("connections", str(n)))
-        for n, one in enumerate(limits.connections)
-        for fault in _connection_faults(one)
+        for n, connection in enumerate(limits.connections)
+        for fault in _connection_faults(connection)
     ]
-    faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule_faults(one, limits)]
+    faults += [
+        (fault, ("rules", str(n))) for n, rule in enumerate(limits.rules) for fault in _rule_faults(rule, limits)
+    ]
     faults += [(fault, ("rules",)) for fault in _duplicate_name_faults(limits.rules)]
-    faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host_faults(one)]
+    faults += [(fault, ("hosts", str(n))) for n, host in enumerate(limits.hosts) for fault in _host_faults(host)]
     for name, value in (("rate", requested.rate), ("budget", requested.budget)):
         if value is not None and not 1 <= value <= 10**9:
             faults.append((f"{name} must be a whole number from 1 to 1000000000.", (name,)))

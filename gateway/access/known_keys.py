@@ -59,7 +59,7 @@ class MintedKeyCache:
         Return None if the key is not in the cache, or has expired.
         """
         caller = self._callers.get(key_digest)
-        if caller is None or caller.access is None or not caller.access.alive:
+        if caller is None or caller.access is None or not caller.access.is_valid:
             return None
         caller.access.has_unsaved_use = True
         return caller
@@ -77,7 +77,7 @@ class MintedKeyCache:
     async def _caller(self, key_digest: str) -> Caller | None:
         if key_digest in self._unknown or key_digest in self._callers:
             kept = self._callers.get(key_digest)
-            return kept if kept is not None and kept.access is not None and kept.access.alive else None
+            return kept if kept is not None and kept.access is not None and kept.access.is_valid else None
         task = self._loading.get(key_digest)
         if task is None:
             task = self._loading[key_digest] = asyncio.create_task(self._load(key_digest))
@@ -130,7 +130,7 @@ class MintedKeyCache:
         later call returns the answer.
         """
         key_digest = access.key.digest
-        if key_digest in self._ended or not access.alive:
+        if key_digest in self._ended or not access.is_valid:
             return True
         now = self._callers.get(key_digest)
         if now is None or now.access is None:  # the key is not in the cache, so its end may have been missed
@@ -138,7 +138,7 @@ class MintedKeyCache:
                 self._being_checked.add(key_digest)
                 self._read_again(key_digest)
             return False
-        return not now.access.alive
+        return not now.access.is_valid
 
     def changed(self, ref: ConnectionRef) -> None:
         if not ref.integration_id:  # a change of a key (`minted_keys.changed_key`), not of a connection
@@ -201,7 +201,7 @@ class MintedKeyCache:
         async with self._load_limit:
             generation = self._generation
             key = await self._store.keys.get(key_digest)
-            if key is None or not key.alive(clock.now()):
+            if key is None or not key.is_valid(clock.now()):
                 return None, (), generation
             parents = () if key.parent_id is None else await self._store.keys.ancestors(key)
         return key, parents, generation
@@ -228,8 +228,8 @@ class MintedKeyCache:
         meter = self._meters.get(key.digest)
         if meter is None or (meter.rate, meter.budget) != (key.rate, key.budget):
 
-            async def reserve_calls(most: int) -> int:
-                return await self._store.keys.reserve_calls(key.digest, most)
+            async def reserve_calls(limit: int) -> int:
+                return await self._store.keys.reserve_calls(key.digest, limit)
 
             while len(self._meters) >= MAX_CACHED:
                 del self._meters[next(iter(self._meters))]

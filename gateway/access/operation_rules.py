@@ -119,14 +119,14 @@ class OperationSet:
             return None
         segments = path.lower().split("/")
         for exactness, _ in _matches(self._left_out, segments, 1, method, ()):
-            if not any(_is_more_exact(one, exactness) for one, _ in allowed):
+            if not any(_is_more_exact(rank, exactness) for rank, _ in allowed):
                 return None
         bare, dot, _ = segments[-1].rpartition(".")
         if dot:  # Rails reads ``/items/secret.json`` as ``/items/secret``, if no route has that path
             for exactness, _ in _matches(self._left_out, [*segments[:-1], bare], 1, method, ()):
-                if not any(one == exactness or _is_more_exact(one, exactness) for one, _ in allowed):
+                if not any(rank == exactness or _is_more_exact(rank, exactness) for rank, _ in allowed):
                     return None
-        return min(allowed, key=lambda one: one[0])[1]
+        return min(allowed, key=lambda rank: rank[0])[1]
 
 
 def _add_path(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
@@ -162,10 +162,10 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     if not text.startswith(first) or not text.endswith(last) or end <= at:
         return False
     for part in middle:
-        found = text.find(part, at + 1, end)
-        if found < 0:
+        start = text.find(part, at + 1, end)
+        if start < 0:
             return False
-        at = found + len(part)
+        at = start + len(part)
     return at < end
 
 
@@ -179,16 +179,16 @@ def _most_exact_match(node: _Node, segments: Sequence[str], position: int, metho
         position += 1
         following = node.texts.get(segment)
         if following is None or node.mixed or (node.whole is not None and segment):
-            ways = [] if following is None else [following]
+            branches = [] if following is None else [following]
             if segment:
-                ways += [way for shape, way in node.mixed.values() if fits_shape(shape, segment)]
-                ways += [] if node.whole is None else [node.whole]
-            if not ways:
+                branches += [branch for shape, branch in node.mixed.values() if fits_shape(shape, segment)]
+                branches += [] if node.whole is None else [node.whole]
+            if not branches:
                 return None
-            for way in ways[:-1]:
-                if (found := _most_exact_match(way, segments, position, method)) is not None:
+            for branch in branches[:-1]:
+                if (found := _most_exact_match(branch, segments, position, method)) is not None:
                     return found
-            following = ways[-1]
+            following = branches[-1]
         node = following
     return node.ends.get(method)
 

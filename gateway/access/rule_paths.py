@@ -72,11 +72,11 @@ class _Part:
 
     def end(self, path: str) -> int:
         """Return the end of the shortest beginning of `path` that matches; -1 if no beginning matches."""
-        found = self.first.match(path)
+        match = self.first.match(path)
         for text, rest in self.further:
-            if found is None:
+            if match is None:
                 break
-            cut = path.find("/", found.end())
-            found = text.search(path, found.end(), cut if cut >= 0 else len(path))
-            found = rest.match(path, found.end()) if found is not None else None
-        return -1 if found is None else found.end()
+            cut = path.find("/", match.end())
+            match = text.search(path, match.end(), cut if cut >= 0 else len(path))
+            match = rest.match(path, match.end()) if match is not None else None
+        return -1 if match is None else match.end()

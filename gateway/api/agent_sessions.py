@@ -15,7 +15,7 @@ from gateway import clock
 from gateway.access.freeze_operations import host_and_path, patterns_may_overlap
 from gateway.access.issue_keys import may_see_key
 from gateway.access.key_forms import RequestedKey
-from gateway.access.key_policy import MAX_RULE_LENGTH
+from gateway.access.key_rule import MAX_RULE_LENGTH
 from gateway.access.operation_rules import PREFIX, RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
 from gateway.api import responses
@@ -104,11 +104,11 @@ class SessionTools:
             yield begin + ALL_RISKS
             return
         line = ""
-        for one in self.ids:
-            if line and len(begin) + len(line) + 1 + len(one) > MAX_RULE_LENGTH:
+        for id_ in self.ids:
+            if line and len(begin) + len(line) + 1 + len(id_) > MAX_RULE_LENGTH:
                 yield begin + line
                 line = ""
-            line = f"{line},{one}" if line else one
+            line = f"{line},{id_}" if line else id_
         if line:
             yield begin + line
 
@@ -123,9 +123,9 @@ async def create_agent_session(request: web.Request) -> web.Response:
     environment, now = request[ENVIRONMENT].name, clock.now()
     ends_at = now + _parse_lifetime(body.expires_in)
     integrations = {
-        one.integration_id: one
-        for one in generation.integrations.of(environment)
-        if caller.policy.reaches_integration(one.integration_id)
+        integration.integration_id: integration
+        for integration in generation.integrations.of(environment)
+        if caller.policy.reaches_integration(integration.integration_id)
     }
     tools = await off_loop(caller.share, _tools_by_integration, body, integrations, generation.catalog)
     _check_meta_tools(body.meta_tools)
@@ -133,19 +133,23 @@ async def create_agent_session(request: web.Request) -> web.Response:
     connections = await _tenant_connections(request, body.tenant.connections, tools)
     connected = [tools[name] for name in connections]
     _check_hosts_differ(connected)
-    rules = tuple(dict.fromkeys(rule for one in connected if one.ids for rule in one.rules()))
+    rules = tuple(
+        dict.fromkeys(rule for session_tools in connected if session_tools.ids for rule in session_tools.rules())
+    )
     if not rules:
         raise _not_offered_error(
             f"The catalog has no operations that the toolset allows for {_quoted(connections)}, so the session would have "
             "no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
         )
-    count = sum(len(one.ids) for one in connected)
+    count = sum(len(session_tools.ids) for session_tools in connected)
     if any(body.pinned_tools.values()) and count > MAX_LISTED_TOOLS:
         raise _not_offered_error(
             f"Tools cannot be pinned: the session has {count} tools; above {MAX_LISTED_TOOLS}, agents find them by search. "
             f"Leave pinned_tools out, or let the toolset allow at most {MAX_LISTED_TOOLS} tools."
         )
-    limits = KeyLimits(connections=tuple(f"{name}/{one}" for name, one in connections.items()), rules=rules)
+    limits = KeyLimits(
+        connections=tuple(f"{name}/{connection}" for name, connection in connections.items()), rules=rules
+    )
     requested = RequestedKey(
         name=f"agent session {secrets.token_hex(8)}", scopes=(PROXY,), limits=limits, expires_at=ends_at
     )
@@ -256,13 +260,13 @@ def _tools_by_integration(
         denied = dict.fromkeys(policy.deny.tools) if policy != "*" and policy.deny is not None else {}
         known = set(ids)
         wrong += [{"integration_id": name, "tool": one} for one in (*(allowed or ()), *denied) if one not in known]
-        chosen = [one for one in ids if (allowed is None or one in allowed) and one not in denied]
+        chosen = [id_ for id_ in ids if (allowed is None or id_ in allowed) and id_ not in denied]
         tools[name] = SessionTools(integrations[name], host, tuple(chosen), is_complete=len(chosen) == len(ids))
     if wrong:
-        providers = sorted({integrations[one["integration_id"]].provider for one in wrong})
+        providers = sorted({integrations[tool["integration_id"]].provider for tool in wrong})
         raise _refusal(
             "unknown_tool",
-            f"{_quoted([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
+            f"{_quoted([tool['tool'] for tool in wrong])}: no such operation. Functions, syncs and records are not "
             f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
             {"tools": wrong},
         )
@@ -281,7 +285,7 @@ def _catalog_operations(integration: Integration, catalog: Catalog) -> tuple[str
         known = None
     if known is None or known.is_graphql:
         return "", ()
-    return host_and_path(provider)[0], tuple(one.id for one in known.operations if not one.origin)
+    return host_and_path(provider)[0], tuple(operation.id for operation in known.operations if not operation.origin)
 
 
 def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str, SessionTools]) -> None:
@@ -295,7 +299,7 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
     if outside:
         raise _refusal(
             "tool_not_in_toolset",
-            f"pinned_tools names {_quoted([one['tool'] for one in outside])}, which the toolset does not "
+            f"pinned_tools names {_quoted([tool['tool'] for tool in outside])}, which the toolset does not "
             "allow. Allow it there too.",
             {"pinned": outside},
         )
@@ -356,8 +360,8 @@ async def _tenant_connections(
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
     matching = await _matching_connections(request, tenant.any, tools)
     pinned: dict[str, list[str]] = {}
-    for one in tenant.pinned:
-        pinned.setdefault(one.integration_id, []).append(one.connection_id)
+    for pin in tenant.pinned:
+        pinned.setdefault(pin.integration_id, []).append(pin.connection_id)
     await _check_pinned_connections(request, tenant, tools, matching)
     candidates = {name: list(dict.fromkeys(pinned.get(name) or matching.get(name) or [])) for name in tools}
     several = {name: ids for name, ids in candidates.items() if len(ids) > 1}
@@ -387,7 +391,7 @@ async def _matching_connections(
     request: web.Request, selectors: Sequence[SelectorBody], tools: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the ids of the connections that match at least one of `selectors`, by integration key."""
-    found: dict[str, list[str]] = {}
+    matching: dict[str, list[str]] = {}
     for n, selector in enumerate(selectors):
         wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MAX_MATCHES + 1)
         rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, wanted)
@@ -396,10 +400,10 @@ async def _matching_connections(
             issue = Issue("custom", message, ("tenant", "connections", "any", str(n), "tags"))
             raise InvalidRequest("invalid_body", message, errors=[issue])
         for row in rows:
-            ids = found.setdefault(row.ref.integration_id, [])
+            ids = matching.setdefault(row.ref.integration_id, [])
             if row.ref.integration_id in tools and row.ref.connection_id not in ids:
                 ids.append(row.ref.connection_id)
-    return found
+    return matching
 
 
 async def _check_pinned_connections(
@@ -409,38 +413,38 @@ async def _check_pinned_connections(
     match."""
     environment, policy = request[ENVIRONMENT].name, request[CALLER].policy
     unknown, unmatched = [], []
-    for one in tenant.pinned:
-        named: dict[str, Any] = {"integration_id": one.integration_id, "connection_id": one.connection_id}
+    for pin in tenant.pinned:
+        named: dict[str, Any] = {"integration_id": pin.integration_id, "connection_id": pin.connection_id}
         row = None
-        if one.integration_id in tools and policy.reaches(one.integration_id, one.connection_id):
-            ref = ConnectionRef(environment, one.integration_id, one.connection_id)
+        if pin.integration_id in tools and policy.reaches(pin.integration_id, pin.connection_id):
+            ref = ConnectionRef(environment, pin.integration_id, pin.connection_id)
             row = await request.app[RUNTIME].store.connections.get(ref)
         if row is None or not policy.fits(row.tags):
             unknown.append(named)
-        elif tenant.any and one.connection_id not in matching.get(one.integration_id, ()):
-            unmatched.append({**named, "candidates": _candidates_json(matching.get(one.integration_id, ()))})
+        elif tenant.any and pin.connection_id not in matching.get(pin.integration_id, ()):
+            unmatched.append({**named, "candidates": _candidates_json(matching.get(pin.integration_id, ()))})
     if unknown:
         raise _refusal(
             "unknown_pinned_connection",
-            f"There is no connection {_quoted([one['connection_id'] for one in unknown])} for an integration of the toolset. "
-            "GET /connections lists them.",
+            f"There is no connection {_quoted([entry['connection_id'] for entry in unknown])} for an integration of "
+            "the toolset. GET /connections lists them.",
             {"pinned": unknown},
         )
     if unmatched:
         raise _refusal(
             "pinned_connection_not_matched",
-            f"The tags do not match {_quoted([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the "
-            "tags out.",
+            f"The tags do not match {_quoted([entry['connection_id'] for entry in unmatched])}. Pin a candidate, or "
+            "leave the tags out.",
             {"pinned": unmatched},
         )
 
 
 def _candidates_json(ids: Sequence[str]) -> list[dict[str, str]]:
-    return [{"connection_id": one} for one in ids[:MAX_NAMES]]
+    return [{"connection_id": id_} for id_ in ids[:MAX_NAMES]]
 
 
 def _quoted(names: Collection[str]) -> str:
-    shown = ", ".join(f"'{one[:64]}'" for one in list(names)[:5])
+    shown = ", ".join(f"'{name[:64]}'" for name in list(names)[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 

@@ -11,7 +11,7 @@ from gateway.api import responses
 from gateway.api.request_body import query_number, query_time, read_query, require_empty_body, wrong_query
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.key_limits import needs
-from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter, CredentialUsePage, SealedRecord
+from gateway.records.audit import AuditAction, AuditFilter, ChainedRecord, CredentialUseFilter, CredentialUsePage
 from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 from gateway.store.audit.use_counts import hour_at, hour_of
@@ -62,7 +62,7 @@ async def list_records(request: web.Request) -> web.Response:
         limit=limit + 1,
     )
     page = await request.app[RUNTIME].store.audit.find(record_filter)
-    body: responses.AuditPage = {"data": [audit_record_json(one) for one in page[:limit]]}
+    body: responses.AuditPage = {"data": [audit_record_json(record) for record in page[:limit]]}
     if len(page) > limit:
         body["next_cursor"] = str(page[limit - 1].sequence)
     return web.json_response(body)
@@ -118,12 +118,12 @@ def _end_of_hour(time: datetime) -> datetime:
     return hour_at(min(hour_of(time) + 1, hour_of(LATEST)))
 
 
-def audit_record_json(stored: SealedRecord) -> responses.AuditRecord:
+def audit_record_json(stored: ChainedRecord) -> responses.AuditRecord:
     """Return the record as the API and the command line show it: the members of the record, and its place in the hash
     chain."""
     members: dict[str, Any] = stored.as_json()
     what = members.get("object", {})
-    found: responses.AuditRecord = {
+    body: responses.AuditRecord = {
         "sequence": stored.sequence,
         "hash": stored.hash,
         "at": stored.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
@@ -139,4 +139,4 @@ def audit_record_json(stored: SealedRecord) -> responses.AuditRecord:
         "request_id": members.get("request_id"),
         "detail": members.get("detail", {}),
     }
-    return found
+    return body

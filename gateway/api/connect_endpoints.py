@@ -304,14 +304,18 @@ def _fixed_members(body: NewSession | Reconnect) -> dict[str, Any]:
 
     A `webhook_url` among the settings applies to the whole session, unless the body has a `webhook_url_override`.
     """
-    defaults = {key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()}
+    defaults = {
+        key: default.model_dump(exclude_none=True) for key, default in body.integrations_config_defaults.items()
+    }
     webhook_urls = [
-        one["connection_config"].pop("webhook_url", None) for one in defaults.values() if "connection_config" in one
+        default["connection_config"].pop("webhook_url", None)
+        for default in defaults.values()
+        if "connection_config" in default
     ]
     webhook_url = next((url for url in webhook_urls if url is not None), None)
     return {
         "defaults": defaults,
-        "overrides": {key: one.model_dump(exclude_none=True) for key, one in body.overrides.items()},
+        "overrides": {key: override.model_dump(exclude_none=True) for key, override in body.overrides.items()},
         "webhook_url_override": body.webhook_url_override if body.webhook_url_override is not None else webhook_url,
     }
 
@@ -337,14 +341,14 @@ def offered_integrations(
     because a session creates new connections, and for a key that may use none of the integrations.
     """
     policy = caller.policy
-    if not policy.of_resources:
+    if not policy.limits_resources:
         return tuple(requested)
-    if any(one.connections for one in policy.limits):
+    if any(key_limits.connections for key_limits in policy.limits):
         raise beyond_limits_error("a session would create another connection")
     for key in requested:
         if not policy.reaches_integration(key):
             raise no_integration_error(environment, key)
-    existing = [one.integration_id for one in generation.integrations.of(environment)]
+    existing = [integration.integration_id for integration in generation.integrations.of(environment)]
     offered = tuple(requested or filter(policy.reaches_integration, existing))
     if not offered:
         raise beyond_limits_error("the environment has none of these integrations")
@@ -374,7 +378,7 @@ def _check_integrations(
         Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown
     ]
     if issues:
-        existing = [one.integration_id for one in generation.integrations.of(environment)]
+        existing = [integration.integration_id for integration in generation.integrations.of(environment)]
         near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, existing))
         hint = f"Did you mean '{near}'?" if near else "GET /integrations lists those it has."
         issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")
@@ -383,11 +387,11 @@ def _check_integrations(
 
 def _check_settings(generation: Generation, environment: str, defaults: Mapping[str, Any]) -> None:
     """Raise InvalidRequest if `defaults` fixes settings with which no end user can connect."""
-    for key, one in defaults.items():
+    for key, default in defaults.items():
         integration = generation.integrations.get(environment, key)
         provider = generation.catalog.get(integration.provider)
         config = {
-            name: value for name, value in (one.get("connection_config") or {}).items() if name != SCOPES_OVERRIDE
+            name: value for name, value in (default.get("connection_config") or {}).items() if name != SCOPES_OVERRIDE
         }
         if provider is None or not config:
             continue

@@ -71,7 +71,9 @@ async def import_connection(request: web.Request) -> web.Response:
         runtime.store, connection, credentials=revealed, with_refresh_token=True, times_in_z=True
     )
     if warnings:
-        shown["warnings"] = [{"code": one.code, "message": one.message, "path": list(one.path)} for one in warnings]
+        shown["warnings"] = [
+            {"code": warning.code, "message": warning.message, "path": list(warning.path)} for warning in warnings
+        ]
     return web.json_response(shown, status=201)
 
 
@@ -112,8 +114,8 @@ async def store_connection(
         pinned=caller.policy.keeps_settings,
     )
     warnings = list(_unknown_settings(runtime.creator.provider_of(integration), body.connection_config or {}))
-    for one in warnings:
-        log.warning("unknown_setting", connection_id=connection.ref.connection_id, detail=one.message)
+    for warning in warnings:
+        log.warning("unknown_setting", connection_id=connection.ref.connection_id, detail=warning.message)
     return connection, warnings
 
 
@@ -143,7 +145,7 @@ async def _check_required_tags(
 ) -> None:
     """Check the tags for a key that is limited to tags: the stored connection and the imported connection must both
     have the key's tags. Raises NotFound, Forbidden."""
-    if not caller.policy.of_tags:
+    if not caller.policy.limits_tags:
         return
     existing = None
     if connection_id is not None:

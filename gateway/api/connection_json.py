@@ -181,7 +181,7 @@ async def history_json(
             "path": row.refused_scopes.path,
         }
     return {
-        "history": [_change_json(one) for one in changes],
+        "history": [_change_json(change) for change in changes],
         "diagnosis": _diagnosis_json(row, diagnosis),
         "scopes": scopes,
     }
@@ -214,10 +214,15 @@ def _diagnosis_json(row: Connection, diagnosis: ConnectionDiagnosis) -> response
     return {
         "state": row.state.value,
         "since": timestamp_with_offset(row.state_since or row.created_at),
-        "causes": [{"cause": one.name, "why": one.why} for one in diagnosis.causes],
+        "causes": [{"cause": cause.name, "why": cause.why} for cause in diagnosis.causes],
         "action": {"do": diagnosis.action.name, "how": diagnosis.action.how},
         "timeline": [
-            {"at": timestamp_with_offset(one.at), "what": one.what, "detail": one.detail, "ahead": one.ahead}
-            for one in diagnosis.moments
+            {
+                "at": timestamp_with_offset(moment.at),
+                "what": moment.what,
+                "detail": moment.detail,
+                "ahead": moment.ahead,
+            }
+            for moment in diagnosis.moments
         ],
     }

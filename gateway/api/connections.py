@@ -219,7 +219,7 @@ async def delete_connection(request: web.Request) -> web.Response:
             "unknown_connection",
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
-    outcomes = [_revocation_json(one) for one in deleted.revocation if one.outcome != "not_offered"]
+    outcomes = [_revocation_json(result) for result in deleted.revocation if result.outcome != "not_offered"]
     body: responses.DeletedConnection = {"success": True, "at_provider": deleted.at_provider}
     if outcomes:
         body["revocation"] = outcomes
@@ -333,7 +333,7 @@ async def _change_metadata(request: web.Request, *, merge: bool) -> web.Response
     body = await read_json(request, NewMetadata)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     ids = [body.connection_id] if isinstance(body.connection_id, str) else body.connection_id
-    named = [ConnectionRef(environment, body.provider_config_key, one) for one in ids]
+    named = [ConnectionRef(environment, body.provider_config_key, id_) for id_ in ids]
     refs = [await check_usable(runtime, generation, request[CALLER], ref) for ref in named]
     await _write_metadata(runtime, refs, body.metadata, merge=merge)
     sent: responses.MetadataOf = {

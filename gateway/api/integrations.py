@@ -46,11 +46,19 @@ async def list_integrations(request: web.Request) -> web.Response:
     integrations = generation.integrations.of(request[ENVIRONMENT].name)
     session = request.get(CONNECT_SESSION)
     if session is None:
-        integrations = [one for one in integrations if request[CALLER].policy.reaches_integration(one.integration_id)]
+        integrations = [
+            integration
+            for integration in integrations
+            if request[CALLER].policy.reaches_integration(integration.integration_id)
+        ]
     elif session.allowed_integrations:
-        integrations = [one for one in integrations if one.integration_id in session.allowed_integrations]
+        integrations = [
+            integration for integration in integrations if integration.integration_id in session.allowed_integrations
+        ]
     return web.json_response(
-        responses.IntegrationList(data=[integration_json(runtime, generation, one) for one in integrations])
+        responses.IntegrationList(
+            data=[integration_json(runtime, generation, integration) for integration in integrations]
+        )
     )
 
 
@@ -59,18 +67,18 @@ async def get_integration(request: web.Request) -> web.Response:
     query = read_query(request, ("include",), repeatable={"include": INCLUDABLE})
     require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    found = _integration_in_path(request, generation)
-    body = integration_json(runtime, generation, found)
+    integration = _integration_in_path(request, generation)
+    body = integration_json(runtime, generation, integration)
     wanted = query.get("include", "").split(",")
     if "webhook" in wanted:
-        body["webhook_url"] = webhook_url(generation, found)
+        body["webhook_url"] = webhook_url(generation, integration)
     policy = request[CALLER].policy
-    if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
+    if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.limits_connections:
         # Write the audit record before the credentials are returned.
-        await request.app[RUNTIME].store.integrations.record_read(found, now=clock.now())
-        body["credentials"] = credentials_json(generation, found)
-        if found.custom:
-            body["custom"] = dict(found.custom)
+        await request.app[RUNTIME].store.integrations.record_read(integration, now=clock.now())
+        body["credentials"] = credentials_json(generation, integration)
+        if integration.custom:
+            body["custom"] = dict(integration.custom)
     return web.json_response(responses.IntegrationResponse(data=body))
 
 
@@ -118,14 +126,14 @@ async def patch_integration(request: web.Request) -> web.Response:
     _check_reach(policy, unique_key(request))
     if body.unique_key is not None:
         _check_reach(policy, body.unique_key)
-    found = _require_changeable(generation, _integration_in_path(request, generation))
-    _check_hosts(policy, found, body)
-    provider = generation.catalog.get(found.provider)
+    integration = _require_changeable(generation, _integration_in_path(request, generation))
+    _check_hosts(policy, integration, body)
+    provider = generation.catalog.get(integration.provider)
     faults = [
-        *_provider_issues(provider, found.provider, generation.catalog),
+        *_provider_issues(provider, integration.provider, generation.catalog),
         *(entry_issues(provider, body) if provider else ()),
     ]
-    faults += await _rename_issues(runtime, generation, found, body.unique_key)
+    faults += await _rename_issues(runtime, generation, integration, body.unique_key)
     _raise_if_any(faults)
     given: dict[str, Any] = {
         "integration_id": body.unique_key,
@@ -139,11 +147,11 @@ async def patch_integration(request: web.Request) -> web.Response:
         **fields_from_credentials(body.credentials),
         **{name: value for name, value in given.items() if value is not None},
     }
-    stored = await runtime.api_integrations.change(found, replace(found, **changed))
+    stored = await runtime.api_integrations.change(integration, replace(integration, **changed))
     if stored is None:
-        _raise_if_any(await _rename_issues(runtime, generation, found, body.unique_key))
+        _raise_if_any(await _rename_issues(runtime, generation, integration, body.unique_key))
         raise Conflict(
-            "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
+            "conflict", f"Integration '{integration.integration_id}' was changed meanwhile. Read it and try again."
         )
     return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
 
@@ -157,9 +165,9 @@ async def delete_integration(request: web.Request) -> web.Response:
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     key = unique_key(request)
     _check_reach(request[CALLER].policy, key)
-    found = generation.integrations.find(environment, key)
-    if found is not None:
-        _require_changeable(generation, found)
+    integration = generation.integrations.find(environment, key)
+    if integration is not None:
+        _require_changeable(generation, integration)
     ended = await runtime.api_integrations.delete(environment, key)
     if ended is None:
         _raise_unknown(key)
@@ -172,8 +180,12 @@ async def delete_integration(request: web.Request) -> web.Response:
 
 def _integration_in_path(request: web.Request, generation: Generation) -> Integration:
     key = unique_key(request)
-    found = generation.integrations.find(request[ENVIRONMENT].name, key)
-    return found if found is not None and request[CALLER].policy.reaches_integration(key) else _raise_unknown(key)
+    integration = generation.integrations.find(request[ENVIRONMENT].name, key)
+    return (
+        integration
+        if integration is not None and request[CALLER].policy.reaches_integration(key)
+        else _raise_unknown(key)
+    )
 
 
 def _check_reach(policy: Policy, key: str) -> None:
@@ -182,7 +194,7 @@ def _check_reach(policy: Policy, key: str) -> None:
     Raises NotFound if the key may not use the integration. Raises Forbidden for a key limited to some connections,
     because a change would affect other connections too.
     """
-    if policy.of_connections:
+    if policy.limits_connections:
         raise beyond_limits_error("an integration serves all its connections")
     if not policy.reaches_integration(key):
         _raise_unknown(key)

@@ -7,7 +7,7 @@ from aiohttp import web
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
-from gateway.access.key_forms import MAX_ITEMS as MOST_VALUES
+from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
 from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey
 from gateway.api import responses
 from gateway.api.request_body import Strict, query_number, read_json, read_query, wrong_query
@@ -31,7 +31,7 @@ class LimitsBody(Strict):
 
     integrations: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
     connections: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
-    tags: dict[str, str] = Field(default_factory=dict, max_length=MOST_VALUES)
+    tags: dict[str, str] = Field(default_factory=dict, max_length=MAX_VALUES)
     rules: list[str] = Field(default_factory=list, max_length=MAX_RULES)
     hosts: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
     rate: int | None = None
@@ -52,7 +52,7 @@ class NewKeyBody(Strict):
     display_name: str
     environment_id: int | None = None
     kind: KeyKind = "key"
-    scopes: list[str] | None = Field(default=None, max_length=MOST_VALUES)
+    scopes: list[str] | None = Field(default=None, max_length=MAX_VALUES)
     limits: LimitsBody = Field(default_factory=LimitsBody)
     expires_at: Annotated[AwareDatetime, AfterValidator(_checked_utc_time)] | None = Field(default=None, strict=False)
     expires_in_s: int | None = Field(default=None, ge=1, le=MAX_LIFETIME_S)
@@ -87,16 +87,16 @@ async def list_keys(request: web.Request) -> web.Response:
         raise wrong_query("include", "'include' may be 'ended'.")
     limit = query_number(query, "limit") or DEFAULT_LIMIT
     above = request[CALLER].key
-    found = await request.app[RUNTIME].store.keys.list(
+    keys = await request.app[RUNTIME].store.keys.list(
         request[ENVIRONMENT].name,
         alive_at=None if "include" in query else clock.now(),
         parent_id=above.id if above is not None and above.limits else None,
         before_id=query_number(query, "cursor"),
         limit=limit + 1,
     )
-    shown: responses.KeyList = {"data": [key_json(key) for key in found[:limit]]}
-    if len(found) > limit:
-        shown["next_cursor"] = str(found[limit - 1].id)
+    shown: responses.KeyList = {"data": [key_json(key) for key in keys[:limit]]}
+    if len(keys) > limit:
+        shown["next_cursor"] = str(keys[limit - 1].id)
     return web.json_response(shown)
 
 
@@ -122,7 +122,7 @@ def key_json(key: MintedKey) -> responses.Key:
         "kind": key.kind,
         "last_four": key.last_four,
         "scopes": list(key.scopes),
-        "limits": [one.as_json() for one in key.limits],
+        "limits": [key_limits.as_json() for key_limits in key.limits],
         "created_at": iso(key.created_at),
         "created_by": key.created_by,
     }

@@ -50,7 +50,7 @@ async def list_operations(request: web.Request) -> web.Response:
     operation_filter = _filter_in_query(query, request[ENVIRONMENT].name)
     runtime, policy = request.app[RUNTIME], request[CALLER].policy
     tags = tags_in_query(request)
-    if tags or "endUserId" in query or policy.of_resources:
+    if tags or "endUserId" in query or policy.limits_resources:
         visible = await matching_connections(
             runtime.store, operation_filter, end_user_id=query.get("endUserId"), tags=tags, within=policy.limits
         )
@@ -80,7 +80,7 @@ async def list_operations(request: web.Request) -> web.Response:
 def _filter_in_query(query: dict[str, str], environment: str) -> OperationFilter:
     """Return the filter that the query parameters describe. Raises InvalidRequest."""
     now = clock.now()
-    kind = next((one for one in KINDS if one == query.get("kind")), None)
+    kind = next((kind for kind in KINDS if kind == query.get("kind")), None)
     if "kind" in query and kind is None:
         raise wrong_query("kind", f"'kind' may be {', '.join(KINDS)}.")
     status = status_range(query["status"]) if "status" in query else None

@@ -31,19 +31,19 @@ def check_fixed_values(
     """Check that the caller's key may set `fixed`: the `defaults`, `overrides` and `webhook_url_override` of a connect
     session. `reconnects`: whether the session is for an existing connection. Raises Forbidden, InvalidRequest."""
     policy, environment = caller.policy, caller.environment
-    for key, one in fixed["overrides"].items():
-        if url := one.get("docs_connect"):
+    for key, override in fixed["overrides"].items():
+        if url := override.get("docs_connect"):
             _require_configure(policy, f"overrides.{key}.docs_connect")
             integration = generation.integrations.find(environment.name, key)
             if caller.key is not None and integration is not None:
                 _check_help_page(generation, caller, integration, url)
     check_webhook(policy, fixed["webhook_url_override"])
-    for key, one in fixed["defaults"].items():
+    for key, default in fixed["defaults"].items():
         integration = generation.integrations.find(environment.name, key)
-        what = next(_fixed_members(generation, integration, one), None)
+        what = next(_fixed_members(generation, integration, default), None)
         if what is None:
             continue
-        if reconnects and policy.of_connections:
+        if reconnects and policy.limits_connections:
             raise beyond_limits_error("it cannot change the settings of an existing connection")
         _require_configure(policy, f"integrations_config_defaults.{key}.{what}")
 
@@ -85,7 +85,11 @@ def _check_help_page(generation: Generation, caller: Caller, integration: Integr
     declared = generation.config.environments.get(caller.environment.name)
     own = [generation.public_url, *(declared.connect_origins if declared else ())]
     known = sorted(
-        {one for page in (*own, *_provider_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())}
+        {
+            known_host
+            for page in (*own, *_provider_pages(provider))
+            if (known_host := (urlsplit(page).hostname or "").lower())
+        }
     )
     if host in known or (provider is not None and fixes_host(provider, "https", host, urlsplit(url).port or 443)):
         return

@@ -53,7 +53,7 @@ async def check_usable(runtime: Runtime, generation: Generation, caller: Caller,
 
 def check_exists(generation: Generation, caller: Caller, environment: str, key: str) -> None:
     """Raise NotFound if there is no integration `key`. Only the error for a key without limits suggests another name."""
-    if caller.policy.of_resources and not generation.integrations.has(environment, key):
+    if caller.policy.limits_resources and not generation.integrations.has(environment, key):
         raise no_integration_error(environment, key)
     generation.integrations.get(environment, key)
 

@@ -42,13 +42,13 @@ async def list_operations(request: web.Request) -> web.Response:
         ) from wrong
     if known is None:
         raise NotFound("not_found", f"The catalog has no operations of {name!r}. You can still call its API.")
-    found = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
-    page, following = _operations_page(found, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
+    operations = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
+    page, following = _operations_page(operations, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
     prefix = known.prefix
     body: responses.ApiOperationList = {
-        "data": [cast(responses.ApiOperationJson, api_operation_json(one, prefix)) for one in page],
+        "data": [cast(responses.ApiOperationJson, api_operation_json(operation, prefix)) for operation in page],
         "source": provenance(known),
-        "scopes": cast(responses.OperationScopes, scopes_json(known, found, query.get("granted"))),
+        "scopes": cast(responses.OperationScopes, scopes_json(known, operations, query.get("granted"))),
     }
     if following:
         body["next_cursor"] = cursor_after(page[-1].id)
@@ -63,7 +63,7 @@ def _operations_page(
     begin = 0
     if cursor:
         try:
-            begin = [one.id for one in operations].index(name_in(cursor)) + 1
+            begin = [operation.id for operation in operations].index(name_in(cursor)) + 1
         except ValueError:
             raise wrong_query(
                 "cursor", "Invalid cursor: send next_cursor unchanged and with the same filters."

@@ -192,7 +192,7 @@ def _check_filters(listing: Listing, query: Query) -> None:
         message = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
         issues.append(Issue("invalid_value", message, ("category",)))
     if issues:
-        raise InvalidRequest("invalid_query_params", " ".join(one.message for one in issues), errors=issues)
+        raise InvalidRequest("invalid_query_params", " ".join(issue.message for issue in issues), errors=issues)
 
 
 def _query_issues(parameters: MultiMapping[str]) -> Iterator[Issue]:
@@ -228,7 +228,7 @@ def _invalid_query(issues: list[Issue]) -> InvalidRequest:
 def listing_response(request: web.Request, body: ListingBody) -> web.Response:
     """Return `body` with its ETag, or 304 if the caller already has this version of `body` (RFC 9110 §13.1.2)."""
     headers = {"ETag": f'"{body.etag}"', "Cache-Control": "private, no-cache"}
-    held = request.if_none_match or ()
-    if any(tag.value in {body.etag, "*"} for tag in held):
+    etags = request.if_none_match or ()
+    if any(tag.value in {body.etag, "*"} for tag in etags):
         return web.Response(status=304, headers=headers)
     return web.Response(body=body.content, content_type="application/json", charset="utf-8", headers=headers)

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from gateway.documents.pydantic_messages import keys_at, pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
-from gateway.http.json_depth import MOST_LEVELS, nests_deeper
+from gateway.http.json_depth import MAX_LEVELS, nests_deeper
 from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -131,16 +131,16 @@ def parse_body(raw: bytes) -> Any:
 
 
 def check_levels(value: Any) -> None:
-    """Raise InvalidRequest, with an issue for each member of `value` that nests more than `MOST_LEVELS` deep. If
+    """Raise InvalidRequest, with an issue for each member of `value` that nests more than `MAX_LEVELS` deep. If
     `value` is not an object, the issue is about the whole body."""
-    if not nests_deeper(value, MOST_LEVELS):
+    if not nests_deeper(value, MAX_LEVELS):
         return
     members = value.items() if isinstance(value, dict) else [("", value)]
-    deep = [name for name, inner in members if nests_deeper(inner, MOST_LEVELS)][:MAX_FAULTS]
+    deep = [name for name, inner in members if nests_deeper(inner, MAX_LEVELS)][:MAX_FAULTS]
     issues = [
         Issue(
             "custom",
-            f"{name[:64] or 'The body'} nests deeper than {MOST_LEVELS} levels of objects and arrays.",
+            f"{name[:64] or 'The body'} nests deeper than {MAX_LEVELS} levels of objects and arrays.",
             (name,) if name else (),
         )
         for name in deep
@@ -218,8 +218,8 @@ def read_query(
         elif name in booleans and text.lower() not in TRUE_WORDS | FALSE_WORDS:
             issues.append(Issue("custom", f"'{name}' must be true or false.", (name,)))
         elif name in numbers and not _is_number(text, *numbers[name]):
-            least, most = numbers[name]
-            issues.append(Issue("custom", f"'{name}' must be a whole number from {least} to {most}.", (name,)))
+            minimum, maximum = numbers[name]
+            issues.append(Issue("custom", f"'{name}' must be a whole number from {minimum} to {maximum}.", (name,)))
         query[name] = text
     if issues:
         raise InvalidRequest("invalid_query_params", joined_issues(issues), errors=issues)
@@ -249,8 +249,8 @@ def query_number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def _is_number(text: str, minimum: int, maximum: int) -> bool:
-    found = whole_number(text, 11)
-    return found is not None and minimum <= found <= maximum
+    number = whole_number(text, 11)
+    return number is not None and minimum <= number <= maximum
 
 
 def wrong_query(name: str, message: str) -> InvalidRequest:

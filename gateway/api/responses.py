@@ -146,7 +146,7 @@ class Diagnosis(TypedDict):
 # ── Connections and their metadata.
 
 
-StateName = Annotated[str, Field(json_schema_extra={"enum": [one.value for one in State]})]
+StateName = Annotated[str, Field(json_schema_extra={"enum": [state.value for state in State]})]
 
 
 class Trouble(TypedDict):

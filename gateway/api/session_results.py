@@ -74,10 +74,10 @@ async def show_session(request: web.Request) -> web.Response:
         body["allowed_integrations"] = list(session.allowed_integrations)
     if session.defaults:
         body["integrations_config_defaults"] = {
-            key: _browser_defaults(generation, session, key, one) for key, one in session.defaults.items()
+            key: _browser_defaults(generation, session, key, default) for key, default in session.defaults.items()
         }
     if session.overrides:
-        body["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
+        body["overrides"] = {key: dict(override) for key, override in session.overrides.items()}
     if session.reconnects:
         body["isReconnecting"] = True
     return web.json_response(responses.SessionResponse(data=body))
@@ -111,14 +111,22 @@ async def poll_session(request: web.Request) -> web.Response:
     ``wait_s``: wait up to this number of seconds for the first result. Raises NotFound.
     """
     query = read_query(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
-    runtime, name, of_tags = request.app[RUNTIME], request.match_info["session_id"], request[CALLER].policy.of_tags
+    runtime, name, limits_tags = (
+        request.app[RUNTIME],
+        request.match_info["session_id"],
+        request[CALLER].policy.limits_tags,
+    )
     session = await runtime.sessions.find_by_digest(name)
     mine = session is not None and await _fits_session(request, session)
-    if session is not None and not mine and of_tags:
+    if session is not None and not mine and limits_tags:
         raise _unknown_session()
     outcomes = await _wait_for_outcomes(request, name, None, (query_number(query, "wait_s") or 0) if mine else 0)
-    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _is_visible(request, one)]
-    if of_tags:
+    outcomes = [
+        outcome
+        for outcome in outcomes
+        if outcome.environment == request[ENVIRONMENT].name and _is_visible(request, outcome)
+    ]
+    if limits_tags:
         outcomes = await _with_fitting_tags(request, name, outcomes, fits_session=mine)
     if mine and not outcomes:
         session = await runtime.sessions.find_by_digest(name)  # the session may have ended during the wait
@@ -126,7 +134,7 @@ async def poll_session(request: web.Request) -> web.Response:
     if (
         not mine
         and not outcomes
-        and (of_tags or not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name))
+        and (limits_tags or not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name))
     ):
         raise _unknown_session()
     expires_at = session.expires_at if mine and session else None
@@ -149,15 +157,21 @@ async def complete_session(request: web.Request) -> web.Response:
         raise _unknown_session()
     pending = await runtime.store.pending.of_session(name, now=clock.now())
     policy = request[CALLER].policy
-    pending = [one for one in pending if one.ref.environment == environment and policy.reaches(*one.ref[1:])]
-    if policy.of_tags:
-        pending = [one for one in pending if await _fits_pending(request, one)]
+    pending = [
+        connection
+        for connection in pending
+        if connection.ref.environment == environment and policy.reaches(*connection.ref[1:])
+    ]
+    if policy.limits_tags:
+        pending = [connection for connection in pending if await _fits_pending(request, connection)]
     if body.connection_id is not None:
-        pending = [one for one in pending if one.ref.connection_id == body.connection_id]
+        pending = [connection for connection in pending if connection.ref.connection_id == body.connection_id]
     if session is None and not pending:
         raise _unknown_session()
     done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
-    connections = [_connection_json(one.integration_id, one.connection_id, is_pending=False) for one in done]
+    connections = [
+        _connection_json(connection.integration_id, connection.connection_id, is_pending=False) for connection in done
+    ]
     completed: responses.CompletedSession = {"status": "connected", "connections": connections}
     return web.json_response(responses.CompletionResponse(data=completed))
 
@@ -182,7 +196,7 @@ async def _fits_session(request: web.Request, session: ConnectSession) -> bool:
     policy = request[CALLER].policy
     if session.environment != request[ENVIRONMENT].name:
         return False
-    if not policy.of_tags or policy.fits(session.tags):
+    if not policy.limits_tags or policy.fits(session.tags):
         return True
     if session.connection_id is None or session.integration_id is None:
         return False
@@ -197,13 +211,15 @@ async def _with_fitting_tags(
     """Return the outcomes that a key limited to tags may see: outcomes of connections with the key's tags and, if
     `fits_session`, outcomes without a connection."""
     store, policy = request.app[RUNTIME].store, request[CALLER].policy
-    pending = {one.ref: one for one in await store.pending.of_session(session_digest, now=clock.now())}
+    pending = {
+        connection.ref: connection for connection in await store.pending.of_session(session_digest, now=clock.now())
+    }
     fits: dict[ConnectionRef, bool] = {}
     found: list[Outcome] = []
-    for one in outcomes:
-        ref = ConnectionRef(one.environment, one.integration_id, one.connection_id or "")
+    for outcome in outcomes:
+        ref = ConnectionRef(outcome.environment, outcome.integration_id, outcome.connection_id or "")
         if ref not in fits:
-            existing = await store.connections.get(ref) if one.connection_id else None
+            existing = await store.connections.get(ref) if outcome.connection_id else None
             if existing is not None:
                 fits[ref] = policy.fits(existing.tags)
             elif ref in pending:
@@ -211,7 +227,7 @@ async def _with_fitting_tags(
             else:
                 fits[ref] = fits_session
         if fits[ref]:
-            found.append(one)
+            found.append(outcome)
     return found
 
 
@@ -241,28 +257,29 @@ async def _wait_for_outcomes(
     """Return the stored outcomes. If there are none, wait up to `wait_s` seconds for the first outcome."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
-        found = await _read_outcomes(runtime, session_digest, client)
-        if not found and wait_s and not runtime.outcomes.is_full(generation.config.connect.result_sockets):
+        outcomes = await _read_outcomes(runtime, session_digest, client)
+        if not outcomes and wait_s and not runtime.outcomes.is_full(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
-            found = await _read_outcomes(runtime, session_digest, client)
-    return found
+            outcomes = await _read_outcomes(runtime, session_digest, client)
+    return outcomes
 
 
 async def _read_outcomes(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
-    found = await runtime.store.flow_results.of_session(session_digest)
-    found = [one for one in found if one.error_type != SESSION_ENDED]
-    return found if client is None else [one for one in found if one.client_digest == client]
+    outcomes = await runtime.store.flow_results.of_session(session_digest)
+    outcomes = [outcome for outcome in outcomes if outcome.error_type != SESSION_ENDED]
+    return outcomes if client is None else [outcome for outcome in outcomes if outcome.client_digest == client]
 
 
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> responses.SessionOutcome:
     """Return the result as JSON. `expires_at` None: the session has ended. After a failed attempt, the status is still
     ``pending``, because the end user can try again until the session expires."""
     created = _connected_outcomes(outcomes)
-    connected = any(not one.is_pending for one in created)
+    connected = any(not outcome.is_pending for outcome in created)
     body: responses.SessionOutcome = {
         "status": "connected" if connected else "pending" if created or expires_at else "expired",
         "connections": [
-            _connection_json(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in created
+            _connection_json(outcome.integration_id, outcome.connection_id or "", is_pending=outcome.is_pending)
+            for outcome in created
         ],
     }
     if outcomes and not outcomes[-1].succeeded:
@@ -287,22 +304,22 @@ def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
     its first outcome. A pending connection that can no longer be completed is left out."""
     connected: list[Outcome | None] = []
     pending_at: dict[tuple[str, str | None], int] = {}
-    for one in outcomes:
-        of = one.integration_id, one.connection_id
+    for outcome in outcomes:
+        of = outcome.integration_id, outcome.connection_id
         at = pending_at.pop(of, None)
-        if one.succeeded:
+        if outcome.succeeded:
             if at is None:
                 at = len(connected)
-                connected.append(one)
-            connected[at] = one
-            if one.is_pending:
+                connected.append(outcome)
+            connected[at] = outcome
+            if outcome.is_pending:
                 pending_at[of] = at
         elif at is not None:
-            if one.is_pending:
+            if outcome.is_pending:
                 connected[at] = None
             else:
                 pending_at[of] = at
-    return [one for one in connected if one is not None]
+    return [connection for connection in connected if connection is not None]
 
 
 def _browser_defaults(

@@ -13,7 +13,7 @@ from gateway.integrations.declared import Examined
 from gateway.middleware.access_log import unrouted
 from gateway.middleware.response_shape import error_shape, request_id
 from gateway.observe import logs
-from gateway.observe.metrics import MetricsPage
+from gateway.observe.metrics_page import MetricsPage
 from gateway.pages import lazy_pages
 from gateway.pages.templates import setup_templates
 from gateway.refresh.through_parent import ParentLink

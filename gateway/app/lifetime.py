@@ -39,7 +39,8 @@ from gateway.integrations.registry import ManagedIntegrations
 from gateway.journal.place import NO_FOLDER, UNWRITABLE_EFFECT
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
-from gateway.observe.metrics import INVALID_KEYS, Metrics, MetricsPage
+from gateway.observe.metrics import INVALID_KEYS, Metrics
+from gateway.observe.metrics_page import MetricsPage
 from gateway.observe.tracing import Tracing, start_tracing
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.refresh.auth_exchange import AuthDialogueRunner

@@ -35,9 +35,27 @@ from gateway.timestamps import iso
 INSTALLATION_ID: Final = "installation_id"
 APP_ID: Final = "app_id"
 APP_LINK: Final = "appPublicLink"
+TOKEN_FIELDS: Final = ("raw", "access_token", "expires_at")  # an export has them; an import requests a new token
 CLOCK_SKEW: Final = timedelta(seconds=60)  # GitHub refuses a JWT with `iat` in the future, and clocks differ
 JWT_LIFETIME: Final = timedelta(seconds=540)
 LIFETIME: Final = timedelta(minutes=55)  # of an installation token, if the provider reports none
+
+
+def installation_credential(form: Mapping[str, Any], types: Sequence[str], *ignored: str) -> dict[str, Any]:
+    """Return the credential for the installation that a form or an import names. Raises InvalidRequest.
+
+    `types`: the allowed values of the form's ``type``. `ignored`: names of fields that the form may have, too.
+    """
+    fields = CredentialForm(form, types)
+    credential = {"type": "APP", INSTALLATION_ID: fields.token(INSTALLATION_ID, limit=255)}
+    credential[APP_ID] = fields.token(APP_ID, limit=255, required=False)
+    fields.finish(*ignored)
+    return {name: value for name, value in credential.items() if value}
+
+
+def installation_settings(credential: Mapping[str, Any]) -> dict[str, str]:
+    """Return the connection setting with the installation's ID; empty if the credential has none."""
+    return {INSTALLATION_ID: credential[INSTALLATION_ID]} if credential.get(INSTALLATION_ID) else {}
 
 
 class App(TokenExchangeMode, GrantingMode):
@@ -54,14 +72,10 @@ class App(TokenExchangeMode, GrantingMode):
     brought: ClassVar = "access_token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = CredentialForm(form, (*self.types(), self.name))
-        credential = {"type": self.types()[0], INSTALLATION_ID: fields.token(INSTALLATION_ID, limit=255)}
-        credential[APP_ID] = fields.token(APP_ID, limit=255, required=False)
-        fields.finish("raw", "access_token", "expires_at")
-        return {name: value for name, value in credential.items() if value}
+        return installation_credential(form, (self.name,), *TOKEN_FIELDS)
 
     def settings(self, credential: Mapping[str, Any]) -> dict[str, str]:
-        return {INSTALLATION_ID: credential[INSTALLATION_ID]} if credential.get(INSTALLATION_ID) else {}
+        return installation_settings(credential)
 
     def start_consent(
         self, context: AuthContext, authorization: AuthorizationRequestInput

@@ -326,10 +326,10 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
         if not 400 <= reply.status < 500 or reply.status in TEMPORARY_STATUSES or code in TEMPORARY_ERRORS:
             raise TokenUnavailable(message, retry_after(reply.headers))
         raise TokenRefused("credentials_refused", message)
-    found = [_element(text, name) for name in CREDENTIAL_PARTS]
+    values = [_element(text, name) for name in CREDENTIAL_PARTS]
     if text.lstrip().startswith("{"):
-        found = _from_json(text)
-    key, secret, session, until = found
+        values = _from_json(text)
+    key, secret, session, until = values
     ends = moment(until)
     if not (key and secret and session and ends):
         raise TokenUnavailable("STS returned no credentials")
@@ -352,8 +352,8 @@ def _from_json(text: str) -> list[str]:
 def _element(text: str, name: str) -> str:
     """Return the text of an XML element. No XML parser is used, because a parser would expand entities that a response
     defines."""
-    found = re.search(rf"<{name}>([^<]*)</{name}>", text)
-    return html.unescape(found[1]).strip() if found else ""
+    match = re.search(rf"<{name}>([^<]*)</{name}>", text)
+    return html.unescape(match[1]).strip() if match else ""
 
 
 def _signed_call(url: str, body: bytes, signer: SigV4Signer) -> ProviderCall:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from gateway.catalog.auth_modes import CLIENT_PLACEHOLDERS
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.value import BadValue, check_value, flat_values
-from gateway.errors import MOST_ISSUES, InvalidRequest, Issue, joined_issues
+from gateway.errors import MAX_ISSUES, InvalidRequest, Issue, joined_issues
 from gateway.oauth.token_responses import MAX_LIFETIME, dig, positive_seconds
 from gateway.secret import Secret
 from gateway.timestamps import moment
@@ -113,7 +113,7 @@ class CredentialForm:
 
     def declared(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
         """Return the fields that the entry declares and that no other method has read yet."""
-        others = {name: one for name, one in settings.items() if name not in self._read}
+        others = {name: setting for name, setting in settings.items() if name not in self._read}
         given = {name: self.given(name, setting) for name, setting in others.items()}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -160,7 +160,7 @@ class CredentialForm:
         """Raise InvalidRequest if any field was invalid or unknown. `ignored`: names of fields that are allowed but not
         read."""
         for name in self._fields:
-            if len(self._issues) >= MOST_ISSUES:
+            if len(self._issues) >= MAX_ISSUES:
                 break
             if name not in self._read and name not in ignored:
                 self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials.")

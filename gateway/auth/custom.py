@@ -7,9 +7,18 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.app_installation import INSTALLATION_ID, check_app_key, installation_in, installation_token, with_link
+from gateway.auth.app_installation import (
+    INSTALLATION_ID,
+    TOKEN_FIELDS,
+    check_app_key,
+    installation_credential,
+    installation_in,
+    installation_settings,
+    installation_token,
+    with_link,
+)
 from gateway.auth.context import AuthContext, authority, may_receive
-from gateway.auth.credential_form import CredentialForm, token_values
+from gateway.auth.credential_form import token_values
 from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialogue, Granted, RevocableToken
 from gateway.auth.oauth2 import OAuth2
 from gateway.auth.provider_responses import TEMPORARY_STATUSES, refusal_text
@@ -40,14 +49,10 @@ class Custom(OAuth2):
     stored_as: ClassVar = ("APP", "OAUTH2", "CUSTOM")
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = CredentialForm(form, (self.name, "APP"))
-        credential: dict[str, Any] = {"type": "APP", INSTALLATION_ID: fields.token(INSTALLATION_ID, limit=255)}
-        credential["app_id"] = fields.token("app_id", limit=255, required=False)
-        fields.finish("user", "raw", "access_token", "expires_at")
-        return {name: value for name, value in credential.items() if value}
+        return installation_credential(form, (self.name, "APP"), "user", *TOKEN_FIELDS)
 
     def settings(self, credential: Mapping[str, Any]) -> dict[str, str]:
-        return {INSTALLATION_ID: credential[INSTALLATION_ID]} if credential.get(INSTALLATION_ID) else {}
+        return installation_settings(credential)
 
     def start_consent(
         self, context: AuthContext, authorization: AuthorizationRequestInput

@@ -49,28 +49,30 @@ def discover_server(url: str) -> Dialogue[McpServer]:
     hint, scopes = yield from _read_challenge(url)
     resource = yield from _resource(url, hint)
     issuer = next(iter(_text_list(resource.get("authorization_servers"))), None) or _origin(url)
-    found = yield from _authorization_server(issuer)
+    metadata = yield from _authorization_server(issuer)
     scopes = scopes or tuple(_text_list(resource.get("scopes_supported")))
     name = str(resource.get("resource") or url)
-    if found is None:  # default endpoints of the MCP specification before RFC 9728
+    if metadata is None:  # default endpoints of the MCP specification before RFC 9728
         base = issuer.rstrip("/")
         return McpServer(name, f"{base}/authorize", f"{base}/token", None, f"{base}/register", scopes=scopes)
-    endpoints = {key: _checked_url(found.get(key)) for key in _ENDPOINTS}
+    endpoints = {key: _checked_url(metadata.get(key)) for key in _ENDPOINTS}
     if not endpoints["authorization_endpoint"] or not endpoints["token_endpoint"]:
         raise TokenRefused("invalid_request", f"the metadata of {issuer} names no authorization and token endpoint")
-    challenges = found.get("code_challenge_methods_supported")
+    challenges = metadata.get("code_challenge_methods_supported")
     if isinstance(challenges, list) and "S256" not in challenges:
         raise TokenRefused("invalid_request", f"{issuer} does not support PKCE with S256")
-    methods = found.get("token_endpoint_auth_methods_supported")
+    methods = metadata.get("token_endpoint_auth_methods_supported")
     return McpServer(
         resource=name,
         authorization_url=endpoints["authorization_endpoint"],
         token_url=endpoints["token_endpoint"],
-        issuer=str(found["issuer"]) if found.get("authorization_response_iss_parameter_supported") is True else None,
+        issuer=str(metadata["issuer"])
+        if metadata.get("authorization_response_iss_parameter_supported") is True
+        else None,
         registration_url=endpoints["registration_endpoint"],
         revocation_url=endpoints["revocation_endpoint"],
         auth_methods=tuple(_text_list(methods)) if isinstance(methods, list) else DEFAULT_METHODS,
-        reads_documents=found.get("client_id_metadata_document_supported") is True,
+        reads_documents=metadata.get("client_id_metadata_document_supported") is True,
         scopes=scopes,
     )
 
@@ -86,10 +88,10 @@ def _read_challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
         return None, ()
     if reply.status != 401:
         return None, ()
-    found: dict[str, str] = {}
+    challenge: dict[str, str] = {}
     for _, params in challenges_in(reply.headers.items()):
-        found = params | found  # the first challenge wins
-    return _checked_url(found.get("resource_metadata")), tuple(found.get("scope", "").split())
+        challenge = params | challenge  # the first challenge wins
+    return _checked_url(challenge.get("resource_metadata")), tuple(challenge.get("scope", "").split())
 
 
 def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
@@ -98,13 +100,13 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
     another resource."""
     places = [hint] if hint else _well_known(url, "oauth-protected-resource")
     for place in places:
-        found = yield from _get_json(place)
-        if found is None:
+        metadata = yield from _get_json(place)
+        if metadata is None:
             continue
-        resource = _checked_url(found.get("resource"))
+        resource = _checked_url(metadata.get("resource"))
         if resource is None or not _covers(resource, url):
             raise TokenRefused("invalid_request", f"the metadata at {place} belongs to another resource than {url}")
-        return found
+        return metadata
     return {}
 
 
@@ -116,12 +118,12 @@ def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
     places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
     places.append(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     for place in dict.fromkeys(places):
-        found = yield from _get_json(place)
-        if found is None:
+        metadata = yield from _get_json(place)
+        if metadata is None:
             continue
-        if str(found.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
+        if str(metadata.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
             raise TokenRefused("invalid_request", f"the metadata at {place} names another issuer than {issuer}")
-        return found
+        return metadata
     return None
 
 
@@ -133,10 +135,10 @@ def _get_json(url: str) -> Dialogue[Mapping[str, Any] | None]:
     if reply.status != 200:
         return None
     try:
-        found = json.loads(reply.body)
+        document = json.loads(reply.body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _well_known(url: str, name: str) -> list[str]:
@@ -171,4 +173,4 @@ def _checked_url(value: object) -> str | None:
 
 
 def _text_list(value: object) -> Sequence[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

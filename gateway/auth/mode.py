@@ -85,8 +85,13 @@ class AuthMode(ABC):
     stored_as: ClassVar[tuple[str, ...]] = ()
     """Allowed values of the credential's `type`. The tuple is empty if only `name` is allowed. An imported credential
     gets the first value."""
-    momentary: ClassVar[bool] = False
+    single_use: ClassVar[bool] = False
     """Whether the value that the mode adds to a request is valid for only one request."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "momentary" in cls.__dict__:  # the former name of `single_use`, for modes of other packages
+            cls.single_use = cls.__dict__["momentary"]
 
     @classmethod
     def types(cls) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ class OAuth2(GrantingMode):
         merged = response
         for number, step in enumerate(steps, start=2):
             known = step_values(responses)
-            tokens = (one for name, one in known.items() if name.endswith("_token"))
+            tokens = (token for name, token in known.items() if name.endswith("_token"))
             secrets = (*tokens, *map(Secret, client.secrets()))
             reply = yield step_call(context, step.url, step, known, at, secrets=secrets)
             last = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)

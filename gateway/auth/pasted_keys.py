@@ -32,10 +32,10 @@ def wrapped_pem(text: str) -> str:
     return _PEM.sub(_rewrap, unfolded).strip() + "\n"
 
 
-def _rewrap(found: re.Match[str]) -> str:
-    label, content = found[1], found[2]
+def _rewrap(match: re.Match[str]) -> str:
+    label, content = match[1], match[2]
     if ":" in content:  # an encrypted key in an old format, whose header lines must stay separate
-        return found[0]
+        return match[0]
     inside = "".join(content.split())
     lines = [inside[at : at + 64] for at in range(0, len(inside), 64)]
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----"])

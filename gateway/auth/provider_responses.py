@@ -56,8 +56,8 @@ def refusal_text(reply: Reply) -> str:
         response = json.loads(text)
     except (ValueError, RecursionError):
         return "" if text.lstrip()[:1] == "<" else safe_text(" ".join(text.split()))
-    found = dict.fromkeys(safe_text(part) for part in _messages(response, 0))
-    return safe_text(": ".join(filter(None, found)))
+    messages = dict.fromkeys(safe_text(part) for part in _messages(response, 0))
+    return safe_text(": ".join(filter(None, messages)))
 
 
 def _messages(response: Any, depth: int) -> Iterator[str]:

@@ -32,7 +32,7 @@ class SignatureMode(TokenExchangeMode):
     """
 
     name = "SIGNATURE"
-    momentary: ClassVar = True
+    single_use: ClassVar = True
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())

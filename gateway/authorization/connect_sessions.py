@@ -93,7 +93,7 @@ class ConnectSessions:
             digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + lifetime, **fields
         )
         limit = -(-limits.sessions_open // divisor)
-        first_ends_at = await self._store.sessions.add(session, most_open=limit)
+        first_ends_at = await self._store.sessions.add(session, max_open=limit)
         if first_ends_at is not None:
             wait_s = max(1, math.ceil((first_ends_at - clock.now()).total_seconds()))
             raise _limit_error(

@@ -333,7 +333,7 @@ class Flows:
     ) -> ConsentRedirect:
         name = context.provider.display_name
         try:
-            return await self._dialogues.hold(mode.start_consent(context, authorization))
+            return await self._dialogues.run(mode.start_consent(context, authorization))
         except TokenRefused as fault:
             raise InvalidRequest(
                 "token_request_failed",

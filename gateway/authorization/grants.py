@@ -104,7 +104,7 @@ class Grants:
 
     async def _exchange_code(self, returned: ReturnedFlow, query: Mapping[str, str]) -> Granted:
         try:
-            return await self._dialogues.hold(
+            return await self._dialogues.run(
                 returned.mode.finish_consent(returned.context, returned.pending.kept, query)
             )
         except (TokenRefused, TokenUnavailable) as fault:

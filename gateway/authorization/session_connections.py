@@ -78,7 +78,9 @@ class SessionConnections:
         to another account. Raises NotFound if the integration is gone, and Forbidden for a wrong verifier. Raises
         Conflict if no connection is pending, or if several connections are pending.
         """
-        wanted = next((one.code_challenge for one in pending), session.code_challenge if session else None)
+        wanted = next(
+            (connection.code_challenge for connection in pending), session.code_challenge if session else None
+        )
         if wanted is None:
             raise InvalidRequest(
                 "invalid_body",
@@ -93,10 +95,14 @@ class SessionConnections:
                 "This connect session has no pending connection: its end user has not connected yet, or it was not "
                 "completed within 10 minutes. Let the end user connect, then complete it.",
             )
-        waiting = [one.ref for one in pending if one.new is not None]
+        waiting = [connection.ref for connection in pending if connection.new is not None]
         if len(waiting) > 1:  # another person with the link may have made one of these
             raise _several_pending_error(waiting)
-        done = [one.ref for one in pending if one.new is None or await self._complete_one(one, one.new)]
+        done = [
+            connection.ref
+            for connection in pending
+            if connection.new is None or await self._complete_one(connection, connection.new)
+        ]
         if not done:  # the connection has expired meanwhile, or another node refused a verifier
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
         return done
@@ -136,7 +142,7 @@ class SessionConnections:
     async def _refuse_verifier(self, pending: Sequence[PendingConnection]) -> None:
         if pending:
             digest = pending[0].session_digest
-            for refused in await self._store.pending.refuse_verifier(digest, most=MAX_WRONG_VERIFIERS):
+            for refused in await self._store.pending.refuse_verifier(digest, limit=MAX_WRONG_VERIFIERS):
                 await self._report_dropped(refused, WRONG_VERIFIERS_MESSAGE, "pending_connection_dropped")
         raise Forbidden(
             "invalid_code_verifier",
@@ -189,7 +195,7 @@ def _several_pending_error(waiting: Sequence[ConnectionRef]) -> Conflict:
         "signed-in user came back with.",
         payload={
             "pending": [
-                {"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in waiting
+                {"provider_config_key": ref.integration_id, "connection_id": ref.connection_id} for ref in waiting
             ]
         },
     )

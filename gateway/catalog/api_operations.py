@@ -283,14 +283,14 @@ def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperatio
     """
     all_of: dict[str, None] = {}
     any_of: dict[tuple[str, ...], None] = {}
-    for one in operations:
-        if provider.every_scope or len(one.scopes) == 1:
-            all_of |= dict.fromkeys(one.scopes)
-        elif one.scopes:
-            any_of[tuple(sorted(one.scopes))] = None
-    groups = [one for one in any_of if not all_of.keys() & set(one)]
-    smallest = [one for one in groups if not any(set(other) < set(one) for other in groups)]
-    unstated = tuple(one.id for one in operations if not one.scopes)
+    for operation in operations:
+        if provider.every_scope or len(operation.scopes) == 1:
+            all_of |= dict.fromkeys(operation.scopes)
+        elif operation.scopes:
+            any_of[tuple(sorted(operation.scopes))] = None
+    groups = [group for group in any_of if not all_of.keys() & set(group)]
+    smallest = [group for group in groups if not any(set(other) < set(group) for other in groups)]
+    unstated = tuple(operation.id for operation in operations if not operation.scopes)
     return ScopesNeeded(tuple(sorted(all_of)), tuple(sorted(smallest)), unstated)
 
 

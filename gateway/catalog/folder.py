@@ -335,10 +335,10 @@ def entry_files(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
         names = sorted(path.name for path in folder.iterdir())  # sort names: comparing paths is 20 times slower
     except OSError as wrong:
         return [], [CatalogFault(shown_path(folder), f"the catalog folder cannot be read: {wrong.strerror}")]
-    found = [folder / name for name in names if name.endswith(ENDINGS) and name[0] not in "._"]
+    files = [folder / name for name in names if name.endswith(ENDINGS) and name[0] not in "._"]
     faults = [
         CatalogFault(f"{shown_path(path)}:1", f"{path.stem!r} has two files, .yaml and .yml; keep one")
-        for path in found
-        if path.suffix == ".yml" and path.with_suffix(".yaml") in found
+        for path in files
+        if path.suffix == ".yml" and path.with_suffix(".yaml") in files
     ]
-    return found, faults
+    return files, faults

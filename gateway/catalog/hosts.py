@@ -140,7 +140,7 @@ def _patterns(
     ):
         known = {}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
-    found: list[HostPattern] = []
+    patterns: list[HostPattern] = []
     is_open = False
     port = ANY_PORT if isinstance(url.port, Name) else int(url.port) if url.port else None
     pieces: tuple[Piece, ...] = (url.whole_base_url,) if url.whole_base_url is not None else url.host
@@ -150,12 +150,14 @@ def _patterns(
         if url.whole_base_url is not None:
             text, port = _authority(end)
         if text.startswith("*."):
-            found.append(HostPattern(text[1:], True, port))
+            patterns.append(HostPattern(text[1:], True, port))
         elif whole or _fixes_domain(text):
-            found.append(HostPattern(text, not whole, port))
+            patterns.append(HostPattern(text, not whole, port))
         else:
             is_open = True
-    return tuple(dict.fromkeys(found)), (rules[-1][0].removeprefix("connectionConfig.") if is_open and rules else None)
+    return tuple(dict.fromkeys(patterns)), (
+        rules[-1][0].removeprefix("connectionConfig.") if is_open and rules else None
+    )
 
 
 def _authority(text: str) -> tuple[str, int | None]:
@@ -195,15 +197,15 @@ def _endings(pattern: str) -> Sequence[Ending]:
     whole pattern if it has ``|`` outside a group, or nested groups.
     """
     parts: list[Sequence[Ending]] = []
-    for found in _PART.finditer(pattern):
-        if found["odd"]:
+    for piece in _PART.finditer(pattern):
+        if piece["odd"]:
             return _UNKNOWN
-        plain = found["choices"] if found["char"] is None else found["char"]
-        if plain is None or found["times"] not in {None, "?"}:
+        plain = piece["choices"] if piece["char"] is None else piece["char"]
+        if plain is None or piece["times"] not in {None, "?"}:
             parts.append(_UNKNOWN)
             continue
         texts = plain.replace("\\", "").lower().split("|")
-        parts.append([(text, True) for text in (*texts, *([""] if found["times"] else []))])
+        parts.append([(text, True) for text in (*texts, *([""] if piece["times"] else []))])
     return tuple(_concatenated_endings(parts))
 
 
@@ -216,13 +218,13 @@ def _may_leave_host(pattern: str) -> bool:
     """
     scheme = _SCHEME.match(pattern)
     may_leave, slash = False, False
-    for found in _PART.finditer(pattern, scheme.end() if scheme else 0):
-        plain = found["choices"] if found["char"] is None else found["char"]
+    for piece in _PART.finditer(pattern, scheme.end() if scheme else 0):
+        plain = piece["choices"] if piece["char"] is None else piece["char"]
         slash = slash or (
-            "/" in plain if plain is not None else _matches_slash(found[0].removesuffix(found["times"] or ""))
+            "/" in plain if plain is not None else _matches_slash(piece[0].removesuffix(piece["times"] or ""))
         )
         # A part that can be any text ends the search: the known ending begins after this part.
-        if plain is None or found["times"] not in {None, "?"}:
+        if plain is None or piece["times"] not in {None, "?"}:
             may_leave = may_leave or slash
     return may_leave
 
@@ -236,10 +238,10 @@ def _matches_slash(part: str) -> bool:
 
 def _concatenated_endings(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
     """Return the possible endings of the concatenated `parts`. The search starts at the last part."""
-    found: list[Ending] = [("", True)]
+    endings: list[Ending] = [("", True)]
     for part in reversed(parts):
-        further = [(text + end, whole) for end, done in found if done for text, whole in part]
-        found = list(dict.fromkeys([*(ending for ending in found if not ending[1]), *further]))
-        if len(found) > _MAX_ENDINGS:
+        further = [(text + end, whole) for end, done in endings if done for text, whole in part]
+        endings = list(dict.fromkeys([*(ending for ending in endings if not ending[1]), *further]))
+        if len(endings) > _MAX_ENDINGS:
             return list(_UNKNOWN)
-    return found
+    return endings

@@ -172,8 +172,8 @@ def _line_faults(line: OperationLine, header: Mapping[str, str]) -> Iterator[str
 def _path_faults(path: str) -> Iterator[str]:
     origin, rest = "", path
     if "://" in path:
-        found = _ORIGIN.match(path)
-        origin, rest = (found[0], path[found.end() :]) if found else ("", "")
+        match = _ORIGIN.match(path)
+        origin, rest = (match[0], path[match.end() :]) if match else ("", "")
     bare = _PLACEHOLDER.sub("x", rest)
     if not _PATH.fullmatch(bare) or "{" in bare or "}" in bare or "//" in rest or "}{" in rest:
         yield f"{path!r} is not a path template, such as /users/{{id}} or https://upload.example.com/files"

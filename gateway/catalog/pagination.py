@@ -135,16 +135,16 @@ def _may_apply(scheme: Paginate, options: PaginationOptions, *, by_post: bool) -
 
 def _complete_schemes(candidates: Sequence[Mapping[str, Any]]) -> list[PagingScheme]:
     """Return the candidates that are complete. Raises InvalidPagination if no candidate is complete."""
-    ways: list[PagingScheme] = []
+    schemes: list[PagingScheme] = []
     faults: list[str] = []
     for given in candidates:
         try:
-            ways.append(_parse_scheme(given))
+            schemes.append(_parse_scheme(given))
         except InvalidPagination as wrong:
             faults += wrong.faults
-    if not ways:
+    if not schemes:
         raise InvalidPagination(*dict.fromkeys(faults))
-    return ways
+    return schemes
 
 
 def applies_to_path(applies_to: str, path: str) -> bool:

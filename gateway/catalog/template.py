@@ -169,7 +169,7 @@ def write_time(at: datetime, format_: str | None) -> str:
     at = at.astimezone(UTC)
     if format_ is None:
         return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
-    return _TOKEN.sub(lambda found: _token(found, at), format_)
+    return _TOKEN.sub(lambda match: _token(match, at), format_)
 
 
 def unknown_letters(format_: str) -> list[str]:
@@ -177,10 +177,10 @@ def unknown_letters(format_: str) -> list[str]:
     return re.findall(r"[A-Za-z]+", _TOKEN.sub(" ", format_))
 
 
-def _token(found: re.Match[str], at: datetime) -> str:
-    if found[1] is not None:
-        return found[1]
-    return _WRITERS[found[0]](at) if found[0] in _WRITERS else found[0]
+def _token(match: re.Match[str], at: datetime) -> str:
+    if match[1] is not None:
+        return match[1]
+    return _WRITERS[match[0]](at) if match[0] in _WRITERS else match[0]
 
 
 NAMESPACES: Final = ("connectionConfig", "metadata", "credentials", "assertionOption", "callback", "stepN")

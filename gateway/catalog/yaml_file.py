@@ -71,7 +71,7 @@ class CatalogDocument:
         return f"{self._path}:{self._document.line(tuple(map(str, path)))}"
 
 
-def read_yaml(path: Path, *, largest_bytes: int = MAX_FILE_BYTES, most_values: int = MAX_VALUES) -> CatalogDocument:
+def read_yaml(path: Path, *, max_bytes: int = MAX_FILE_BYTES, max_values: int = MAX_VALUES) -> CatalogDocument:
     """Read the YAML file at `path`. The default limits are the limits of one catalog entry.
 
     Raises UnreadableFile if the file is missing, not UTF-8, not YAML, too large or empty.
@@ -81,13 +81,13 @@ def read_yaml(path: Path, *, largest_bytes: int = MAX_FILE_BYTES, most_values: i
         raw = path.read_bytes()
     except OSError as wrong:
         raise UnreadableFile(CatalogFault(f"{shown}:1", f"cannot be read: {wrong.strerror}")) from None
-    if len(raw) > largest_bytes:
+    if len(raw) > max_bytes:
         raise UnreadableFile(
-            CatalogFault(f"{shown}:1", f"is larger than {largest_bytes // 1024} KiB, too large for one entry")
+            CatalogFault(f"{shown}:1", f"is larger than {max_bytes // 1024} KiB, too large for one entry")
         )
     try:
         # ``no`` stays text, because it can mean Norway. Merge keys are off: `authoring.conversion` expands ``<<`` itself.
-        document = read_document(decode_utf8(raw), Dialect(most_values, yes_is_true=False, merges=False))
+        document = read_document(decode_utf8(raw), Dialect(max_values, yes_is_true=False, merges=False))
     except UnreadableText as wrong:
         raise UnreadableFile(CatalogFault(f"{shown}:{wrong.line}", wrong.message)) from None
     if document.tree is None:

@@ -129,7 +129,7 @@ def _webhook_warnings(
     provider = catalog.get(integration.provider)
     if provider is None or not integration.forward_webhooks:
         return
-    own = tuple(one for one in (integration.webhook_secret, integration.webhook_secret_previous) if one)
+    own = tuple(secret for secret in (integration.webhook_secret, integration.webhook_secret_previous) if secret)
     secrets = verification_secrets(provider, own, integration.client_secret)
     if integration.allow_unsigned_webhooks:
         where = config.where(*place, "allow_unsigned_webhooks")
@@ -246,11 +246,11 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
         if error.readable is None:
             return None, known, ()
         config, left_out = error.readable.config, error.readable.left_out
-    found = examined(config, left_out)
-    faults = [*known, *start_faults(config), *found.faults]
+    examined_ = examined(config, left_out)
+    faults = [*known, *start_faults(config), *examined_.faults]
     if faults:
-        return None, faults, found.warnings
-    return config, (), [*found.warnings, *configuration_warnings(config, found.catalog)]
+        return None, faults, examined_.warnings
+    return config, (), [*examined_.warnings, *configuration_warnings(config, examined_.catalog)]
 
 
 def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:

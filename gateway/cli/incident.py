@@ -69,7 +69,7 @@ def incident(
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.console.incident_report import MOST_KEYS, incident_subject, report, revoke_all
+        from gateway.console.incident_report import MAX_KEYS, incident_subject, report, revoke_all
         from gateway.timestamps import ago
 
         now = clock.now()
@@ -84,20 +84,20 @@ def incident(
             since=moments.get("since"),
             until=moments.get("until"),
         )
-        found = await report(runtime, wanted, max_connections=MAX_ROWS, max_keys=MOST_KEYS)
+        incident = await report(runtime, wanted, max_connections=MAX_ROWS, max_keys=MAX_KEYS)
         done: list[str] = []
         if revoke_keys or delete_connections:
             done = await revoke_all(
-                runtime, wanted, found, "gateway incident", keys=revoke_keys, connections=delete_connections
+                runtime, wanted, incident, "gateway incident", keys=revoke_keys, connections=delete_connections
             )
         if as_json:
-            print(json.dumps({**found, "ended": done}, ensure_ascii=False))
+            print(json.dumps({**incident, "ended": done}, ensure_ascii=False))
             return 0
-        _print_report(found, done)
+        _print_report(incident, done)
         if revoke_keys or delete_connections:
             if not done:
                 print("\nNothing was left to revoke or delete with these options.", file=sys.stderr)
-        elif found["connections"]:
+        elif incident["connections"]:
             print(
                 "\nNothing was revoked or deleted. To do so, add --revoke-keys or --delete-connections.",
                 file=sys.stderr,
@@ -107,17 +107,21 @@ def incident(
     run(file, work, as_json=as_json)
 
 
-def _print_report(found: Mapping[str, Any], done: Sequence[str]) -> None:
+def _print_report(incident: Mapping[str, Any], done: Sequence[str]) -> None:
     """Print the report. `done`: the lines that `revoke_all` returned about revoked and deleted objects."""
-    uses = found["uses"]
-    print(f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}")
-    if found["refused_calls"]:
-        least = "at least " if found["more_refused"] else ""
-        refused = counted(found["refused_calls"], "call")
+    uses = incident["uses"]
+    print(
+        f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {incident['since']} to {incident['until']}"
+    )
+    if incident["refused_calls"]:
+        least = "at least " if incident["more_refused"] else ""
+        refused = counted(incident["refused_calls"], "call")
         print(f"{least}{refused} refused: not allowed for the key, or for an unknown connection")
-    print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
+    print(
+        f"{counted(incident['keys_in_all'], 'key')}, {counted(len(incident['records']), 'record')} of the audit trail"
+    )
     names = ("provider_config_key", "connection_id", "state", "calls", "failed")
-    rows = [[str(one[name]) for name in names] for one in found["connections"]]
+    rows = [[str(connection[name]) for name in names] for connection in incident["connections"]]
     table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
     for line in done:
         print(one_line(line))

@@ -96,10 +96,10 @@ def is_taken(host: str, port: int) -> bool:
     Return False if the port cannot be checked, for example because `host` is another machine.
     """
     try:
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as socket_:
             # Without this option, a closed connection on this port would also make the bind fail.
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind((host, port))
+            socket_.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            socket_.bind((host, port))
             return False
     except OSError as fault:
         return fault.errno == errno.EADDRINUSE

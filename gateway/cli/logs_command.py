@@ -114,10 +114,10 @@ async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_
 
     page = await runtime.store.call_log.find(operation_filter)
     if as_json:
-        body = {"data": [operation_json(one) for one in page.operations], "next_cursor": page.following}
+        body = {"data": [operation_json(operation) for operation in page.operations], "next_cursor": page.following}
         print(json.dumps(body, indent=2, ensure_ascii=False))
         return 0
-    table(COLUMNS, [_cells(one) for one in page.operations])
+    table(COLUMNS, [_cells(operation) for operation in page.operations])
     if page.searched_until is not None:
         print(f"searched back to {page.searched_until:%Y-%m-%d %H:%M:%S} UTC", end="; ", file=sys.stderr)
     if page.following is not None:
@@ -141,13 +141,15 @@ async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *,
     # Rows with ids below the first page are older than the rows to print.
     floor = 0 if page.following is None else page.following - 1
     while True:
-        for one in reversed(page.operations):
-            if one.id in seen:
+        for operation in reversed(page.operations):
+            if operation.id in seen:
                 continue
-            seen[one.id] = None
-            after = max(after, one.id)
+            seen[operation.id] = None
+            after = max(after, operation.id)
             print(
-                json.dumps(operation_json(one), ensure_ascii=False) if as_json else one_line("  ".join(_cells(one))),
+                json.dumps(operation_json(operation), ensure_ascii=False)
+                if as_json
+                else one_line("  ".join(_cells(operation))),
                 flush=True,
             )
         for old in list(seen)[:-MAX_REMEMBERED]:

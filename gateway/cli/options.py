@@ -25,10 +25,10 @@ class Span(click.ParamType[timedelta]):
     def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        found = _SPAN.fullmatch(value)
-        if found is None:
+        match = _SPAN.fullmatch(value)
+        if match is None:
             self.fail("write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 class RowId(click.ParamType[int]):
@@ -43,12 +43,12 @@ class RowId(click.ParamType[int]):
         self._least = least
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = whole_number(str(value))
-        if found is None or found < self._least:
+        match = whole_number(str(value))
+        if match is None or match < self._least:
             self.fail(
                 f"{value!r} must be a whole number, {self._least} or more, of at most {ID_DIGITS} digits", param, ctx
             )
-        return found
+        return match
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:

@@ -183,14 +183,14 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
         return
     if await runtime.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
         return
-    known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
+    known = [integration.integration_id for integration in runtime.generation.integrations.of(environment)]
     hint = did_you_mean(integration, known) or f"; its integrations: {', '.join(known) or 'none'}"
     raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
 
 
 async def connection_refs(runtime: "Runtime", environment: str, integration: str) -> "list[ConnectionRef]":
     """Return references to all connections of an integration, newest first."""
-    return [one.ref async for one in pages(runtime, environment, integration_ids=(integration,))]
+    return [connection.ref async for connection in pages(runtime, environment, integration_ids=(integration,))]
 
 
 async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
@@ -200,12 +200,12 @@ async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncI
     cursor: str | None = None
     while True:
         wanted = ListFilter(**filters, limit=PAGE, cursor=cursor)
-        found = await runtime.store.connections.list(environment, wanted)
-        for one in found:
-            yield one
-        if len(found) < PAGE:
+        connections = await runtime.store.connections.list(environment, wanted)
+        for connection in connections:
+            yield connection
+        if len(connections) < PAGE:
             return
-        cursor = cursor_after(found[-1])
+        cursor = cursor_after(connections[-1])
 
 
 async def run_for_each(items: Sequence[Item], action: Callable[[Item], Awaitable[None]], label: str) -> None:

@@ -64,13 +64,13 @@ def read_passphrase(env: str | None, file: Path | None, *, new: bool) -> "Secret
     """
     from gateway.secret import Secret
 
-    found = read_secret("passphrase", "--passphrase", env, file)
-    if found is None:
+    passphrase = read_secret("passphrase", "--passphrase", env, file)
+    if passphrase is None:
         if not sys.stdin.isatty():
             raise click.UsageError("Give the passphrase with --passphrase-env NAME or --passphrase-file FILE.")
-        found = Secret(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
-    if new and len(found.reveal()) < MIN_PASSPHRASE_LENGTH:
+        passphrase = Secret(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
+    if new and len(passphrase.reveal()) < MIN_PASSPHRASE_LENGTH:
         raise click.UsageError(
             f"The passphrase needs at least {MIN_PASSPHRASE_LENGTH} characters: only it protects the tokens in the file."
         )
-    return found
+    return passphrase

@@ -28,8 +28,8 @@ def program() -> str:
     # Imported here, because workers import this module too, and only commands need this import.
     from shutil import which
 
-    found = which("gateway")
-    if found and started.exists() and started.samefile(found):
+    path = which("gateway")
+    if path and started.exists() and started.samefile(path):
         return "gateway"
     here = started.absolute()
     return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))

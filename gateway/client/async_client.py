@@ -277,8 +277,8 @@ class AsyncClient:
         cursor: str | None = None
         while True:
             page = await self._json(calls.connections(filters, PAGE_SIZE, cursor))
-            for one in page["connections"]:
-                yield one
+            for connection in page["connections"]:
+                yield connection
             cursor = page.get("next_cursor")
             if cursor is None:
                 return
@@ -378,8 +378,8 @@ class AsyncClient:
 
     async def list_integrations(self) -> list[Json]:
         """Return all integrations of the environment."""
-        found: list[Json] = (await self._call_api(calls.integrations()))["data"]
-        return found
+        integrations: list[Json] = (await self._call_api(calls.integrations()))["data"]
+        return integrations
 
     async def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
         """Return one integration.
@@ -426,8 +426,8 @@ class AsyncClient:
 
         `search`: words that must occur in the name, display name or categories; None: no such filter.
         """
-        found: list[Json] = (await self._call_api(calls.providers(search, category, auth_mode)))["data"]
-        return found
+        providers: list[Json] = (await self._call_api(calls.providers(search, category, auth_mode)))["data"]
+        return providers
 
     async def get_provider(self, name: str) -> Json:
         """Return the catalog entry with this name."""

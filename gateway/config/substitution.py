@@ -39,11 +39,11 @@ class Substitution:
         """
         faults: list[str] = []
 
-        def filled(found: re.Match[str]) -> str:
-            if found.group() == "$${":
+        def filled(match: re.Match[str]) -> str:
+            if match.group() == "$${":
                 return "${"
             try:
-                return self._resolve_reference(found)
+                return self._resolve_reference(match)
             except UnresolvedReference as error:
                 faults.append(str(error))
                 return ""
@@ -52,14 +52,14 @@ class Substitution:
         left_out = not result and not faults and text.endswith(":-}") and text.count("${") == 1
         return (None if left_out else result), faults
 
-    def _resolve_reference(self, found: re.Match[str]) -> str:
-        reference, closed = found.groups()
+    def _resolve_reference(self, match: re.Match[str]) -> str:
+        reference, closed = match.groups()
         if not closed:
             raise UnresolvedReference("a '${' without its '}'; " + _FORMS)
         if reference.startswith("file:"):
             return self._file(reference.removeprefix("file:"))
         if _TEMPLATE_NAME.fullmatch(reference):
-            return found.group()
+            return match.group()
         variable = _NAME_OR_DEFAULT.fullmatch(reference)
         if variable is None:
             raise UnresolvedReference("a ${…} of no known form; " + _FORMS)

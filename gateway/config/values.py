@@ -153,11 +153,11 @@ def network(text: str) -> AllowedNetwork:
     """
     if is_address(text):
         return AllowedNetwork(ip_network(text), None)
-    found = _ALLOWED.fullmatch(text)
-    if found is None:
+    match = _ALLOWED.fullmatch(text)
+    if match is None:
         raise ValueError("must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900 or [::1/128]:9900")
-    bare, port = found["network"], found["port"]
-    if port and not found["open"] and "/" not in bare and ":" in bare:
+    bare, port = match["network"], match["port"]
+    if port and not match["open"] and "/" not in bare and ":" in bare:
         raise ValueError("has an ambiguous port; write [address]:port or address/128:port")
     if port and not 1 <= int(port) <= 65535:
         raise ValueError("has a port outside 1 to 65535")

@@ -98,7 +98,7 @@ SCHEDULE_AHEAD_S: Final = (
     3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
 )
 RECHECK_S: Final = 1.0  # how long a credential in its refresh window is used before the cache checks its refresh again
-MOST_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
+MAX_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
 
 
 class ConnectionCache:
@@ -254,9 +254,9 @@ class ConnectionCache:
         due = refresh_from(connection, provider)
         now = clock.now()
         expired = _expired(connection, now)
-        wanted = force or (due is not None and now >= due and (expired or self.may_try(connection, now)))
-        held = self._store.open(connection.credential)
-        if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
+        is_due = force or (due is not None and now >= due and (expired or self.may_try(connection, now)))
+        credential = self._store.open(connection.credential)
+        if not is_due or (not expired and not mode_for(provider, credential, ref).refreshable(credential, provider)):
             return connection, None
         try:
             connection = await self._refresher.refreshed(connection, force=force)
@@ -309,13 +309,13 @@ class ConnectionCache:
 
     def _open_and_cache(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # read again, because the configuration can change during a refresh
-        held = self._store.open(connection.credential)
+        credential = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._current.generation.integrations.get(*connection.ref[:2])
-        mode = mode_for(provider, held, connection.ref)
-        opened = open_connection(connection, integration, provider, mode, held, secret_config)
+        mode = mode_for(provider, credential, connection.ref)
+        opened = open_connection(connection, integration, provider, mode, credential, secret_config)
         self.rejections.apply_stored_verdict(connection)
-        if len(self.provider_at) >= MOST_ORIGINS:
+        if len(self.provider_at) >= MAX_ORIGINS:
             self.provider_at.clear()  # origins in use are added again within a minute
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
@@ -327,9 +327,9 @@ class ConnectionCache:
         good_until = (
             0.0
             if opened.for_one_request
-            else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPEN_FOR_S))
+            else now + min(good_s, seconds_left(connection, provider, clock.now(), max_s=OPEN_FOR_S))
         )
-        begins = self._refresh_at(connection, provider, now) if mode.refreshable(held, provider) else None
+        begins = self._refresh_at(connection, provider, now) if mode.refreshable(credential, provider) else None
         self._put(CacheEntry(connection, opened, good_until, now, begins))
         return opened
 

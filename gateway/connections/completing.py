@@ -45,7 +45,7 @@ class NewCredential:
         provider: Provider,
         integration: Integration,
         mode: AuthMode,
-        held: Mapping[str, Any],
+        credential: Mapping[str, Any],
         settings: Mapping[str, Any],
         egress: Egress,
     ) -> None:
@@ -53,7 +53,7 @@ class NewCredential:
         self.config: dict[str, Any] = dict(settings)
         self.ask = integration.site_selection == "ask"
         self.account: Account | None = None
-        self._mode, self._held = mode, held
+        self._mode, self._credential = mode, credential
         self._context = AuthContext(provider, integration, settings)
         self._account_responses: list[Any] = []
         self._egress = egress
@@ -69,12 +69,12 @@ class NewCredential:
         ProviderUnreadable if there is no usable response, and InvalidRequest if the base URL cannot be built."""
         form = self.provider.account
         if form is None or form.endpoint is None:
-            return self._held.get("raw")
+            return self._credential.get("raw")
         if not self._account_responses:
             context = replace(self._context, config=self.config)
             root = self._base_url_text() if form.endpoint.startswith("/") else ""
             try:
-                fields = context.texts(form.headers, self._mode.values(self._held))
+                fields = context.texts(form.headers, self._mode.values(self._credential))
                 url = context.fill_url(root + form.endpoint)
             except InvalidRequest as fault:  # a setting that this connection does not have
                 raise ProviderUnreadable(fault.message) from fault
@@ -90,7 +90,7 @@ class NewCredential:
         return await self._request_json("GET", url, path if below_base else parse_url(url).path, fields, None)
 
     def _base_url_text(self) -> str:
-        base = base_url(self.provider, self.config, self._mode, self._held)
+        base = base_url(self.provider, self.config, self._mode, self._credential)
         return base.origin + base.path
 
     async def _request_json(
@@ -103,7 +103,7 @@ class NewCredential:
         """
         parsed_url = parse_url(url)
         target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
-        placed = placement(self._mode, self._held, self._context.for_destinations(parsed_url.origin))
+        placed = placement(self._mode, self._credential, self._context.for_destinations(parsed_url.origin))
         request = UpstreamRequest(method, parsed_url.scheme, parsed_url.host, parsed_url.port, target or "/")
         request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
         lower_fields = {name.lower(): text for name, text in fields.items()}
@@ -122,7 +122,7 @@ class NewCredential:
                 body=body,
                 limit_bytes=LIMIT_BYTES,
                 timeout_s=TIMEOUT_S,
-                identity=self._mode.identity(self._held),
+                identity=self._mode.identity(self._credential),
             )
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault
@@ -150,7 +150,7 @@ async def complete_credential(
     provider: Provider,
     integration: Integration,
     mode: AuthMode,
-    held: Mapping[str, Any],
+    credential: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> NewCredential:
     """Return the credential with the settings from the entry's script and from the account response.
@@ -159,7 +159,7 @@ async def complete_credential(
     choose a site, and UpstreamFailed if the provider cannot be reached.
     """
     script = POST_CONNECTION.get(provider.post_connection_script or "")
-    context = NewCredential(provider, integration, mode, held, settings, egress)
+    context = NewCredential(provider, integration, mode, credential, settings, egress)
     if script is not None:
         try:
             await script(context)

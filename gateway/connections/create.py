@@ -39,23 +39,23 @@ from gateway.store import Store
 def new_row(
     ref: ConnectionRef,
     mode: AuthMode,
-    held: Mapping[str, Any],
+    credential: Mapping[str, Any],
     context: AuthContext,
     *,
     granted_at: datetime,
     refreshed_at: datetime,
     account: Account,
 ) -> NewConnection:
-    """Return the row to store, without the application's data (tags, end user). `held`: the credential. The end of the
-    grant is computed from `held`, `granted_at` and `refreshed_at`."""
+    """Return the row to store, without the application's data (tags, end user). The end of the grant is computed from
+    `credential`, `granted_at` and `refreshed_at`."""
     plain, secret = split_secret_settings(context.provider, context.config)
-    life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
-    expires_at, now, made = mode.expires_at(held), clock.now(), context.integration.made
+    life = lifespan(context.provider, credential, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
+    expires_at, now, made = mode.expires_at(credential), clock.now(), context.integration.made
     over = not life.settled and expires_at is not None and expires_at <= now
     return NewConnection(
         ref=ref,
         provider=context.provider.name,
-        credential=held,
+        credential=credential,
         expires_at=expires_at,
         integration_uid=made.uid if made is not None else None,
         config=plain,
@@ -64,12 +64,12 @@ def new_row(
         life=life,
         account=account,
         ended=ended(now) if over else None,
-        warning=_warning(context, held),
+        warning=_warning(context, credential),
     )
 
 
-def _warning(context: AuthContext, held: Mapping[str, Any]) -> str | None:
-    if not ends_with_token(context.provider, held):
+def _warning(context: AuthContext, credential: Mapping[str, Any]) -> str | None:
+    if not ends_with_token(context.provider, credential):
         return None
     name, how = context.provider.display_name, refresh_token_advice(context.provider, context.integration)
     return f"{name} gave no refresh token, so the connection ends with its access token. {how}"
@@ -112,12 +112,12 @@ class Creator:
         return provider
 
     async def create(
-        self, integration: Integration, held: Mapping[str, Any], **options: Unpack[ConnectionInput]
+        self, integration: Integration, credential: Mapping[str, Any], **options: Unpack[ConnectionInput]
     ) -> tuple[Connection, bool]:
         """Store a connection, and return the connection and whether it is new. The arguments and errors are those of
         `prepare`. After an error, nothing is stored, and an existing connection is unchanged.
         """
-        return await self.store(await self.prepare(integration, held, **options))
+        return await self.store(await self.prepare(integration, credential, **options))
 
     async def store(self, row: NewConnection, terms: SessionTerms | None = None) -> tuple[Connection, bool]:
         """Store `row`, and return the connection and whether it is new. `terms`: the terms of the connect session, None
@@ -137,7 +137,7 @@ class Creator:
     async def prepare(
         self,
         integration: Integration,
-        held: Mapping[str, Any],
+        credential: Mapping[str, Any],
         *,
         connection_id: str | None = None,
         config: Mapping[str, Any] | None = None,
@@ -168,34 +168,36 @@ class Creator:
         if reconnects and before is None:
             raise missing_connection_error(ref)
         settings = accepted_settings(provider, config, path) if config else self._settings_of(before)
-        settings = {**mode.settings(held), **settings}
+        settings = {**mode.settings(credential), **settings}
         check_required_settings(provider, settings, path)
         context = AuthContext(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
-        held = await self.obtain_credential(mode, held, context)
-        new = await self.complete_credential(mode, held, context)
+        credential = await self.obtain_credential(mode, credential, context)
+        new = await self.complete_credential(mode, credential, context)
         context = replace(context, config=dict(new.config))
-        await self.check(mode, held, context, verified=tested or reconnects)
-        account = new.account or await account_of(new, held, by_browser)
+        await self.check(mode, credential, context, verified=tested or reconnects)
+        account = new.account or await account_of(new, credential, by_browser)
         if pinned and before is not None:
             earlier = replace(context, config=self._settings_of(before))
-            if _urls(earlier, mode, held) != _urls(context, mode, held):
+            if _urls(earlier, mode, credential) != _urls(context, mode, credential):
                 raise changed_url_error(path)
         if reconnects and before is not None:
             check_same_account(provider, before.account, account)
         now = clock.now()
         return replace(
-            new_row(ref, mode, held, context, granted_at=now, refreshed_at=now, account=account),
+            new_row(ref, mode, credential, context, granted_at=now, refreshed_at=now, account=account),
             tags=tags,
             end_user=end_user,
             webhook_url_override=webhook_url_override,
         )
 
-    async def obtain_credential(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> dict[str, Any]:
+    async def obtain_credential(
+        self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
+    ) -> dict[str, Any]:
         """Return the credential. If the mode exchanges the given credential for a token, request the first token."""
         name = context.provider.display_name
         try:
-            return await self._dialogues.hold(mode.complete(held, context))
+            return await self._dialogues.run(mode.complete(credential, context))
         except TokenRefused as fault:
             raise InvalidRequest(
                 "connection_test_failed", f"{name} rejected this credential: {safe_text(str(fault))}."
@@ -205,21 +207,27 @@ class Creator:
                 "upstream_unreachable", f"{name} gave no token: {safe_text(str(fault))}. Nothing was stored; try again."
             ) from fault
 
-    async def complete_credential(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> NewCredential:
+    async def complete_credential(
+        self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
+    ) -> NewCredential:
         """Return the credential with the settings that the entry's script finds. Raises the same errors as `create`."""
         egress = self._current.generation.egress
-        return await complete_credential(egress, context.provider, context.integration, mode, held, context.config)
+        return await complete_credential(
+            egress, context.provider, context.integration, mode, credential, context.config
+        )
 
-    async def check(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext, *, verified: bool) -> None:
+    async def check(
+        self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext, *, verified: bool
+    ) -> None:
         """Check that requests can carry the credential and, if `verified`, that the provider accepts the credential.
         This check finds errors now that otherwise only the first proxied call would show.
 
         Raises the same errors as `create`.
         """
-        base = base_url(context.provider, context.config, mode, held)
-        placement(mode, held, context.for_destinations(base.origin))
+        base = base_url(context.provider, context.config, mode, credential)
+        placement(mode, credential, context.for_destinations(base.origin))
         if verified:
-            await Verifier(self._current.generation.egress).verify(mode, held, context)
+            await Verifier(self._current.generation.egress).verify(mode, credential, context)
 
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
         """Return an existing connection's settings, or no settings without a connection. With these settings, a new
@@ -229,16 +237,16 @@ class Creator:
         return {**row.config, **self._store.open_or_nothing(row.secret_config)}
 
 
-def _urls(context: AuthContext, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
+def _urls(context: AuthContext, mode: AuthMode, credential: Mapping[str, Any]) -> list[str | None]:
     """Return every URL of the entry, filled with these settings. A URL with a missing setting is returned as None."""
-    found: list[str | None] = []
+    urls: list[str | None] = []
     for key in (*URL_FIELDS, "proxy.base_url"):
         template = context.template(key)
         try:
-            found.append(context.fill_url(template, mode.values(held)) if template else None)
+            urls.append(context.fill_url(template, mode.values(credential)) if template else None)
         except InvalidRequest:
-            found.append(None)
-    return found
+            urls.append(None)
+    return urls
 
 
 def check_unchanged(before: Mapping[str, Any], new: Mapping[str, Any], path: Sequence[str]) -> None:

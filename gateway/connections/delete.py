@@ -47,7 +47,7 @@ class Revoker:
         ref: ConnectionRef,
         provider_name: str,
         integration: Integration,
-        held: Mapping[str, Any],
+        credential: Mapping[str, Any],
         config: Mapping[str, Any],
         metadata: Mapping[str, Any] | None,
     ) -> list[RevocationOutcome]:
@@ -59,8 +59,8 @@ class Revoker:
         if provider is None:
             return []
         try:
-            mode = mode_for(provider, held, ref)
-            return await self._revoke_tokens(mode, held, AuthContext(provider, integration, config, metadata))
+            mode = mode_for(provider, credential, ref)
+            return await self._revoke_tokens(mode, credential, AuthContext(provider, integration, config, metadata))
         except (GatewayError, TokenRefused, TokenUnavailable) as fault:
             return [self.failed(ref, fault.message if isinstance(fault, GatewayError) else str(fault))]
 
@@ -70,18 +70,18 @@ class Revoker:
         return RevocationOutcome("credential", "failed", safe_text(reason))
 
     async def _revoke_tokens(
-        self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
+        self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
     ) -> list[RevocationOutcome]:
-        tokens = revocable(context, mode.revocable(held))
+        tokens = revocable(context, mode.revocable(credential))
         if not tokens:
             return []
-        how, credential = mode.revocation(held, context), dict(mode.values(held))
-        outcomes = await self._dialogues.hold(revoke(context, how, tokens, credential))
+        how, values = mode.revocation(credential, context), dict(mode.values(credential))
+        outcomes = await self._dialogues.run(revoke(context, how, tokens, values))
         again = [token for token, one in zip(tokens, outcomes, strict=True) if one.outcome == "unavailable"]
         if not again:
             return outcomes
         await clock.sleep(RETRY_S)
-        second = await self._dialogues.hold(revoke(context, how, again, credential))
+        second = await self._dialogues.run(revoke(context, how, again, values))
         return _with_second_outcomes(outcomes, second)
 
 
@@ -108,7 +108,7 @@ class ConnectionDeletion:
     def at_provider(self) -> bool:
         """Whether the connection was also revoked at the provider: the connection had a token, and no token can still
         work."""
-        return bool(self.revocation) and not any(one.may_still_work for one in self.revocation)
+        return bool(self.revocation) and not any(result.may_still_work for result in self.revocation)
 
 
 class Deleter:
@@ -183,8 +183,8 @@ class Deleter:
         if integration is None:
             return []
         try:
-            held = self._store.open(row.credential)
+            credential = self._store.open(row.credential)
             config = {**row.config, **self._store.open(row.secret_config)}
         except GatewayError as fault:
             return [self._revoker.failed(row.ref, fault.message)]
-        return await self._revoker.revoke(row.ref, row.provider, integration, held, config, row.metadata)
+        return await self._revoker.revoke(row.ref, row.provider, integration, credential, config, row.metadata)

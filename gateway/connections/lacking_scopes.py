@@ -54,6 +54,6 @@ def lacks_scopes(store: Store, generation: Generation, row: Connection) -> bool:
     if provider is None:
         return False
     integration = generation.integrations.find(*row.ref[:2])
-    held = store.open_or_nothing(row.credential)
-    drift = scope_drift(held, provider, integration, refused=row.refused_scopes)
+    credential = store.open_or_nothing(row.credential)
+    drift = scope_drift(credential, provider, integration, refused=row.refused_scopes)
     return bool(drift.missing or drift.any_of)

@@ -118,20 +118,20 @@ def open_connection(
     integration: Integration,
     provider: Provider,
     mode: AuthMode,
-    held: Mapping[str, Any],
+    credential: Mapping[str, Any],
     secret_config: Mapping[str, Any],
 ) -> Opened:
-    """Return the opened connection. `held`: the decrypted credential.
+    """Return the opened connection. `credential`: the decrypted credential.
 
     Raises InvalidRequest ``unresolved_setting`` if a setting is missing or invalid.
     """
     config = {**connection.config, **secret_config}
     context = AuthContext(provider, integration, config, connection.metadata)
-    base = base_url(provider, config, mode, held)
+    base = base_url(provider, config, mode, credential)
     origins = frozenset(_origins(base, integration, provider, config))
     # The operator chose the integration's own origins. All other origins can come from a setting, so they are checked.
     context = context.for_destinations(*(origins - {*integration.allowed_origins}))
-    placed = placement(mode, held, context)
+    placed = placement(mode, credential, context)
     secret_base = _secret_base(provider, config)
     return Opened(
         connection=connection,
@@ -140,19 +140,21 @@ def open_connection(
         base=base,
         allowed_origins=origins,
         placement=placed,
-        identity=mode.identity(held),
+        identity=mode.identity(credential),
         secret_base=secret_base,
-        url_secrets=tuple(_url_secrets(provider, secret_base, placed, plain_values(context.values(mode.values(held))))),
-        for_one_request=mode.momentary
+        url_secrets=tuple(
+            _url_secrets(provider, secret_base, placed, plain_values(context.values(mode.values(credential))))
+        ),
+        for_one_request=mode.single_use
         or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
 
 
-def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> ParsedUrl:
+def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, credential: Mapping[str, Any]) -> ParsedUrl:
     """Return the base URL of requests. Settings in the URL are checked at every use, not only when they are stored.
     Some entries put the credential into the path of the base URL."""
     return _parsed_url(
-        provider, fill_url(provider, _base_template(provider, config), config, plain_values(mode.values(held)))
+        provider, fill_url(provider, _base_template(provider, config), config, plain_values(mode.values(credential)))
     )
 
 
@@ -190,7 +192,7 @@ def _parsed_url(provider: Provider, url: str) -> ParsedUrl:
         ) from fault
 
 
-def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> Placement:
+def placement(mode: AuthMode, credential: Mapping[str, Any], context: AuthContext) -> Placement:
     """Fill the templates of the entry's headers and query, and return the result. Templates that contain the credential
     become slots. All other templates become defaults.
 
@@ -198,7 +200,7 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> 
     value, so that all templates of a request use the same values.
     """
     provider = context.provider
-    values = plain_values(context.values(mode.values(held)))
+    values = plain_values(context.values(mode.values(credential)))
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
 
@@ -216,7 +218,7 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> 
         defaults=tuple(defaults),
         query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
         query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
-        signer=_combined_signer(templates, mode.signer(held, context)),
+        signer=_combined_signer(templates, mode.signer(credential, context)),
         body=_body_members(provider.proxy.body, is_slot, values, moment) if provider.proxy.body else None,
     )
 

@@ -36,4 +36,4 @@ async def matching_connections(
     )
     if len(rows) > MAX_CONNECTIONS:
         return None
-    return frozenset((one.ref.integration_id, one.ref.connection_id) for one in rows)
+    return frozenset((row.ref.integration_id, row.ref.connection_id) for row in rows)

@@ -1,7 +1,7 @@
 """Records the scopes that a provider's API demands with a 403 (RFC 6750 §3.1).
 
 Until the end user authorizes again, the connection shows these scopes as missing, and a reconnect requests them. A
-scope that is already granted or recorded is not written again. After `MOST_SCOPES` scopes nothing is written, so that a
+scope that is already granted or recorded is not written again. After `MAX_SCOPES` scopes nothing is written, so that a
 provider cannot cause endless writes.
 """
 
@@ -14,7 +14,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
 from gateway.connections.scope_drift import ScopeDrift, scope_drift
 from gateway.errors import GatewayError
-from gateway.http.scope_challenge import MOST_SCOPES
+from gateway.http.scope_challenge import MAX_SCOPES
 from gateway.records.connection import Connection, RefusedScopes
 from gateway.records.integration import Integration
 from gateway.refresh.save_tokens import log_fields
@@ -38,11 +38,11 @@ class ScopeRefusals:
         row = opened.connection
         recorded = row.refused_scopes
         refused = RefusedScopes(scopes, clock.now(), path)
-        held = self._store.open_or_nothing(row.credential)
-        drift = scope_drift(held, opened.provider, opened.integration, refused=refused)
+        credential = self._store.open_or_nothing(row.credential)
+        drift = scope_drift(credential, opened.provider, opened.integration, refused=refused)
         lacking = drift.refused or drift.any_of
         known = () if recorded is None else recorded.scopes
-        if not set(lacking) <= set(known) and len(known) < MOST_SCOPES:
+        if not set(lacking) <= set(known) and len(known) < MAX_SCOPES:
             await self._write(row, RefusedScopes(lacking, refused.at, path))
         return drift
 

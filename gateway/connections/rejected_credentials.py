@@ -129,9 +129,9 @@ class EarlyRefreshes:
         last = self._refreshed_at.get(row.ref)
         if last is not None and now - last < refresh_interval(row).total_seconds():
             return None
-        held = self._store.open(row.credential)
+        credential = self._store.open(row.credential)
         provider = self._rows.provider_of(row)
-        refreshable = mode_for(provider, held, row.ref).refreshable(held, provider)
+        refreshable = mode_for(provider, credential, row.ref).refreshable(credential, provider)
         if not refreshable or not self._rows.may_try(row, clock.now()):
             return None
         self._refreshed_at[row.ref] = now

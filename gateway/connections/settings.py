@@ -13,7 +13,7 @@ from gateway.catalog.value import BadValue, check_value
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.text import close_matches
 
-MOST_SETTINGS: Final = 250
+MAX_SETTINGS: Final = 250
 
 
 def accepted_settings(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def accepted_settings(provider: Provider, given: Mapping[str, Any], path: Sequen
     Unknown settings are kept, because scripts and proxied paths can use them. An unknown name that is similar to a
     known name is refused, because a mistyped `subdomain` would silently connect another site.
     """
-    if len(given) > MOST_SETTINGS:
-        message = f"A connection has at most {MOST_SETTINGS} settings, and {len(given)} were given."
+    if len(given) > MAX_SETTINGS:
+        message = f"A connection has at most {MAX_SETTINGS} settings, and {len(given)} were given."
         raise InvalidRequest("connection_validation_failed", message, errors=[Issue("too_big", message, tuple(path))])
     known = {
         name.casefold(): name for name in (*provider.connection_config, *(provider.connection_configuration or ()))

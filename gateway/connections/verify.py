@@ -55,13 +55,13 @@ class AccountSource(Protocol):
 UNCONFIRMED_STATUSES: Final = frozenset({401, 403, 404})
 
 
-async def account_of(source: AccountSource, held: Mapping[str, Any], by_browser: Collection[str] = ()) -> Account:
+async def account_of(source: AccountSource, credential: Mapping[str, Any], by_browser: Collection[str] = ()) -> Account:
     """Return the account as far as it is known. An unreadable response or a missing scope is not an error.
 
     `by_browser`: settings from the callback's query. Raises InvalidRequest if the URL of the account contains one of
     these settings and the provider refuses this URL. The end user may then have named another customer's account.
     """
-    form, raw, found = source.provider.account, held.get("raw"), Account()
+    form, raw, found = source.provider.account, credential.get("raw"), Account()
     if form is not None:
         try:
             response: Any = raw if form.endpoint is None else await source.account_response()
@@ -139,7 +139,7 @@ class Verifier:
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> None:
+    async def verify(self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext) -> None:
         """Check the credential. The credential is accepted if one of the entry's endpoints returns the expected 2xx, or
         if the entry names no endpoint.
 
@@ -153,21 +153,21 @@ class Verifier:
             return
         replies: list[Reply] = []
         for endpoint in spec.endpoints:
-            reply = await self._send(spec, endpoint, mode, held, context)
+            reply = await self._send(spec, endpoint, mode, credential, context)
             if is_success(reply) and is_expected(spec, reply.body):
                 return
             replies.append(reply)
         # Report the response that says most about the credential: access denied, then other errors, then server errors.
         worst = min(replies, key=lambda reply: (not _rejects_credential(reply), reply.status >= 500))
         final = worst.status == 401 or is_success(worst)
-        if isinstance(mode, GrantingMode) and (not final or mode.refreshable(held, context.provider)):
+        if isinstance(mode, GrantingMode) and (not final or mode.refreshable(credential, context.provider)):
             return
-        raise verification_error(context, worst, _secrets(mode, held, context))
+        raise verification_error(context, worst, _secrets(mode, credential, context))
 
     async def _send(
-        self, spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
+        self, spec: Verification, endpoint: str, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
     ) -> Reply:
-        request, body = verification_request(spec, endpoint, mode, held, context)
+        request, body = verification_request(spec, endpoint, mode, credential, context)
         at = clock.now()
         try:
             response = await self._egress.fetch(
@@ -218,23 +218,23 @@ def _matches(found: Any, wanted: object) -> bool:
 
 
 def verification_request(
-    spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: AuthContext
+    spec: Verification, endpoint: str, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
 ) -> tuple[UpstreamRequest, bytes | None]:
     """Return the request with the credential, and the request's body. The request is signed if the mode signs
     requests."""
-    credential = mode.values(held)
-    base = base_url(context.provider, context.config, mode, held)
+    values = mode.values(credential)
+    base = base_url(context.provider, context.config, mode, credential)
     root = spec.base_url_override or base.origin + base.path
-    url = context.fill_url(root.rstrip("/") + endpoint, credential)
+    url = context.fill_url(root.rstrip("/") + endpoint, values)
     parsed = parse_url(url)
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
     request = UpstreamRequest(spec.method, parsed.scheme, parsed.host, parsed.port, target)
     context = context.for_destinations(url)
-    placed = placement(mode, held, context)
-    body, kind = _body(spec, context, credential)
-    request.headers = CIMultiDict(_headers(spec, context, credential, placed, kind))
+    placed = placement(mode, credential, context)
+    body, kind = _body(spec, context, values)
+    request.headers = CIMultiDict(_headers(spec, context, values, placed, kind))
     request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
-    request.identity = mode.identity(held)
+    request.identity = mode.identity(credential)
     if placed.signer is not None:
         placed.signer.sign(request, body or b"")
     return request, body
@@ -288,8 +288,8 @@ def _body(
     return json.dumps(filled).encode(), named or "application/json"
 
 
-def _secrets(mode: AuthMode, held: Mapping[str, Any], context: AuthContext) -> tuple[str, ...]:
-    known = plain_values(mode.values(held))
+def _secrets(mode: AuthMode, credential: Mapping[str, Any], context: AuthContext) -> tuple[str, ...]:
+    known = plain_values(mode.values(credential))
     username, password = known.get("username"), known.get("password")
     pair = (f"{username}:{password}",) if username is not None and password is not None else ()
     own = context.integration.client_secret

@@ -57,7 +57,7 @@ async def audit(request: web.Request, environment: str) -> View:
         "title": "Audit",
         "asked": query,
         "actions": [str(action) for action in AuditAction],
-        "records": [audit_record_json(one) for one in records[:ROWS]],
+        "records": [audit_record_json(record) for record in records[:ROWS]],
         "following": records[ROWS - 1].sequence if len(records) > ROWS else None,
         "uses": credential_uses_json(uses, await store.uses.find(uses)),
     }

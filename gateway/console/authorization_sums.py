@@ -85,8 +85,8 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
 def advice_for(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
     """Return what the operator should check: the callback URL if browsers did not return from the provider, else the
     message of a failed authorization."""
-    one = generation.integrations.find(environment, hour.integration_id)
-    provider = generation.catalog.get(one.provider) if one is not None else None
+    integration = generation.integrations.find(environment, hour.integration_id)
+    provider = generation.catalog.get(integration.provider) if integration is not None else None
     name = provider.display_name if provider is not None else hour.integration_id
     if not hour.not_returned:
         return f"Open a failed one under Calls, kind authorization: it shows the error message of {name}."

@@ -35,8 +35,8 @@ MAX_TIME_APART: Final = timedelta(hours=1)
 
 async def calls(request: web.Request, environment: str) -> View:
     query = fields_of(request.query, QUERY_FIELDS)
-    wanted = await _operation_filter(request, environment, query)
-    page = await request.app[RUNTIME].store.call_log.find(wanted)
+    operation_filter = await _operation_filter(request, environment, query)
+    page = await request.app[RUNTIME].store.call_log.find(operation_filter)
     newest = page.operations[0].id if page.operations else 0
     filters = {name: text for name, text in query.items() if text and name not in ("live", "seen")}
     live = None
@@ -59,13 +59,13 @@ async def calls(request: web.Request, environment: str) -> View:
 
 async def rows(store: Store, environment: str, operations: Sequence[StoredOperation]) -> list[dict[str, Any]]:
     """Return operations in the API's format, with the names of their keys and other fields that the list shows."""
-    ids = {one.operation.key_id for one in operations if one.operation.key_id is not None}
+    ids = {operation.operation.key_id for operation in operations if operation.operation.key_id is not None}
     names = await store.keys.names(environment, ids) if ids else {}
-    return [_row(one) | {"key_name": names.get(one.operation.key_id or 0)} for one in operations]
+    return [_row(operation) | {"key_name": names.get(operation.operation.key_id or 0)} for operation in operations]
 
 
-def _row(one: StoredOperation) -> dict[str, Any]:
-    fields: dict[str, Any] = dict(operation_json(one))
+def _row(stored: StoredOperation) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(operation_json(stored))
     detail = fields["detail"] or {}
     fields["what"] = fields["path"] or detail.get("what") or detail.get("event") or fields["host"] or ""
     fields["failed"] = bool(fields["error"]) or (fields["status"] or 0) >= 400
@@ -83,7 +83,7 @@ async def _operation_filter(request: web.Request, environment: str, query: dict[
     ):
         if is_wrong:
             raise wrong_query(name, f"'{name}' {form}.")
-    wanted = OperationFilter(
+    operation_filter = OperationFilter(
         environment,
         since=time_in(query, "since", now),
         until=time_in(query, "until", now),
@@ -103,11 +103,11 @@ async def _operation_filter(request: web.Request, environment: str, query: dict[
         limit=ROWS,
     )
     if not query["end_user"]:
-        return wanted
-    matching = await matching_connections(request.app[RUNTIME].store, wanted, end_user_id=query["end_user"])
+        return operation_filter
+    matching = await matching_connections(request.app[RUNTIME].store, operation_filter, end_user_id=query["end_user"])
     if matching is None:
         raise InvalidRequest("invalid_query_params", TOO_MANY_MATCHES)
-    return replace(wanted, connections=matching)
+    return replace(operation_filter, connections=matching)
 
 
 async def operation_of(request: web.Request, environment: str, text: str) -> StoredOperation:
@@ -116,38 +116,40 @@ async def operation_of(request: web.Request, environment: str, text: str) -> Sto
     if id_ is None:
         raise NotFound("not_found", "An operation's id is a whole number.")
     log = request.app[RUNTIME].store.call_log
-    found = await log.find(OperationFilter(environment, before=id_ + 1, after=id_ - 1, limit=1))
-    if not found.operations:
+    page = await log.find(OperationFilter(environment, before=id_ + 1, after=id_ - 1, limit=1))
+    if not page.operations:
         raise NotFound(
             "not_found", f"The call log has no operation {text}: it never existed, or is older than the log keeps."
         )
-    return found.operations[0]
+    return page.operations[0]
 
 
 async def call(request: web.Request, environment: str) -> View:
     """Show the operation with the id in the query, and the other operations of the same request."""
-    one = await operation_of(request, environment, request.query.get("id", ""))
+    stored = await operation_of(request, environment, request.query.get("id", ""))
     store = request.app[RUNTIME].store
-    at = one.operation.at
+    at = stored.operation.at
     around = OperationFilter(
-        environment, since=at - MAX_TIME_APART, until=at + MAX_TIME_APART, request_id=one.operation.request_id
+        environment, since=at - MAX_TIME_APART, until=at + MAX_TIME_APART, request_id=stored.operation.request_id
     )
-    others = [] if not one.operation.request_id else (await store.call_log.find(around)).operations
-    found = await rows(store, environment, [one, *(other for other in reversed(others) if other.id != one.id)])
+    others = [] if not stored.operation.request_id else (await store.call_log.find(around)).operations
+    operations = await rows(
+        store, environment, [stored, *(other for other in reversed(others) if other.id != stored.id)]
+    )
     data = {
-        "title": f"{one.operation.kind} {one.id}",
-        "operation": found[0],
-        "cause": await _cause(store, one),
-        "others": found[1:],
-        "where": parts(_parts(one)),
-        "curl": _curl(request, one),
+        "title": f"{stored.operation.kind} {stored.id}",
+        "operation": operations[0],
+        "cause": await _cause(store, stored),
+        "others": operations[1:],
+        "where": parts(_parts(stored)),
+        "curl": _curl(request, stored),
     }
     return View("call.html", data, "calls")
 
 
-async def _cause(store: Store, one: StoredOperation) -> dict[str, str] | None:
+async def _cause(store: Store, stored: StoredOperation) -> dict[str, str] | None:
     """Return the meaning of the operation's failure and the action that helps; None if the operation succeeded."""
-    operation = one.operation
+    operation = stored.operation
     reason = operation.error_code or (str(operation.status) if operation.status >= 400 else "")
     if not reason:
         return None
@@ -157,8 +159,8 @@ async def _cause(store: Store, one: StoredOperation) -> dict[str, str] | None:
     return cause_at(places, operation.kind, reason, operation.integration_id, operation.at)._asdict()
 
 
-def _parts(one: StoredOperation) -> list[Part]:
-    operation = one.operation
+def _parts(stored: StoredOperation) -> list[Part]:
+    operation = stored.operation
     timed_parts = [
         Part("gateway", operation.gateway_ms or 0),
         Part("token", operation.token_ms or 0),
@@ -167,13 +169,13 @@ def _parts(one: StoredOperation) -> list[Part]:
     return [part for part in timed_parts if part.ms > 0]
 
 
-def _curl(request: web.Request, one: StoredOperation) -> str | None:
+def _curl(request: web.Request, stored: StoredOperation) -> str | None:
     """Return a curl command that repeats the call as a dry run.
 
     The command has no query and no body, because the call log does not store query and body. Return None if the
     operation is not a proxied call with a connection.
     """
-    operation = one.operation
+    operation = stored.operation
     if operation.kind != "call" or not operation.connection_id:
         return None
     url = f"{generation_of(request).public_url}/proxy{operation.path}"

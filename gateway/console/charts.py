@@ -23,16 +23,16 @@ def bars(values: Sequence[Bar]) -> dict[str, object]:
 
     The failed calls are at the bottom of each bar.
     """
-    most = max((bar.total for bar in values), default=0)
+    highest = max((bar.total for bar in values), default=0)
     step = WIDTH / max(len(values), 1)
     shapes = []
     for index, bar in enumerate(values):
         height, failed_height = (
-            round(HEIGHT * number / most, 1) if most else 0.0 for number in (bar.total, bar.failed)
+            round(HEIGHT * number / highest, 1) if highest else 0.0 for number in (bar.total, bar.failed)
         )
         x, width = round(index * step, 1), round(max(step - 2, 1), 1)
         shapes.append({"x": x, "width": width, "high": height, "bad": failed_height, "text": _text(bar)})
-    return {"width": WIDTH, "height": HEIGHT, "bars": shapes, "most": most}
+    return {"width": WIDTH, "height": HEIGHT, "bars": shapes, "most": highest}
 
 
 def _text(bar: Bar) -> str:
@@ -47,20 +47,20 @@ def areas(series: Mapping[str, Sequence[float]]) -> dict[str, object]:
     steps = max((len(values) for values in series.values()), default=0)
     lower_edge = [0.0] * steps
     totals = [sum(values[n] for values in series.values()) for n in range(steps)]
-    most = max(totals, default=0.0)
+    highest = max(totals, default=0.0)
     shapes = []
     for name, values in series.items():
         upper_edge = [low + value for low, value in zip(lower_edge, values, strict=True)]
-        upper = [_point(n, steps, value, most) for n, value in enumerate(upper_edge)]
-        lower = [_point(n, steps, value, most) for n, value in reversed(list(enumerate(lower_edge)))]
+        upper = [_point(n, steps, value, highest) for n, value in enumerate(upper_edge)]
+        lower = [_point(n, steps, value, highest) for n, value in reversed(list(enumerate(lower_edge)))]
         shapes.append({"name": name, "path": f"M{' '.join([*upper, *lower])}Z" if steps else ""})
         lower_edge = upper_edge
-    return {"width": WIDTH, "height": HEIGHT, "areas": shapes, "most": round(most, 1)}
+    return {"width": WIDTH, "height": HEIGHT, "areas": shapes, "most": round(highest, 1)}
 
 
-def _point(index: int, steps: int, value: float, most: float) -> str:
+def _point(index: int, steps: int, value: float, highest: float) -> str:
     x = WIDTH * (index + 0.5) / steps
-    return f"{x:.0f},{HEIGHT - (HEIGHT * value / most if most else 0):.1f}"
+    return f"{x:.0f},{HEIGHT - (HEIGHT * value / highest if highest else 0):.1f}"
 
 
 class Part(NamedTuple):

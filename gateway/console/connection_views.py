@@ -40,7 +40,7 @@ ACTIONS: Final = {
 
 async def connections(request: web.Request, environment: str) -> View:
     query = {name: request.query.get(name, "").strip()[:1000] for name in QUERY_FIELDS}
-    wanted = ListFilter(
+    list_filter = ListFilter(
         search=query["search"] or None,
         integration_ids=(query["integration"],) if query["integration"] else (),
         end_user_id=query["end_user"] or None,
@@ -50,35 +50,39 @@ async def connections(request: web.Request, environment: str) -> View:
     )
     store = request.app[RUNTIME].store
     if query["scopes"]:
-        lacking = await find_lacking(store, generation_of(request), environment, replace(wanted, limit=ROWS))
-        found, following = lacking.rows, lacking.cursor
+        lacking = await find_lacking(store, generation_of(request), environment, replace(list_filter, limit=ROWS))
+        connections, following = lacking.rows, lacking.cursor
     else:
-        found = await store.connections.list(environment, wanted)
-        following = cursor_after(found[ROWS - 1]) if len(found) > ROWS else None
+        connections = await store.connections.list(environment, list_filter)
+        following = cursor_after(connections[ROWS - 1]) if len(connections) > ROWS else None
     data = {
         "title": "Connections",
         "asked": query,
-        "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
-        "connections": [summary(one) for one in found[:ROWS]],
+        "integrations": [
+            integration.integration_id for integration in generation_of(request).integrations.of(environment)
+        ],
+        "connections": [summary(connection) for connection in connections[:ROWS]],
         "following": following,
     }
     return View("connections.html", data, "connections")
 
 
-def summary(one: Connection) -> dict[str, Any]:
+def summary(connection: Connection) -> dict[str, Any]:
     """Return the connection's row in a list. The row contains no credential and no setting."""
     return {
-        **listed_connection_json(one),
-        "reason": one.state_reason,
-        "last_refreshed_at": None if one.last_refreshed_at is None else timestamp_with_offset(one.last_refreshed_at),
+        **listed_connection_json(connection),
+        "reason": connection.state_reason,
+        "last_refreshed_at": None
+        if connection.last_refreshed_at is None
+        else timestamp_with_offset(connection.last_refreshed_at),
     }
 
 
 async def connection(request: web.Request, environment: str) -> View:
     runtime = request.app[RUNTIME]
-    one = await _find_connection(request, environment, request.query)
-    ref = one.ref
-    story = await history_json(runtime, generation_of(request), one)
+    connection = await _find_connection(request, environment, request.query)
+    ref = connection.ref
+    story = await history_json(runtime, generation_of(request), connection)
     operation_filter = OperationFilter(
         environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT
     )
@@ -88,11 +92,11 @@ async def connection(request: web.Request, environment: str) -> View:
     )
     data = {
         "title": ref.connection_id,
-        "connection": summary(one),
-        "expires_at": None if one.expires_at is None else timestamp_with_offset(one.expires_at),
+        "connection": summary(connection),
+        "expires_at": None if connection.expires_at is None else timestamp_with_offset(connection.expires_at),
         "diagnosis": story["diagnosis"],
         "scopes": story["scopes"],
-        "blocked": _blocked(runtime, one),
+        "blocked": _blocked(runtime, connection),
         "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
         "operations": await rows(runtime.store, environment, operations.operations),
         "events": [
@@ -107,14 +111,14 @@ async def connection(request: web.Request, environment: str) -> View:
             for event in events
             if event.integration_id == ref.integration_id
         ],
-        "settings": sorted(one.config),
+        "settings": sorted(connection.config),
     }
     return View("connection.html", data, "connections")
 
 
-def _blocked(runtime: Runtime, one: Connection) -> str | None:
+def _blocked(runtime: Runtime, connection: Connection) -> str | None:
     """Return why the connection's calls are refused, if the reason is outside the connection; else None."""
-    if runtime.store.full and one.expires_at is not None and one.expires_at <= clock.now():
+    if runtime.store.full and connection.expires_at is not None and connection.expires_at <= clock.now():
         return "Its token has expired and is not refreshed while the database's disk is full, so its calls are refused."
     return None
 
@@ -122,14 +126,14 @@ def _blocked(runtime: Runtime, one: Connection) -> str | None:
 async def _find_connection(request: web.Request, environment: str, fields: Mapping[str, str]) -> Connection:
     """Return the connection that `fields` name by ``integration`` and ``id``. Raises NotFound."""
     ref = ConnectionRef(environment, fields.get("integration", ""), fields.get("id", ""))
-    one = await request.app[RUNTIME].store.connections.get(ref)
-    if one is None:
+    connection = await request.app[RUNTIME].store.connections.get(ref)
+    if connection is None:
         raise NotFound(
             "unknown_connection",
             f"Integration '{ref.integration_id[:255]}' has no connection '{ref.connection_id[:255]}'. The call log may "
             "still have its calls and its authorization.",
         )
-    return one
+    return connection
 
 
 def _connection_page(request: web.Request, ref: ConnectionRef) -> str:
@@ -138,41 +142,41 @@ def _connection_page(request: web.Request, ref: ConnectionRef) -> str:
 
 async def refresh(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Refresh the connection's token now. If the refresh fails, show the error."""
-    one = await _find_connection(request, environment, fields)
+    connection = await _find_connection(request, environment, fields)
     try:
-        await request.app[RUNTIME].live.fresh_row(one.ref, force=True)
+        await request.app[RUNTIME].live.fresh_row(connection.ref, force=True)
     except GatewayError as fault:
         data = {
             "title": "The refresh failed",
             "message": fault.message,
             "code": fault.code,
-            "back": _connection_page(request, one.ref),
+            "back": _connection_page(request, connection.ref),
         }
         return View("outcome.html", data, "connections")
-    return _connection_page(request, one.ref)
+    return _connection_page(request, connection.ref)
 
 
 async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which the end user connects again. It is shown only once, and must be sent only to this end
     user."""
-    one = await _find_connection(request, environment, fields)
+    connection = await _find_connection(request, environment, fields)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session_body = validated(
-        {"connection_id": one.ref.connection_id, "integration_id": one.ref.integration_id},
+        {"connection_id": connection.ref.connection_id, "integration_id": connection.ref.integration_id},
         connect_endpoints.Reconnect,
         "invalid_body",
     )
     created = await connect_endpoints.reconnect_session(
         runtime, generation, Caller(Environment(environment)), session_body
     )
-    await record_link(runtime, environment, created[1], one.ref.integration_id, one.ref.connection_id)
+    await record_link(runtime, environment, created[1], connection.ref.integration_id, connection.ref.connection_id)
     session_json = connect_endpoints.connect_session_json(generation, *created)
     data = {
         "title": "Link to connect again",
         "message": "Anyone who opens this link can connect. Send it only to this end user. It is shown only once.",
         "link": session_json["connect_link"],
         "until": session_json["expires_at"],
-        "back": _connection_page(request, one.ref),
+        "back": _connection_page(request, connection.ref),
     }
     return View("outcome.html", data, "connections")
 
@@ -199,10 +203,12 @@ async def delete(request: web.Request, _who: SignedIn, environment: str, fields:
 
     To confirm, the operator must type the connection's id into the form.
     """
-    one = await _find_connection(request, environment, fields)
-    if fields.get("typed", "") != one.ref.connection_id:
-        raise InvalidRequest("invalid_body", f"Nothing was deleted. Type the connection's id: {one.ref.connection_id}")
-    deleted = await request.app[RUNTIME].deleter.delete(one.ref)
+    connection = await _find_connection(request, environment, fields)
+    if fields.get("typed", "") != connection.ref.connection_id:
+        raise InvalidRequest(
+            "invalid_body", f"Nothing was deleted. Type the connection's id: {connection.ref.connection_id}"
+        )
+    deleted = await request.app[RUNTIME].deleter.delete(connection.ref)
     if deleted is None:
         raise NotFound("unknown_connection", "The connection was deleted in the meantime.")
     outcomes = [
@@ -210,7 +216,7 @@ async def delete(request: web.Request, _who: SignedIn, environment: str, fields:
     ]
     data = {
         "title": "The connection is deleted",
-        "message": f"{one.ref.integration_id}/{one.ref.connection_id} was deleted here. "
+        "message": f"{connection.ref.integration_id}/{connection.ref.connection_id} was deleted here. "
         + (
             "Its tokens were revoked at the provider."
             if deleted.at_provider

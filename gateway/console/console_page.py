@@ -127,7 +127,7 @@ def render(
         environments=list(generation.config.environments),
         sections=SECTIONS,
         section=view.section,
-        wrong=[] if part or who is None or "alarms" in view.data else [one["what"] for one in alarms(runtime)],
+        wrong=[] if part or who is None or "alarms" in view.data else [alarm["what"] for alarm in alarms(runtime)],
         logged=runtime.call_queue.stored,
         asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).content_hash}",
         root=lambda *below, **query: console_path(request, *below, **query),

@@ -17,7 +17,7 @@ from gateway.http.url import join_target, parse_proxied_target
 from gateway.middleware.dry_run import masked_request
 from gateway.middleware.upstream import place_credential
 from gateway.off_loop import off_loop
-from gateway.records.proxied_call import UpstreamRequest
+from gateway.records.proxied_call import PROXY_PATH, UpstreamRequest
 from gateway.runtime import RUNTIME
 
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -49,7 +49,7 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
             scheme=base.scheme,
             host=base.host,
             port=base.port,
-            target=join_target(base.path, parse_proxied_target(f"/proxy{it.path}", "/proxy")),
+            target=join_target(base.path, parse_proxied_target(PROXY_PATH + it.path, PROXY_PATH)),
             base_path=base.path,
         )
         has_body = it.method in WITH_BODY

@@ -19,41 +19,41 @@ ROWS: Final = 50
 
 async def events(request: web.Request, environment: str) -> View:
     query = fields_of(request.query, ("state", "connection", "cursor"))
-    state = next((one for one in DeliveryState if one.value == query["state"]), None)
+    state = next((state for state in DeliveryState if state.value == query["state"]), None)
     if query["state"] and state is None:
         raise InvalidRequest("invalid_query_params", "'state' must be pending, delivered or dead.")
-    wanted = EventFilter(
+    event_filter = EventFilter(
         environment=environment,
         state=state,
         connection_id=query["connection"] or None,
         limit=ROWS + 1,
         cursor=number_in(query, "cursor"),
     )
-    found = await request.app[RUNTIME].store.event_log.list(wanted)
+    deliveries = await request.app[RUNTIME].store.event_log.list(event_filter)
     data = {
         "title": "Events",
         "asked": query,
-        "states": [one.value for one in DeliveryState],
-        "deliveries": [delivery(one) for one in found[:ROWS]],
-        "following": found[ROWS - 1].id if len(found) > ROWS else None,
+        "states": [state.value for state in DeliveryState],
+        "deliveries": [delivery_fields(delivery) for delivery in deliveries[:ROWS]],
+        "following": deliveries[ROWS - 1].id if len(deliveries) > ROWS else None,
     }
     return View("events.html", data, "events")
 
 
-def delivery(one: Delivery) -> dict[str, object]:
+def delivery_fields(delivery: Delivery) -> dict[str, object]:
     return {
-        "id": one.id,
-        "message_id": one.message_id,
-        "event": one.event,
-        "at": timestamp_with_offset(one.at),
-        "integration_id": one.integration_id,
-        "connection_id": one.connection_id,
-        "target": one.target,
-        "state": one.state.value,
-        "attempts": one.attempts,
-        "status": one.status,
-        "detail": one.detail,
-        "due_at": None if one.due_at is None else timestamp_with_offset(one.due_at),
+        "id": delivery.id,
+        "message_id": delivery.message_id,
+        "event": delivery.event,
+        "at": timestamp_with_offset(delivery.at),
+        "integration_id": delivery.integration_id,
+        "connection_id": delivery.connection_id,
+        "target": delivery.target,
+        "state": delivery.state.value,
+        "attempts": delivery.attempts,
+        "status": delivery.status,
+        "detail": delivery.detail,
+        "due_at": None if delivery.due_at is None else timestamp_with_offset(delivery.due_at),
     }
 
 
@@ -64,12 +64,12 @@ async def replay(request: web.Request, _who: SignedIn, environment: str, fields:
         raise InvalidRequest(
             "invalid_body", "Select one event by its message_id, or all undelivered events with all_dead; not both."
         )
-    wanted = EventFilter(
+    event_filter = EventFilter(
         environment=environment,
         state=DeliveryState.DEAD if all_dead else None,
         message_ids=[message_id] if message_id else (),
     )
-    queued = await request.app[RUNTIME].store.event_log.replay(wanted, clock.now())
+    queued = await request.app[RUNTIME].store.event_log.replay(event_filter, clock.now())
     data = {
         "title": "Events are sent again",
         "message": f"{counted(queued, 'delivery', 'deliveries')} queued. Each is retried for a day; the event ids stay the same.",

@@ -175,23 +175,28 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
     `places`: the numbers of successes and failures, by integration, kind and reason. `store_healthy`: whether the
     database can be read and written now.
     """
-    there = list(places)
-    refusals = _ClientRefusals(there)
-    authorized_at = {one.integration_id: one.last_at for one in there if one.kind == "authorization" and not one.reason}
+    totals = list(places)
+    refusals = _ClientRefusals(totals)
+    authorized_at = {
+        place.integration_id: place.last_at for place in totals if place.kind == "authorization" and not place.reason
+    }
     groups = []
-    for one in there:
-        if not one.reason:
+    for place in totals:
+        if not place.reason:
             continue
-        cause = refusals.cause(one.kind, one.reason, one.integration_id, one.last_at)
+        cause = refusals.cause(place.kind, place.reason, place.integration_id, place.last_at)
         resolved = None
-        if cause is _REFUSED_CLIENT and refusals.was_accepted_after(one.integration_id, one.last_at):
+        if cause is _REFUSED_CLIENT and refusals.was_accepted_after(place.integration_id, place.last_at):
             resolved = RESOLVED_ACCEPTED
-        elif one.reason == "token_request_failed" and authorized_at.get(one.integration_id, one.last_at) > one.last_at:
+        elif (
+            place.reason == "token_request_failed"
+            and authorized_at.get(place.integration_id, place.last_at) > place.last_at
+        ):
             resolved = RESOLVED_AUTHORIZED
-        elif one.reason == "store_unavailable" and store_healthy and now - one.last_at > STORE_RECOVERED_AFTER:
+        elif place.reason == "store_unavailable" and store_healthy and now - place.last_at > STORE_RECOVERED_AFTER:
             resolved = RESOLVED_STORED
-        groups.append(_group(one, now, cause, resolved))
-    groups.sort(key=lambda one: (one.pop("age"), -one["count"]))
+        groups.append(_group(place, now, cause, resolved))
+    groups.sort(key=lambda group: (group.pop("age"), -group["count"]))
     return groups
 
 
@@ -217,14 +222,14 @@ class _ClientRefusals:
     def __init__(self, places: Iterable[PlaceTotal]) -> None:
         self.refused_at: dict[str, datetime] = {}
         self.accepted_at: dict[str, datetime] = {}
-        for one in places:
-            if not one.reason and one.kind in ("refresh", "authorization"):
+        for place in places:
+            if not place.reason and place.kind in ("refresh", "authorization"):
                 newest = self.accepted_at
-            elif one.kind == "refresh" and cause_of(one.kind, one.reason) is _REFUSED_CLIENT:
+            elif place.kind == "refresh" and cause_of(place.kind, place.reason) is _REFUSED_CLIENT:
                 newest = self.refused_at
             else:
                 continue
-            newest[one.integration_id] = max(newest.get(one.integration_id, one.last_at), one.last_at)
+            newest[place.integration_id] = max(newest.get(place.integration_id, place.last_at), place.last_at)
 
     def was_accepted_after(self, integration_id: str, at: datetime) -> bool:
         """Return whether the app was accepted after `at`."""
@@ -244,15 +249,15 @@ class _ClientRefusals:
         return cause_of(kind, reason) if is_over else _REFUSED_CLIENT
 
 
-def _group(one: PlaceTotal, now: datetime, cause: FailureCause, resolved: str | None) -> dict[str, Any]:
-    age = max(sum(now - one.last_at > limit for limit in AGE_LIMITS), resolved is not None)
+def _group(place: PlaceTotal, now: datetime, cause: FailureCause, resolved: str | None) -> dict[str, Any]:
+    age = max(sum(now - place.last_at > limit for limit in AGE_LIMITS), resolved is not None)
     return {
-        "kind": one.kind,
-        "integration": one.integration_id,
-        "reason": one.reason,
-        "is_code": not one.reason.isdigit(),
-        "count": one.calls,
-        "newest_at": timestamp_with_offset(one.last_at),
+        "kind": place.kind,
+        "integration": place.integration_id,
+        "reason": place.reason,
+        "is_code": not place.reason.isdigit(),
+        "count": place.calls,
+        "newest_at": timestamp_with_offset(place.last_at),
         "why": cause.why,
         "do": resolved or " ".join(filter(None, (cause.look, cause.do))),
         "goes_on": age == 0,

@@ -16,20 +16,20 @@ from gateway.api.keys import key_json
 from gateway.console.call_views import rows
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import MintedKey
-from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter, CredentialUsePage, SealedRecord
+from gateway.records.audit import AuditAction, AuditFilter, ChainedRecord, CredentialUseFilter, CredentialUsePage
 from gateway.records.connection import ConnectionRef
 from gateway.records.operation import OperationFilter
 from gateway.runtime import Runtime
 
 DEFAULT_SPAN: Final = timedelta(hours=24)
 MAX_SPAN: Final = timedelta(days=31)
-MOST_CONNECTIONS: Final = 100
+MAX_CONNECTIONS: Final = 100
 MAX_CALLS_SHOWN: Final = 25
 MAX_REFUSED: Final = 1000  # maximum number of refused calls that are read
 MAX_RECORDS_SHOWN: Final = 25
 MAX_REFUSED_SHOWN: Final = 100
 MAX_KEYS_SHOWN: Final = 50  # maximum number of the report's keys that are shown
-MOST_KEYS: Final = 10_000
+MAX_KEYS: Final = 10_000
 REFUSALS: Final = frozenset({"forbidden", "too_many_request", "unknown_connection"})
 """The error codes of refused calls.
 
@@ -83,7 +83,7 @@ async def report(
     runtime: Runtime,
     subject: IncidentSubject,
     *,
-    max_connections: int = MOST_CONNECTIONS,
+    max_connections: int = MAX_CONNECTIONS,
     max_keys: int = MAX_KEYS_SHOWN,
 ) -> dict[str, Any]:
     """Return the report as JSON values. Raises NotFound for an unknown key.
@@ -92,8 +92,8 @@ async def report(
     `keys` has the `max_keys` oldest keys.
     """
     keys = await _keys(runtime, subject)
-    more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
-    ids = frozenset(one.id for one in keys)
+    more_keys, keys = len(keys) > MAX_KEYS, keys[:MAX_KEYS]
+    ids = frozenset(key.id for key in keys)
     use_filter = CredentialUseFilter(
         subject.environment, subject.since, subject.until, ids, subject.integration_id, limit=max_connections
     )
@@ -116,7 +116,7 @@ async def report(
         "made_at": timestamp_with_offset(now),
         "uses": credential_uses_json(use_filter, uses),
         "connections": connections,
-        "keys": [_key(one) for one in keys[:max_keys]],
+        "keys": [_key(key) for key in keys[:max_keys]],
         "keys_in_all": len(keys),
         "more_keys": more_keys,
         "calls": calls,
@@ -125,16 +125,16 @@ async def report(
         "refused_kinds": len(combined),
         "refused_calls": len(refused),
         "more_refused": more_refused,
-        "records": [audit_record_json(one) for one in records[:MAX_RECORDS_SHOWN]],
+        "records": [audit_record_json(record) for record in records[:MAX_RECORDS_SHOWN]],
         "more_records": len(records) > MAX_RECORDS_SHOWN,
     }
 
 
-async def _records(runtime: Runtime, subject: IncidentSubject, key_ids: frozenset[int]) -> list[SealedRecord]:
+async def _records(runtime: Runtime, subject: IncidentSubject, key_ids: frozenset[int]) -> list[ChainedRecord]:
     """Return the audit records of the keys or of the integration, the newest first."""
-    found = []
+    records = []
     for action in REPORTED_ACTIONS:
-        found += await runtime.store.audit.find(
+        records += await runtime.store.audit.find(
             AuditFilter(
                 environment=subject.environment,
                 since=subject.since,
@@ -145,7 +145,7 @@ async def _records(runtime: Runtime, subject: IncidentSubject, key_ids: frozense
                 limit=MAX_RECORDS_SHOWN + 1,
             )
         )
-    return sorted(found, key=lambda one: -one.sequence)
+    return sorted(records, key=lambda record: -record.sequence)
 
 
 def _call_filter(
@@ -169,17 +169,17 @@ def _call_filter(
     )
 
 
-async def _calls(runtime: Runtime, wanted: OperationFilter) -> tuple[list[dict[str, Any]], bool]:
+async def _calls(runtime: Runtime, operation_filter: OperationFilter) -> tuple[list[dict[str, Any]], bool]:
     """Return the newest calls that match the filter, and whether the call log has more matching calls."""
-    page = await runtime.store.call_log.find(wanted)
-    return await rows(runtime.store, wanted.environment, page.operations), page.more
+    page = await runtime.store.call_log.find(operation_filter)
+    return await rows(runtime.store, operation_filter.environment, page.operations), page.more
 
 
-def _combine_similar(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _combine_similar(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Combine calls with equal `GROUP_FIELDS` into one row: the newest of these calls, with their number in `times`."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in found:
-        first = groups.setdefault(tuple(one[name] for name in GROUP_FIELDS), {**one, "times": 0})
+    for call in calls:
+        first = groups.setdefault(tuple(call[name] for name in GROUP_FIELDS), {**call, "times": 0})
         first["times"] += 1
     return list(groups.values())
 
@@ -188,45 +188,45 @@ async def _keys(runtime: Runtime, subject: IncidentSubject) -> list[MintedKey]:
     """Return the subject's key and all keys that descend from this key; empty if the subject has no key."""
     if subject.key_id is None:
         return []
-    found = await runtime.store.keys.family(subject.environment, subject.key_id, limit=MOST_KEYS + 1)
-    if not found:
+    keys = await runtime.store.keys.family(subject.environment, subject.key_id, limit=MAX_KEYS + 1)
+    if not keys:
         raise NotFound("not_found", f"Environment '{subject.environment}' has no key {subject.key_id}.")
-    return found
+    return keys
 
 
 def _by_connection(subject: IncidentSubject, page: CredentialUsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
-    found: dict[ConnectionRef, tuple[int, int]] = {}
+    sums: dict[ConnectionRef, tuple[int, int]] = {}
     for use, calls, failed in page.uses:
         ref = ConnectionRef(subject.environment, use.integration_id, use.connection_id)
-        before = found.get(ref, (0, 0))
-        found[ref] = (before[0] + calls, before[1] + failed)
-    return list(found.items())
+        before = sums.get(ref, (0, 0))
+        sums[ref] = (before[0] + calls, before[1] + failed)
+    return list(sums.items())
 
 
 async def _connection(runtime: Runtime, ref: ConnectionRef, counts: tuple[int, int]) -> dict[str, Any]:
-    one = await runtime.store.connections.get(ref)
+    connection = await runtime.store.connections.get(ref)
     return {
         "provider_config_key": ref.integration_id,
         "connection_id": ref.connection_id,
         "calls": counts[0],
         "failed": counts[1],
-        "state": "deleted" if one is None else one.state.value,
+        "state": "deleted" if connection is None else connection.state.value,
         "last_refreshed_at": None
-        if one is None or one.last_refreshed_at is None
-        else timestamp_with_offset(one.last_refreshed_at),
+        if connection is None or connection.last_refreshed_at is None
+        else timestamp_with_offset(connection.last_refreshed_at),
     }
 
 
-def _key(one: MintedKey) -> dict[str, Any]:
-    shown: Mapping[str, Any] = key_json(one)
+def _key(key: MintedKey) -> dict[str, Any]:
+    shown: Mapping[str, Any] = key_json(key)
     names = ("id", "display_name", "kind", "last_four", "created_by", "last_used_at", "revoked_at")
-    return {**{name: shown.get(name) for name in names}, "parent_id": one.parent_id, "alive": one.alive(clock.now())}
+    return {**{name: shown.get(name) for name in names}, "parent_id": key.parent_id, "alive": key.is_valid(clock.now())}
 
 
 async def revoke_all(
     runtime: Runtime,
     subject: IncidentSubject,
-    found: Mapping[str, Any],
+    incident: Mapping[str, Any],
     by: str,
     *,
     keys: bool = True,
@@ -234,7 +234,7 @@ async def revoke_all(
 ) -> list[str]:
     """Revoke the report's keys and delete its connections; return one line for each result.
 
-    `found`: the report. `by`: the name of the person who revokes. `keys`: whether to revoke the subject's key and all
+    `incident`: the report. `by`: the name of the person who revokes. `keys`: whether to revoke the subject's key and all
     keys that descend from it. `connections`: whether to delete the report's connections, in the gateway and at their
     providers.
     """
@@ -245,10 +245,10 @@ async def revoke_all(
         and (revoked_count := await runtime.issuer.revoke(subject.environment, subject.key_id, by))
     ):
         done.append(f"Key {subject.key_id} and the keys that it minted: {revoked_count} revoked.")
-    for one in found["connections"] if connections else ():
-        name = f"{one['provider_config_key']}/{one['connection_id']}"
-        ref = ConnectionRef(subject.environment, one["provider_config_key"], one["connection_id"])
-        if one["state"] == "deleted":
+    for connection in incident["connections"] if connections else ():
+        name = f"{connection['provider_config_key']}/{connection['connection_id']}"
+        ref = ConnectionRef(subject.environment, connection["provider_config_key"], connection["connection_id"])
+        if connection["state"] == "deleted":
             continue
         deleted = await runtime.deleter.delete(ref)
         if deleted is None:

@@ -32,14 +32,16 @@ def _subject(environment: str, query: dict[str, str]) -> IncidentSubject:
 async def incident(request: web.Request, environment: str) -> View:
     """Show the form. If the query names an integration or a key, show the report too."""
     query = fields_of(request.query, QUERY_FIELDS)
-    found: dict[str, Any] | None = None
+    incident: dict[str, Any] | None = None
     if query["integration"] or query["key"]:
-        found = await report(request.app[RUNTIME], _subject(environment, query))
+        incident = await report(request.app[RUNTIME], _subject(environment, query))
     data = {
         "title": "Incident",
         "asked": query,
-        "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
-        "report": found,
+        "integrations": [
+            integration.integration_id for integration in generation_of(request).integrations.of(environment)
+        ],
+        "report": incident,
         "at_once": MAX_PER_FORM,
     }
     return View("incident.html", data, "incident")
@@ -58,13 +60,13 @@ async def revoke(request: web.Request, who: SignedIn, environment: str, fields: 
             f"Nothing was revoked or deleted. Type {target or 'the key or integration of the report'} to confirm.",
         )
     runtime, subject = request.app[RUNTIME], _subject(environment, subject_fields)
-    found = await report(runtime, subject)
-    left = [one for one in found["connections"] if one["state"] != "deleted"]
-    to_revoke = {**found, "connections": left[:MAX_PER_FORM]}
+    incident = await report(runtime, subject)
+    left = [connection for connection in incident["connections"] if connection["state"] != "deleted"]
+    to_revoke = {**incident, "connections": left[:MAX_PER_FORM]}
     with_connections = bool(fields.get("connections"))
     done = await revoke_all(runtime, subject, to_revoke, f"{who.name} at the console", connections=with_connections)
     more = max(len(left) - MAX_PER_FORM, 0) if with_connections else 0
-    hidden = found["uses"]["uses_in_all"] - len(found["uses"]["data"]) if with_connections else 0
+    hidden = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
     data = {
         "title": "Revoked and deleted",
         "message": " ".join(_message(done, left=more, hidden=hidden)),

@@ -46,37 +46,46 @@ async def integrations(request: web.Request, environment: str) -> View:
     data = {
         "title": "Integrations",
         "callback_url": generation.config.callback_url,
-        "integrations": [_integration_json(generation, one) for one in all_integrations[offset : offset + PAGE_SIZE]],
+        "integrations": [
+            _integration_json(generation, integration) for integration in all_integrations[offset : offset + PAGE_SIZE]
+        ],
         "following": offset + PAGE_SIZE if len(all_integrations) > offset + PAGE_SIZE else None,
     }
     return View("integrations.html", data, "integrations")
 
 
-def _integration_json(generation: Generation, one: Integration) -> dict[str, Any]:
+def _integration_json(generation: Generation, integration: Integration) -> dict[str, Any]:
     """Return the integration's settings and faults. For secrets, return only whether they are set."""
-    provider = generation.catalog.get(one.provider)
+    provider = generation.catalog.get(integration.provider)
     json_body: dict[str, Any] = {
-        "key": one.integration_id,
-        "provider": one.provider,
-        "name": one.display_name or (provider.display_name if provider else one.provider),
-        "made_by": "gateway.yaml" if (one.environment, one.integration_id) in _declared(generation) else "API",
+        "key": integration.integration_id,
+        "provider": integration.provider,
+        "name": integration.display_name or (provider.display_name if provider else integration.provider),
+        "made_by": "gateway.yaml"
+        if (integration.environment, integration.integration_id) in _declared(generation)
+        else "API",
         "auth_mode": provider.auth_mode if provider else None,
-        "client_id": one.client_id,
-        "has_client_secret": bool(one.client_secret),
-        "scopes": list(one.scopes or ()),
+        "client_id": integration.client_id,
+        "has_client_secret": bool(integration.client_secret),
+        "scopes": list(integration.scopes or ()),
         "trust": TRUST.get(provider.trust() or "", "no source named") if provider else None,
         "evidence": evidence_sentences(provider.evidence) if provider else [],
         "faults": [],
-        "logo": f"{generation.config.console_url}/console/logos/{one.provider}.svg" if provider else None,
-        "guide": f"{generation.public_url}/providers/{one.provider}/guide" if provider else None,
+        "logo": f"{generation.config.console_url}/console/logos/{integration.provider}.svg" if provider else None,
+        "guide": f"{generation.public_url}/providers/{integration.provider}/guide" if provider else None,
     }
     if provider is None:
         json_body["faults"].append(
-            f"The catalog has no provider '{one.provider}' any more, so nobody can connect. Choose another provider."
+            f"The catalog has no provider '{integration.provider}' any more, so nobody can connect. Choose another provider."
         )
-    elif AUTH_MODES[provider.auth_mode].needs_client and not one.client_id:
+    elif AUTH_MODES[provider.auth_mode].needs_client and not integration.client_id:
         json_body["faults"].append("It has no client_id. Register an application at the provider, and set client_id.")
-    if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_urls(provider)):
+    if (
+        provider is not None
+        and integration.client_secret
+        and not integration.allowed_hosts
+        and any(open_secret_urls(provider))
+    ):
         json_body["faults"].append("End users type the host to which its client secret is sent. Set allowed_hosts.")
     return json_body
 
@@ -84,8 +93,8 @@ def _integration_json(generation: Generation, one: Integration) -> dict[str, Any
 async def integration(request: web.Request, environment: str) -> View:
     """Show one integration: its settings, findings, connections, and the results of its calls."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    one = _find_integration(generation, environment, request.query.get("key", ""))
-    key = one.integration_id
+    integration = _find_integration(generation, environment, request.query.get("key", ""))
+    key = integration.integration_id
     newest, trouble, day, sums = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS + 1)),
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS)),
@@ -96,10 +105,10 @@ async def integration(request: web.Request, environment: str) -> View:
     data = {
         "title": key,
         "callback_url": generation.config.callback_url,
-        "integration": _integration_json(generation, one),
+        "integration": _integration_json(generation, integration),
         "findings": [
-            *_findings(generation, one, client_refusal(places, clock.now())),
-            *_authorizations(generation, one, sums.get(key)),
+            *_findings(generation, integration, client_refusal(places, clock.now())),
+            *_authorizations(generation, integration, sums.get(key)),
         ],
         "calls": sum(each.calls for each in places if each.kind == "call"),
         "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS],
@@ -113,30 +122,32 @@ async def integration(request: web.Request, environment: str) -> View:
 
 def _find_integration(generation: Generation, environment: str, key: str) -> Integration:
     """Return the integration with the id `key`. Raises NotFound."""
-    one = generation.integrations.find(environment, key)
-    if one is None:
+    integration = generation.integrations.find(environment, key)
+    if integration is None:
         raise NotFound("not_found", f"Environment '{environment}' has no integration '{key[:255]}'.")
-    return one
+    return integration
 
 
-def _findings(generation: Generation, one: Integration, refused: FailureCause | None) -> Iterator[dict[str, Any]]:
+def _findings(
+    generation: Generation, integration: Integration, refused: FailureCause | None
+) -> Iterator[dict[str, Any]]:
     """Yield the results of those checks of ``gateway doctor`` that need no network.
 
     Each result says whether the check passed and, if not, what to do. `refused`: the cause if the provider refuses the
     integration's client; None if the provider does not refuse the client.
     """
-    provider = generation.catalog.get(one.provider)
+    provider = generation.catalog.get(integration.provider)
     if provider is None:
         return
     console = f"{provider.display_name}'s developer console"
-    mistakes = client_mistakes(one)
+    mistakes = client_mistakes(integration)
     for key, trouble in mistakes:
         yield {"ok": False, "what": f"{key} {trouble}.", "do": f"Copy it again from {console}, and reload."}
     if refused is not None:
         yield {"ok": False, "what": refused.why, "do": refused.do}
-    elif (given := client_values(one)) and not mistakes:
+    elif (given := client_values(integration)) and not mistakes:
         yield {"ok": True, "what": f"The format of {' and '.join(given)} looks right.", "do": ""}
-    scopes = one.scopes if one.scopes is not None else provider.default_scopes or ()
+    scopes = integration.scopes if integration.scopes is not None else provider.default_scopes or ()
     needed = refresh_scope(provider)
     if needed is not None:
         requested = needed in scopes
@@ -149,27 +160,30 @@ def _findings(generation: Generation, one: Integration, refused: FailureCause | 
 
 
 def _authorizations(
-    generation: Generation, one: Integration, last_hour: AuthorizationSum | None
+    generation: Generation, integration: Integration, last_hour: AuthorizationSum | None
 ) -> Iterator[dict[str, Any]]:
     """Yield a finding about the authorizations of the last hour; nothing if there were no authorizations."""
     if last_hour is not None:
         ok = last_hour.succeeded > 0 and not last_hour.too_few
-        do = "" if ok else advice_for(generation, last_hour, one.environment)
+        do = "" if ok else advice_for(generation, last_hour, integration.environment)
         yield {"ok": ok, "what": last_hour.sentence(), "do": do}
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
-    one = _find_integration(generation, environment, fields.get("key", ""))
+    integration = _find_integration(generation, environment, fields.get("key", ""))
     session_body = validated(
-        {"end_user": {"id": fields.get("user", "").strip() or TEST_USER}, "allowed_integrations": [one.integration_id]},
+        {
+            "end_user": {"id": fields.get("user", "").strip() or TEST_USER},
+            "allowed_integrations": [integration.integration_id],
+        },
         connect_endpoints.NewSession,
         "invalid_body",
     )
     runtime, caller = request.app[RUNTIME], Caller(Environment(environment))
     created = await connect_endpoints.new_session(runtime, generation, caller, session_body)
-    await record_link(runtime, environment, created[1], one.integration_id)
+    await record_link(runtime, environment, created[1], integration.integration_id)
     json_body = connect_endpoints.connect_session_json(generation, *created)
     data = {
         "title": "Test the integration",
@@ -177,10 +191,12 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
         "link": json_body["connect_link"],
         "is_url": True,
         "until": json_body["expires_at"],
-        "back": console_path(request, environment, "integration", key=one.integration_id),
+        "back": console_path(request, environment, "integration", key=integration.integration_id),
     }
     return View("outcome.html", data, "integrations")
 
 
 def _declared(generation: Generation) -> set[tuple[str, str]]:
-    return {(name, key) for name, one in generation.config.environments.items() for key in one.integrations}
+    return {
+        (name, key) for name, integration in generation.config.environments.items() for key in integration.integrations
+    }

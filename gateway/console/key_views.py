@@ -36,31 +36,31 @@ async def keys(request: web.Request, environment: str) -> View:
     ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
     before = number_in(fields_of(request.query, ("before",)), "before")
-    found = await runtime.store.keys.list(
-        environment, alive_at=None if ended else now, before_id=before, limit=ROWS + 1
-    )
-    found, more = found[:ROWS], len(found) > ROWS
+    keys = await runtime.store.keys.list(environment, alive_at=None if ended else now, before_id=before, limit=ROWS + 1)
+    keys, more = keys[:ROWS], len(keys) > ROWS
     declared = generation_of(request).config.environments[environment]
     data = {
         "title": "Keys",
         "ended": ended,
         "declared": len(declared.secret_keys),
-        "keys": [{**_key_json(key), "depth": depth} for key, depth in in_tree_order(found)],
-        "following": found[-1].id if more else None,
-        "parents": [{"id": key.id, "name": key.name} for key in found if key.alive(now)],
-        "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
+        "keys": [{**_key_json(key), "depth": depth} for key, depth in in_tree_order(keys)],
+        "following": keys[-1].id if more else None,
+        "parents": [{"id": key.id, "name": key.name} for key in keys if key.is_valid(now)],
+        "integrations": [
+            integration.integration_id for integration in generation_of(request).integrations.of(environment)
+        ],
     }
     return View("keys.html", data, "keys")
 
 
-def in_tree_order(found: list[MintedKey]) -> list[tuple[MintedKey, int]]:
+def in_tree_order(keys: list[MintedKey]) -> list[tuple[MintedKey, int]]:
     """Return the keys in the order of the tree, each with its depth: a key comes after the key that minted it.
 
-    The depth is 0 if the key that minted it is not in `found`.
+    The depth is 0 if the key that minted it is not in `keys`.
     """
-    ids = {key.id for key in found}
+    ids = {key.id for key in keys}
     children: dict[int | None, list[MintedKey]] = {}
-    for key in found:
+    for key in keys:
         children.setdefault(key.parent_id if key.parent_id in ids else None, []).append(key)
     result: list[tuple[MintedKey, int]] = []
     pending = [(key, 0) for key in reversed(children.get(None, []))]
@@ -75,43 +75,43 @@ def _key_json(key: MintedKey) -> dict[str, Any]:
     shown: dict[str, Any] = dict(key_json(key))
     shown |= {name: shown.get(name) for name in ("rate", "budget", "calls", "expires_at", "revoked_at", "last_used_at")}
     shown["parent_id"] = key.parent_id
-    shown["alive"] = key.alive(clock.now())
+    shown["alive"] = key.is_valid(clock.now())
     return shown
 
 
 async def key(request: web.Request, environment: str) -> View:
-    one = await _find_key(request, environment, request.query.get("id", ""))
-    its = OperationFilter(environment, key_ids=single_or_any_set(one.id), limit=RECENT)
+    key = await _find_key(request, environment, request.query.get("id", ""))
+    its = OperationFilter(environment, key_ids=single_or_any_set(key.id), limit=RECENT)
     operations = await request.app[RUNTIME].store.call_log.find(its)
     query = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
     data = {
-        "title": f"Key {one.id}",
-        "key": _key_json(one),
+        "title": f"Key {key.id}",
+        "key": _key_json(key),
         "operations": await rows(request.app[RUNTIME].store, environment, operations.operations),
         "asked": query,
-        "verdict": await off_loop(str(one.id), _verdict_of_query, one, query) if query["path"] else None,
+        "verdict": await off_loop(str(key.id), _verdict_of_query, key, query) if query["path"] else None,
     }
     return View("key.html", data, "keys")
 
 
-def _verdict_of_query(one: MintedKey, query: dict[str, str]) -> dict[str, Any]:
+def _verdict_of_query(key: MintedKey, query: dict[str, str]) -> dict[str, Any]:
     """Return whether the key allows the request in `query`.
 
     The ``path`` in `query` is the path that is sent to the provider, with the path of the base URL.
     """
     path, _, query_string = query["path"].partition("?")
-    return verdict(one, SentRequest(query["method"].upper() or "GET", query["host"], path, query_string, ()))
+    return verdict(key, SentRequest(query["method"].upper() or "GET", query["host"], path, query_string, ()))
 
 
-def verdict(one: MintedKey, sent: SentRequest, connection: Connection | None = None) -> dict[str, Any]:
+def verdict(key: MintedKey, sent: SentRequest, connection: Connection | None = None) -> dict[str, Any]:
     """Return whether the key's scopes, limits and rules would allow this request now, and why.
 
     `connection`: the connection that the request uses; None: the limits on connections are not checked.
     """
-    policy = Policy(one.scopes, one.limits)
+    policy = Policy(key.scopes, key.limits)
     if not policy.may_proxy:
         return {"passes": False, "why": "it has no scope for proxied calls", "rule": None}
-    if not one.alive(clock.now()):
+    if not key.is_valid(clock.now()):
         return {"passes": False, "why": "it is revoked or expired", "rule": None}
     if connection is not None and not (
         policy.reaches(connection.ref.integration_id, connection.ref.connection_id) and policy.fits(connection.tags)
@@ -129,10 +129,10 @@ async def _find_key(request: web.Request, environment: str, text: str) -> Minted
     key_id = whole_number(text)
     if key_id is None:
         raise NotFound("not_found", "A key's id is a whole number.")
-    found = await request.app[RUNTIME].store.keys.find(environment, key_id)
-    if found is None:
+    key = await request.app[RUNTIME].store.keys.find(environment, key_id)
+    if key is None:
         raise NotFound("not_found", f"Environment '{environment}' has no key {key_id}. Keys lists the existing keys.")
-    return found
+    return key
 
 
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
@@ -142,7 +142,7 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
     caller = None
     if parent := fields.get("parent", ""):
         above = await _find_key(request, environment, parent)
-        if not above.alive(clock.now()):
+        if not above.is_valid(clock.now()):
             raise InvalidRequest(
                 "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
             )
@@ -180,11 +180,11 @@ def _wished(fields: dict[str, str]) -> dict[str, Any]:
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Revoke the key and every key that it minted."""
-    one = await _find_key(request, environment, fields.get("id", ""))
-    ended = await request.app[RUNTIME].issuer.revoke(environment, one.id, f"{who.name} at the console")
+    key = await _find_key(request, environment, fields.get("id", ""))
+    ended = await request.app[RUNTIME].issuer.revoke(environment, key.id, f"{who.name} at the console")
     data = {
         "title": "The key is revoked",
-        "message": f"Key {one.id} ({one.name}) and the keys that it minted: {ended} revoked.",
+        "message": f"Key {key.id} ({key.name}) and the keys that it minted: {ended} revoked.",
         "back": console_path(request, environment, "keys"),
     }
     return View("outcome.html", data, "keys")

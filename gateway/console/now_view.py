@@ -14,7 +14,7 @@ from gateway.console.authorization_sums import advice_for, authorization_sums
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
 from gateway.console.console_page import WITHIN, Live, View, console_path
-from gateway.console.event_views import delivery
+from gateway.console.event_views import delivery_fields
 from gateway.console.failure_causes import failures
 from gateway.errors import Unavailable
 from gateway.records.event import DeliveryState
@@ -34,7 +34,7 @@ async def now(request: web.Request, environment: str) -> View:
     runtime, at = request.app[RUNTIME], clock.now()
     store = runtime.store
     wrong = alarms(runtime)
-    trouble, ending, dead, backlog, sums, found = await asyncio.gather(
+    trouble, ending, dead, backlog, sums, totals = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1)),
         store.connections.list(environment, ListFilter(dies_after=at, dies_before=at + ENDING_WITHIN, limit=ROWS)),
         store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1)),
@@ -42,8 +42,8 @@ async def now(request: web.Request, environment: str) -> View:
         authorization_sums(runtime, environment),
         _day(runtime, environment, at, wrong),
     )
-    waiting = [one for one in backlog if one.environment == environment]
-    failed = failures(found.places, at, store_healthy=store_healthy(runtime))
+    waiting = [queue for queue in backlog if queue.environment == environment]
+    failed = failures(totals.places, at, store_healthy=store_healthy(runtime))
     data = {
         "title": "Now",
         "as_of": at.isoformat(timespec="seconds"),
@@ -51,22 +51,24 @@ async def now(request: web.Request, environment: str) -> View:
         "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.is_closed),
         "unauthorized": [
             {
-                "integration": one.integration_id,
-                "what": one.sentence(),
-                "do": advice_for(runtime.generation, one, environment),
+                "integration": total.integration_id,
+                "what": total.sentence(),
+                "do": advice_for(runtime.generation, total, environment),
             }
-            for one in sums.values()
-            if one.too_few
+            for total in sums.values()
+            if total.too_few
         ],
-        "trouble": [summary(one) for one in trouble[:ROWS]],
+        "trouble": [summary(connection) for connection in trouble[:ROWS]],
         "more_trouble": len(trouble) > ROWS,
-        "ending": [summary(one) for one in ending],
-        "dead": [delivery(one) for one in dead[:ROWS]],
+        "ending": [summary(connection) for connection in ending],
+        "dead": [delivery_fields(delivery) for delivery in dead[:ROWS]],
         "more_dead": len(dead) > ROWS,
-        "waiting": [{"events": one.pending, "oldest_at": timestamp_with_offset(one.oldest_at)} for one in waiting],
+        "waiting": [
+            {"events": queue.pending, "oldest_at": timestamp_with_offset(queue.oldest_at)} for queue in waiting
+        ],
         "failures": failed[:ROWS],
         "more_failures": max(len(failed) - ROWS, 0),
-        "traffic": traffic(found, at),
+        "traffic": traffic(totals, at),
     }
     live = None if request.query.get("still") else Live("now_live.html", console_path(request, environment), LIVE_S)
     return View("now.html", data, live=live)
@@ -84,18 +86,18 @@ async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dic
         return Traffic()
 
 
-def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
+def traffic(totals: Traffic, at: datetime) -> dict[str, Any] | None:
     """Return the numbers of the last 24 hours' calls: total, failed, and the mean time in each part of a call.
 
     Return None if there were no calls.
     """
-    if not found.slots:
+    if not totals.slots:
         return None
-    calls, failed, timed = (sum(getattr(one, name) for one in found.slots) for name in ("calls", "failed", "timed"))
-    now_slot = max(found.slots)
+    calls, failed, timed = (sum(getattr(slot, name) for slot in totals.slots) for name in ("calls", "failed", "timed"))
+    now_slot = max(totals.slots)
     recent_s = min(max((at - now_slot.at).total_seconds(), 1.0), SLOT_S)
-    steps = _steps(found, at)
-    times = [sum(each) for each in zip(*(one.times for one in found.places if one.kind == "call"), strict=True)]
+    steps = _steps(totals, at)
+    times = [sum(each) for each in zip(*(place.times for place in totals.places if place.kind == "call"), strict=True)]
     split = {name: [_mean(step, name) for step in steps] for name in PARTS}
     return {
         "calls": calls,
@@ -103,7 +105,7 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
         "failed_percent": round(100 * failed / calls, 1),
         "a_second": round(now_slot.calls / recent_s, 2) if (at - now_slot.at).total_seconds() < 2 * SLOT_S else 0.0,
         "milliseconds": {
-            name: round(sum(getattr(one, field) for one in found.slots) / timed, 1)
+            name: round(sum(getattr(slot, field) for slot in totals.slots) / timed, 1)
             for name, field in PARTS.items()
             if timed
         },
@@ -111,7 +113,7 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
         "provider_ms": {name: quantile_ms(times, share) for name, share in (("p50", 0.5), ("p95", 0.95))},
         "chart": bars(
             [
-                Bar(_clock(at, n), sum(one.calls for one in step), sum(one.failed for one in step))
+                Bar(_clock(at, n), sum(slot.calls for slot in step), sum(slot.failed for slot in step))
                 for n, step in enumerate(steps)
             ]
         ),
@@ -119,17 +121,17 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
     }
 
 
-def _steps(found: Traffic, at: datetime) -> list[list[SlotTotal]]:
+def _steps(totals: Traffic, at: datetime) -> list[list[SlotTotal]]:
     """Return the slots of each bar, the oldest bar first.
 
     Each bar has `SLOTS_A_BAR` slots of `SLOT_S` seconds. The last bar ends with the slot that contains `at`.
     """
     last = int(at.timestamp()) // SLOT_S
     steps: list[list[SlotTotal]] = [[] for _ in range(BARS)]
-    for one in found.slots:
-        place = BARS - 1 - (last - int(one.at.timestamp()) // SLOT_S) // SLOTS_A_BAR
+    for slot in totals.slots:
+        place = BARS - 1 - (last - int(slot.at.timestamp()) // SLOT_S) // SLOTS_A_BAR
         if 0 <= place < BARS:
-            steps[place].append(one)
+            steps[place].append(slot)
     return steps
 
 
@@ -140,5 +142,5 @@ def _clock(at: datetime, place: int) -> str:
 
 
 def _mean(step: Sequence[SlotTotal], name: str) -> float:
-    timed = sum(one.timed for one in step)
-    return sum(getattr(one, PARTS[name]) for one in step) / timed if timed else 0.0
+    timed = sum(slot.timed for slot in step)
+    return sum(getattr(slot, PARTS[name]) for slot in step) / timed if timed else 0.0

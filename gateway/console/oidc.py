@@ -44,14 +44,14 @@ MAX_NAME_CHARS: Final = 64
 class SignInRefused(Forbidden):
     """The identity provider's response does not prove who signed in.
 
-    `reason`: the reason for the log, with the details in `found`. `reason` is empty if only the browser caused the
+    `reason`: the reason for the log, with the details in `details`. `reason` is empty if only the browser caused the
     failure; then nothing is logged.
     """
 
-    def __init__(self, message: str, reason: str = "", **found: object) -> None:
+    def __init__(self, message: str, reason: str = "", **details: object) -> None:
         super().__init__("forbidden", message)
         self.reason = reason
-        self.found = found
+        self.details = details
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PendingSignIn:
         return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
 
     @property
-    def alive(self) -> bool:
+    def is_valid(self) -> bool:
         text, _, at = self.cookie.reveal().partition(".")
         return (
             len(text) >= 43
@@ -123,7 +123,7 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
         )
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         keys = (await _fetch_json(egress, jwks))["keys"]
-        found = OidcIssuer(
+        issuer = OidcIssuer(
             str(metadata["issuer"]),
             authorize,
             token,
@@ -134,8 +134,8 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
         )
     except (KeyError, TypeError, AttributeError, ValueError, JoseError) as fault:
         raise _provider_error(f"Its metadata or its keys are not valid ({type(fault).__name__})") from fault
-    _known[config.issuer] = found
-    return found
+    _known[config.issuer] = issuer
+    return issuer
 
 
 def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
@@ -147,10 +147,10 @@ def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
     from joserfc.jwk import KeySet
 
     keys = []
-    for one in jwks:
-        if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig":
+    for jwk in jwks:
+        if jwk.get("kty") in ("RSA", "EC", "OKP") and jwk.get("use", "sig") == "sig":
             with suppress(JoseError, KeyError, TypeError, ValueError):
-                keys += KeySet.import_key_set({"keys": [one]}).keys
+                keys += KeySet.import_key_set({"keys": [jwk]}).keys
     if not keys:
         raise ValueError("no usable key")
     return KeySet(keys)
@@ -209,7 +209,7 @@ async def fetch_claims(
     egress: Egress, config: ConsoleOidcConfig, pending: PendingSignIn, query: Mapping[str, str], redirect_uri: str
 ) -> Mapping[str, Any]:
     """Exchange the code of the callback for an ID token; return its claims. Raises SignInRefused, Unavailable."""
-    if not pending.alive or not hmac.compare_digest(
+    if not pending.is_valid or not hmac.compare_digest(
         query.get("state", "").encode(), pending.derived_value("state").encode()
     ):
         raise SignInRefused("This sign-in was not started in this browser, or is older than 10 minutes. Start again.")
@@ -304,7 +304,7 @@ def _refused_error(why: str) -> SignInRefused:
 def person_name(claims: Mapping[str, Any]) -> str:
     """Return the person's name for logs and the audit trail; ``unknown`` if no claim has one."""
     for claim in ("preferred_username", "email", "sub"):
-        if isinstance(found := claims.get(claim), str) and (name := printable_name(found)):
+        if isinstance(text := claims.get(claim), str) and (name := printable_name(text)):
             return name
     return "unknown"
 
@@ -317,7 +317,7 @@ def printable_name(text: str) -> str:
 def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:
     """Return the role of a person in `groups`, a list or a single group; None if none of these groups may sign in."""
     listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-    there = {one for one in listed if isinstance(one, str)}
-    if there & set(config.operators):
+    names = {name for name in listed if isinstance(name, str)}
+    if names & set(config.operators):
         return "operator"
-    return "viewer" if there & set(config.viewers) else None
+    return "viewer" if names & set(config.viewers) else None

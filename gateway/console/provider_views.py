@@ -38,17 +38,21 @@ _UNREACHABLE: Final = frozenset(
 async def providers(request: web.Request, environment: str) -> View:
     """Show the providers that the environment's integrations use. Providers with problems come first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    found = await runtime.store.call_log.totals(environment, clock.now() - WITHIN)
+    totals = await runtime.store.call_log.totals(environment, clock.now() - WITHIN)
     places: dict[str, list[PlaceTotal]] = {}
-    for one in found.places:
-        places.setdefault(one.integration_id, []).append(one)
+    for place in totals.places:
+        places.setdefault(place.integration_id, []).append(place)
     open_origins = _open_circuit_origins(runtime)
     used: dict[str, list[str]] = {}
     for integration in generation.integrations.of(environment):
         used.setdefault(integration.provider, []).append(integration.integration_id)
     rows = [
         _provider_row(
-            name, generation.catalog.get(name), keys, [one for key in keys for one in places.get(key, [])], open_origins
+            name,
+            generation.catalog.get(name),
+            keys,
+            [place for key in keys for place in places.get(key, [])],
+            open_origins,
         )
         for name, keys in used.items()
     ]
@@ -75,19 +79,19 @@ def _provider_row(
     name: str, provider: Provider | None, keys: list[str], places: Sequence[PlaceTotal], open_origins: set[str]
 ) -> dict[str, Any]:
     counts = dict.fromkeys(FAILURE_CLASSES, 0)
-    calls = [one for one in places if one.kind == "call"]
-    for one in places:
-        if one.reason and one.kind in ("call", "refresh"):
-            counts[failure_class(one.kind, one.reason)] += one.calls
-    times = [sum(each) for each in zip(*(one.times for one in calls), strict=True)] if calls else []
-    well = [one.last_at for one in calls if not one.reason]
+    calls = [place for place in places if place.kind == "call"]
+    for place in places:
+        if place.reason and place.kind in ("call", "refresh"):
+            counts[failure_class(place.kind, place.reason)] += place.calls
+    times = [sum(each) for each in zip(*(call.times for call in calls), strict=True)] if calls else []
+    well = [call.last_at for call in calls if not call.reason]
     return {
         "name": name,
         "display_name": provider.display_name if provider else name,
         "integrations": sorted(keys),
         "trust": TRUST.get(provider.trust() or "", "no source named") if provider else "not in the catalog",
         "sources": _sources(provider) if provider else [],
-        "calls": sum(one.calls for one in calls),
+        "calls": sum(call.calls for call in calls),
         "failed": sum(counts.values()),
         "errors": {label: count for label, count in counts.items() if count},
         "provider_calls": sum(times),
@@ -99,11 +103,11 @@ def _provider_row(
 
 
 def _sources(provider: Provider) -> list[str]:
-    found = set(provider.sources or ())
+    sources = set(provider.sources or ())
     if provider.evidence is not None:
-        for _, one in provider.evidence.groups():
-            found.update(one.sources)
-    return sorted(found)
+        for _, group in provider.evidence.groups():
+            sources.update(group.sources)
+    return sorted(sources)
 
 
 def failure_class(kind: str, reason: str) -> str:

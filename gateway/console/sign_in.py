@@ -82,7 +82,7 @@ def _session_by_headers(request: web.Request) -> ConsoleSession | None:
             "forbidden",
             f"The request has {asked.user} or {asked.groups} twice. Let the proxy drop these headers from browsers.",
         )
-    role = role_of(config, [one.strip() for one in ",".join(groups).split(",")])
+    role = role_of(config, [group.strip() for group in ",".join(groups).split(",")])
     name = printable_name(names[0])
     if role is None or not name:
         raise Forbidden("forbidden", "You are in none of the groups in console.operators and console.viewers.")
@@ -97,8 +97,8 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
         return False  # a Unix socket has no IP address
     mapped = getattr(address, "ipv4_mapped", None) or address
     return any(
-        mapped.version == one.network.version and mapped in one.network
-        for one in config.identity_headers.trusted_proxies
+        mapped.version == proxy.network.version and mapped in proxy.network
+        for proxy in config.identity_headers.trusted_proxies
     )
 
 
@@ -211,7 +211,7 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
     except GatewayError as fault:
         if isinstance(fault, SignInRefused) and fault.reason:
             request.app[RUNTIME].refusal_log.warning(
-                "console_sign_in_refused", request.remote, reason=fault.reason, address=request.remote, **fault.found
+                "console_sign_in_refused", request.remote, reason=fault.reason, address=request.remote, **fault.details
             )
         response = refusal_page(request, fault)
     _set_flow_cookie(request, response, Secret(""), 0)

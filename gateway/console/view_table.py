@@ -75,12 +75,12 @@ async def view(request: web.Request) -> web.StreamResponse:
         if not tail:
             return _with_session(request, who, see_other(console_path(request, _first_environment(request))))
         environment, section = _environment_and_section(request, tail.removesuffix(JSON))
-        found = await VIEWS[section](request, environment)
+        view = await VIEWS[section](request, environment)
     except GatewayError as fault:
         if wants_json:
             raise
         return refusal_page(request, fault, reload=True)
-    response = as_json(found.data) if wants_json else render(request, who, found, environment=environment)
+    response = as_json(view.data) if wants_json else render(request, who, view, environment=environment)
     return _with_session(request, who, response)
 
 
@@ -142,7 +142,7 @@ def _check_environment(request: web.Request, environment: str) -> None:
 
 
 def _first_environment(request: web.Request) -> str:
-    there = generation_of(request).config.environments
-    if not there:
+    environments = generation_of(request).config.environments
+    if not environments:
         raise NotFound("not_found", "gateway.yaml has no environment. Add one under environments, and reload.")
-    return next(iter(there))
+    return next(iter(environments))

@@ -269,8 +269,8 @@ class _Reader:
         self._counted_to = 0
 
     def skip(self) -> None:
-        found = _SPACE.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = _SPACE.match(self.text, self.at)
+        self.at = match.end() if match else self.at
 
     def value(self, depth: int) -> Node:
         self.skip()
@@ -283,12 +283,12 @@ class _Reader:
                 return Mapping(line, list(self._members(depth)))
             case "[":
                 return Sequence(line, [self.value(depth + 1) for _ in self._items("]", depth)])
-        found = _WORD.match(self.text, self.at)
-        if found is None:
+        match = _WORD.match(self.text, self.at)
+        if match is None:
             raise _NotJson
-        self.at = found.end()
-        value: Value = json.loads(found.group())
-        return Scalar(line, found.group(), value)
+        self.at = match.end()
+        value: Value = json.loads(match.group())
+        return Scalar(line, match.group(), value)
 
     def _members(self, depth: int) -> Iterator[tuple[Node, Node]]:
         for _ in self._items("}", depth):

@@ -18,12 +18,12 @@ Place: TypeAlias = tuple[str, ...]  # the keys from the root to a value; a list 
 class Dialect:
     """How files of one format are read.
 
-    `most_values`: the maximum number of values; a value with an alias counts each time it is used.
+    `max_values`: the maximum number of values; a value with an alias counts each time it is used.
     `yes_is_true`: whether ``yes``, ``no``, ``on`` and ``off`` are booleans as in YAML 1.1; otherwise they are text.
     `merges`: whether ``<<`` merges other mappings; otherwise ``<<`` is an ordinary key.
     """
 
-    most_values: int
+    max_values: int
     yes_is_true: bool
     merges: bool
 
@@ -161,9 +161,9 @@ class _Converter:
 
     def _count(self, node: Node) -> None:
         self._values += 1
-        if self._values > self._dialect.most_values:
-            most = self._dialect.most_values
-            raise UnreadableText(node.line, f"more than {counted(most, 'value')} once aliases are filled in")
+        if self._values > self._dialect.max_values:
+            limit = self._dialect.max_values
+            raise UnreadableText(node.line, f"more than {counted(limit, 'value')} once aliases are filled in")
 
 
 def _is_unicode(text: str) -> bool:

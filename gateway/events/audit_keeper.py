@@ -69,7 +69,7 @@ class AuditKeeper:
         """Do the tasks that are due. Raises Unavailable, and VaultError if the signing key cannot be decrypted."""
         config = self._current.generation.config.audit
         self._store.trail.noted.clear()
-        if await self._store.audit.seal():
+        if await self._store.audit.append_to_chain():
             self._may_need_checkpoint = True
         if self._may_need_checkpoint:
             await self._checkpoint(config)

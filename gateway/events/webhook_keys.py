@@ -184,7 +184,7 @@ def _url_in_header(endpoint: WebhookKeys, message: IncomingWebhook) -> str:
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], ""), text)
 
 
 async def _fetch(egress: Egress, request: KeyRequest) -> FetchedKeys:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-MOST_CHARS: Final = 64 * 1024
+MAX_CHARS: Final = 64 * 1024
 MAX_TOKENS: Final = 20_000
 MAX_DEPTH: Final = 64
 KINDS: Final = frozenset({"query", "mutation", "subscription"})
@@ -111,8 +111,8 @@ def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> l
 
 def _tokens(text: str) -> list[str]:
     """Return the document's names, signs and values. Each string becomes ``""``, and each number becomes ``0``."""
-    if len(text) > MOST_CHARS:
-        raise AmbiguousDocument(f"has more than {MOST_CHARS} characters; pass values as variables")
+    if len(text) > MAX_CHARS:
+        raise AmbiguousDocument(f"has more than {MAX_CHARS} characters; pass values as variables")
     if (forbidden := _FORBIDDEN_CHARS.search(text)) is not None:
         raise AmbiguousDocument(
             f"holds the character U+{ord(forbidden[0]):04X}, which some readers take for the end of a line"

@@ -4,9 +4,9 @@ import json
 import re
 from typing import Any, Final
 
-MOST_LEVELS: Final = 64
+MAX_LEVELS: Final = 64
 """Maximum depth of a value that a caller sends."""
-MOST_STORED_LEVELS: Final = 128
+MAX_STORED_LEVELS: Final = 128
 """Maximum depth of a stored value. Earlier versions could store deeper values; their deeper parts are read as null."""
 
 # A string without an end matches up to the end of the text. So the search does not start again inside such a string.
@@ -41,24 +41,24 @@ def prune_text(text: str, levels: int) -> str:
     """Return the JSON `text` with null in place of each array or object that is more than `levels` levels deep."""
     kept: list[str] = []
     depth = at = 0
-    for found in _BRACKET_OR_STRING.finditer(text):
-        bracket = found[0]
+    for match in _BRACKET_OR_STRING.finditer(text):
+        bracket = match[0]
         if bracket in ("[", "{"):
             depth += 1
             if depth == levels + 1:
-                kept += (text[at : found.start()], "null")
+                kept += (text[at : match.start()], "null")
         elif bracket in ("]", "}"):
             if depth == levels + 1:
-                at = found.end()
+                at = match.end()
             depth -= 1
     return "".join(kept) + text[at:] if depth <= levels else "".join(kept)
 
 
 def parse_stored_json(text: Any) -> Any:
-    """Parse a stored JSON text, up to a depth of `MOST_STORED_LEVELS` levels.
+    """Parse a stored JSON text, up to a depth of `MAX_STORED_LEVELS` levels.
 
     Raises ValueError, and TypeError if `text` is a number: SQLite returns a number for a text of digits.
     """
-    if isinstance(text, str) and text.count("{") + text.count("[") > MOST_STORED_LEVELS:
-        text = prune_text(text, MOST_STORED_LEVELS)
+    if isinstance(text, str) and text.count("{") + text.count("[") > MAX_STORED_LEVELS:
+        text = prune_text(text, MAX_STORED_LEVELS)
     return json.loads(text)

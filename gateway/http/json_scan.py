@@ -56,9 +56,9 @@ class NotJson(ValueError):
 
 
 def skip_space(text: str, pos: int) -> int:
-    found = SPACE.match(text, pos)
-    assert found is not None  # the pattern also matches the empty text
-    return found.end()
+    match = SPACE.match(text, pos)
+    assert match is not None  # the pattern also matches the empty text
+    return match.end()
 
 
 def end_of_value(text: str, pos: int) -> int:

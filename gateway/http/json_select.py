@@ -19,7 +19,7 @@ INLINE_STEPS: Final = 20_000  # maximum of steps × values on the event loop: 30
 BYTES_A_VALUE: Final = 64  # a long text counts as one value for each 64 bytes, because it is copied
 # Maximum values of a response that is parsed as JSON. The limit is needed because an empty list takes 2 bytes in JSON,
 # but 64 bytes in memory.
-MOST_VALUES: Final = 1_000_000
+MAX_VALUES: Final = 1_000_000
 _ADDING: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
 _CHAINED: Final = frozenset(  # each child gets the result of the previous child
     {"pipe", "subexpression", "index_expression", "projection", "value_projection", "filter_projection"}

@@ -74,23 +74,23 @@ def parse_host(text: str) -> str | None:
 
 def parse_authority(scheme: str, text: str) -> tuple[str, int] | None:
     """Return (host, port) of ``host[:port]``; None for any other text, for example with user information."""
-    found = _AUTHORITY.fullmatch(text)
-    if found is None or (host := parse_host(found["host"])) is None:
+    match = _AUTHORITY.fullmatch(text)
+    if match is None or (host := parse_host(match["host"])) is None:
         return None
-    port = int(found["port"]) if found["port"] else DEFAULT_PORTS[scheme]
+    port = int(match["port"]) if match["port"] else DEFAULT_PORTS[scheme]
     return (host, port) if 0 < port < 65536 else None
 
 
 def parse_url(text: str) -> ParsedUrl:
     """Parse an absolute http or https URL. Raises ValueError with the reason."""
-    found = ABSOLUTE.match(text)
-    if found is None:
+    match = ABSOLUTE.match(text)
+    if match is None:
         raise ValueError("it must begin with https:// and a host")
-    scheme = found["scheme"].lower()
-    authority = parse_authority(scheme, found["authority"])
+    scheme = match["scheme"].lower()
+    authority = parse_authority(scheme, match["authority"])
     if authority is None:
         raise ValueError("its host must be an ASCII name or an IP address, without user name, with a port at most")
     if re.search(r"[^!-~]|[\\#]", text):
         raise ValueError("it must not hold a fragment, a backslash, or characters that are to be percent-encoded")
-    path, mark, query = text[found.end() :].partition("?")
+    path, mark, query = text[match.end() :].partition("?")
     return ParsedUrl(scheme, *authority, path.rstrip("/"), mark + query)

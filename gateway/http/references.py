@@ -40,15 +40,15 @@ class LinkValue(NamedTuple):
 def links_in(value: str) -> Iterator[LinkValue]:
     """Yield all links in the value of a Link field. A `<` inside quotes does not begin a link."""
     unclosed_quote: int | None = None
-    for found in _PIECE.finditer(value):
-        if found["params"] is not None:
-            yield LinkValue(*found.span("target"), found["params"])
-        elif found["open"] is not None:
-            unclosed_quote = found.start() + 1
+    for match in _PIECE.finditer(value):
+        if match["params"] is not None:
+            yield LinkValue(*match.span("target"), match["params"])
+        elif match["open"] is not None:
+            unclosed_quote = match.start() + 1
     if unclosed_quote is not None:
-        for found in _PIECE_IGNORING_QUOTES.finditer(value, unclosed_quote):
-            if found["params"] is not None:
-                yield LinkValue(*found.span("target"), found["params"])
+        for match in _PIECE_IGNORING_QUOTES.finditer(value, unclosed_quote):
+            if match["params"] is not None:
+                yield LinkValue(*match.span("target"), match["params"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +160,11 @@ def _decoded(text: str) -> tuple[bytes, list[int]]:
     decoded = bytearray()
     starts: list[int] = []
     at = 0
-    for found in _ESCAPED.finditer(raw):
-        decoded += raw[at : found.start()]
-        starts += range(at, found.start() + 1)
-        decoded.append(int(found[1], 16))
-        at = found.end()
+    for match in _ESCAPED.finditer(raw):
+        decoded += raw[at : match.start()]
+        starts += range(at, match.start() + 1)
+        decoded.append(int(match[1], 16))
+        at = match.end()
     starts += range(at, len(raw) + 1)
     return _normalized(bytes(decoded + raw[at:])), starts
 

@@ -119,8 +119,8 @@ def _set_framing(head: ResponseHead, framing_fields: list[tuple[int, str]], *, v
         head.keep_s = 0.0
         return
     for meaning, value in framing_fields:
-        if meaning == _KEEP_ALIVE and (found := _TIMEOUT.search(value.lower())):
-            head.keep_s = float(found[1])
+        if meaning == _KEEP_ALIVE and (match := _TIMEOUT.search(value.lower())):
+            head.keep_s = float(match[1])
 
 
 def _set_body_end(head: ResponseHead, lengths: set[str], codings: list[str], *, version_1_0: bool) -> None:

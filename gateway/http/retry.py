@@ -150,12 +150,12 @@ class RetryRules:
 
 def parse_statuses(text: str) -> range | None:
     """Parse ``429``, ``5xx`` or ``500-502``; return None for anything else."""
-    found = _STATUSES.fullmatch(text.strip())
-    if found is None:
+    match = _STATUSES.fullmatch(text.strip())
+    if match is None:
         return None
-    if found["first"]:
-        return range(int(found["first"]) * 100, int(found["first"]) * 100 + 100)
-    return range(int(found["low"]), int(found["high"] or found["low"]) + 1)
+    if match["first"]:
+        return range(int(match["first"]) * 100, int(match["first"]) * 100 + 100)
+    return range(int(match["low"]), int(match["high"] or match["low"]) + 1)
 
 
 def wait_s(

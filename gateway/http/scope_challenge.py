@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.http.headers import Fields
 
-MOST_SCOPES: Final = 20
+MAX_SCOPES: Final = 20
 SCOPE_CHARS: Final = 256
 SCHEMES: Final = frozenset({"bearer", "dpop"})
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -52,6 +52,6 @@ def _unquote(text: str) -> str:
 
 
 def well_formed_scopes(named: list[str]) -> tuple[str, ...]:
-    """Return the well-formed scopes in `named` without duplicates, at most `MOST_SCOPES`."""
+    """Return the well-formed scopes in `named` without duplicates, at most `MAX_SCOPES`."""
     well_formed = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
-    return tuple(dict.fromkeys(well_formed))[:MOST_SCOPES]
+    return tuple(dict.fromkeys(well_formed))[:MAX_SCOPES]

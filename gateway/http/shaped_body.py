@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jmespath.parser import ParsedResult
 
-from gateway.http.json_select import MOST_VALUES, UnusableExpression, evaluate, is_quick, values_in
+from gateway.http.json_select import MAX_VALUES, UnusableExpression, evaluate, is_quick, values_in
 from gateway.off_loop import INLINE_BYTES
 
 _NOT_TEXT: Final = (
@@ -60,7 +60,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
     kind = media_type.partition(";")[0].strip().lower()
     if kind.startswith(_NOT_TEXT):
         return ShapedBody("", whole=False, is_text=False)
-    if ("json" in kind or body[:1] in (b"{", b"[")) and (len(body) < MOST_VALUES or values_in(body) <= MOST_VALUES):
+    if ("json" in kind or body[:1] in (b"{", b"[")) and (len(body) < MAX_VALUES or values_in(body) <= MAX_VALUES):
         try:
             return _shape_json(_parse(body), body, select, max_bytes)
         except (ValueError, RecursionError):

@@ -115,7 +115,7 @@ class Integrations:
         """Return the integration. Raises NotFound, with the most similar existing key as a hint."""
         integration = self.find(environment, integration_id)
         if integration is None:
-            suggestion = nearest(integration_id, [one.integration_id for one in self.of(environment)])
+            suggestion = nearest(integration_id, [integration.integration_id for integration in self.of(environment)])
             hint = f" Did you mean '{suggestion}'?" if suggestion else " GET /integrations lists those it has."
             raise NotFound(
                 "unknown_provider_config",
@@ -126,7 +126,7 @@ class Integrations:
 
     def providers(self) -> Sequence[str]:
         """Return the names of the catalog entries that integrations use, sorted, each name once."""
-        return sorted({one.provider for one in self._all().values()})
+        return sorted({integration.provider for integration in self._all().values()})
 
     def of(self, environment: str) -> Sequence[Integration]:
         """Return the integrations of an environment.
@@ -153,4 +153,4 @@ def _client_of(integration: Integration) -> tuple[Any, ...]:
 
 
 def _by_key(integrations: Iterable[Integration]) -> dict[Key, Integration]:
-    return {(one.environment, one.integration_id): one for one in integrations}
+    return {(integration.environment, integration.integration_id): integration for integration in integrations}

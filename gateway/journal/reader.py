@@ -34,11 +34,11 @@ class OpenRecord:
 
 def open_records(folder: Path) -> list[OpenRecord]:
     """Return the records that are not released, from all files. Slot files of earlier releases are included. Blocks."""
-    found = []
+    records = []
     for path in all_files(folder):
         is_writer_alive = not is_dead(path)  # check before reading: a dead writer adds no record after this check
-        found += [OpenRecord(is_writer_alive, about, sealed) for about, sealed in read(path)]
-    return found
+        records += [OpenRecord(is_writer_alive, about, sealed) for about, sealed in read(path)]
+    return records
 
 
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:

@@ -6,7 +6,8 @@
     mcp_messages        the protocol without I/O: JSON-RPC, the revisions of 2025 and 2026-07-28, results and errors
     door_request        one JSON-RPC request: its caller, policy, configuration
     key_tools           finds the tools of the caller's key, and their connections
-    tool_list           turns a key's rules into tools: names, arguments, schemas, annotations; searches them
+    rule_tools          turns a key's rules into tools, each with its name and its arguments
+    tool_list           the response to tools/list: schemas and annotations; searches the tools
     path_overlap        decides whether the paths of two rules can match the same request
     tool_run            runs tools/call, from the arguments to the result
     tool_calls          builds the request of a tool call, and chooses its connection
@@ -15,8 +16,7 @@
     in_process_call     makes this call without a socket: on the fast path, or else through the middleware chain
     tool_results        turns the provider's response into a tool result, cut to a model's limit
     refused_calls       refusals in plain text; asks the user to connect a missing connection
-    kept_responses      keeps whole responses in memory, for minutes, each for one key
-    whole_responses     resources/read: returns a whole response, from memory or fetched again
+    kept_responses, whole_responses    resources/read: whole responses, kept for minutes for one key, or fetched again
 
 Always true: a tool call passes the same checks as a call of /proxy, on the bytes that are sent and with the caller's
 own key. So a tool can do nothing that the key cannot do by HTTP. Only whole responses are kept between two messages.

@@ -10,9 +10,9 @@ from gateway.access.caller import Caller
 from gateway.errors import Forbidden
 from gateway.generation import Generation
 from gateway.off_loop import INLINE_BYTES
+from gateway.records.proxied_call import PROXY_PATH
 from gateway.records.trace import CallTrace
 
-PROXY_MOUNT: Final = "/proxy"
 PASSED_ON: Final = (hdrs.HOST, hdrs.USER_AGENT, "traceparent", "tracestate")
 _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
@@ -104,4 +104,4 @@ def mount_beside(door: str) -> str:
     """
     for ending in _DOORS:
         door = door.removesuffix(ending)
-    return door + PROXY_MOUNT
+    return door + PROXY_PATH

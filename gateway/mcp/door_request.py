@@ -58,4 +58,4 @@ class DoorRequest:
 def count(caller: Caller) -> None:
     """Count one request against the rate of the caller's key. Raises TooManyRequests."""
     if caller.access is not None and caller.access.meter is not None:
-        caller.access.meter.pace()
+        caller.access.meter.count_against_rate()

@@ -11,7 +11,7 @@ from typing import Final
 from gateway import clock
 
 KEPT_S: Final = 600.0
-MOST_BYTES: Final = 64 << 20  # maximum for all keys of one worker
+MAX_BYTES: Final = 64 << 20  # maximum for all keys of one worker
 SHARE_BYTES: Final = 16 << 20  # maximum for one key
 
 
@@ -38,12 +38,12 @@ class KeptResponses:
         if len(body) > SHARE_BYTES:
             return None
         self._sweep()
-        own = sum(len(one.body) for one in self._kept.values() if one.share == share)
+        own = sum(len(kept.body) for kept in self._kept.values() if kept.share == share)
         for response_id, one in list(self._kept.items()):
             if own + len(body) > SHARE_BYTES and one.share == share:
                 own -= len(one.body)
                 self._drop(response_id)
-        while self._kept and self.size + len(body) > MOST_BYTES:
+        while self._kept and self.size + len(body) > MAX_BYTES:
             self._drop(next(iter(self._kept)))
         response_id = secrets.token_urlsafe(16)
         self._kept[response_id] = KeptResponse(share, media_type, body, clock.monotonic() + KEPT_S)

@@ -14,13 +14,14 @@ from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.list_cursor import is_list
-from gateway.mcp.tool_list import OperationPlace, RuleTool, call_api, listed, tool_json, tools_of
+from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
+from gateway.mcp.tool_list import call_api, listed, tool_json
 from gateway.off_loop import off_loop
 from gateway.records.access import ANY_INTEGRATION
 from gateway.records.integration import Integration
 from gateway.store import ListFilter
 
-MOST_CANDIDATES: Final = 50
+MAX_CANDIDATES: Final = 50
 LIST_SCOPE: Final = "environment:connections:list"
 
 
@@ -214,7 +215,7 @@ class KeyTools:
             return dict.fromkeys(named, "")
         if not may_list:
             return None
-        wanted = ListFilter(within=policy.limits, limit=MOST_CANDIDATES)
+        wanted = ListFilter(within=policy.limits, limit=MAX_CANDIDATES)
         rows = await self._request.runtime.store.connections.list(self._request.environment, wanted)
         labels = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
-        return labels if named is None or policy.of_tags else {name: labels.get(name, "") for name in named}
+        return labels if named is None or policy.limits_tags else {name: labels.get(name, "") for name in named}

@@ -72,24 +72,27 @@ def is_list(provider: Provider | None, path: str, details: ApiOperation | None) 
     """
     if provider is None:
         return False
-    ways = [way for way in _all_ways(provider) if not way.in_body and way.type != "graphql"]
+    schemes = [scheme for scheme in _all_schemes(provider) if not scheme.in_body and scheme.type != "graphql"]
     if details is None or not details.query:
-        return bool(ways)
+        return bool(schemes)
     return any(
-        way.type == "link"
-        or (way.applies_to is not None and applies_to_path(way.applies_to, path))
-        or {way.cursor_name_in_request, way.offset_name_in_request, way.limit_name_in_request} & set(details.query)
-        for way in ways
+        scheme.type == "link"
+        or (scheme.applies_to is not None and applies_to_path(scheme.applies_to, path))
+        or {scheme.cursor_name_in_request, scheme.offset_name_in_request, scheme.limit_name_in_request}
+        & set(details.query)
+        for scheme in schemes
     )
 
 
-def _all_ways(provider: Provider) -> Sequence[Paginate]:
-    return [way for way in (provider.proxy.paginate, *(provider.proxy.paginate_alternatives or ())) if way is not None]
+def _all_schemes(provider: Provider) -> Sequence[Paginate]:
+    return [
+        scheme
+        for scheme in (provider.proxy.paginate, *(provider.proxy.paginate_alternatives or ()))
+        if scheme is not None
+    ]
 
 
-def page_behind(
-    opened: Opened, target: str, body: bytes, fields: Fields, shown_at: str
-) -> tuple[str, str | None] | None:
+def find_list(opened: Opened, target: str, body: bytes, fields: Fields, shown_at: str) -> tuple[str, str | None] | None:
     """Return the dotted path of the list in `body`, and the target of the next page (None on the last page).
 
     Return None if `body` has no list that can be paged. `target`: the target of the request for this page. `body`,
@@ -101,9 +104,9 @@ def page_behind(
     names = {parameter_name(pair) for pair in query.split("&")} if query else set()
     try:
         options = PaginationOptions(path, names, {})
-        ways = paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
+        schemes = paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
         here = PageUrl(base.scheme, base.host, base.port, base.path + target, None)
-        turn = parse_page(body, fields, ways, here)
+        turn = parse_page(body, fields, schemes, here)
     except (InvalidPagination, UpstreamFailed, ValueError):
         return None
     if not len(turn.records):
@@ -113,7 +116,7 @@ def page_behind(
 
 def _target(opened: Opened, target: str, following: Position, shown_at: str) -> str | None:
     base = opened.base
-    if following.way.type == "link" and following.at.startswith(shown_at):
+    if following.scheme.type == "link" and following.at.startswith(shown_at):
         found = following.at.removeprefix(shown_at)
     else:
         request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + target, base_path=base.path)

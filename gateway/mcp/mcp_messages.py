@@ -26,7 +26,8 @@ from gateway.off_loop import INLINE_BYTES
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 REVISIONS: Final = (MODERN, *HANDSHAKE)
-UNSAID: Final = "2025-03-26"  # the revision of a request without MCP-Protocol-Version, per the specifications of 2025
+# The revision of a request without MCP-Protocol-Version, per the specifications of 2025.
+DEFAULT_REVISION: Final = "2025-03-26"
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -106,7 +107,7 @@ class RpcRequest:
     id: int | str
     method: str
     params: Mapping[str, Any]
-    revision: str = UNSAID
+    revision: str = DEFAULT_REVISION
     capabilities: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -170,7 +171,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
     Raises RpcError. For the error reply, use `id_in` to find the message's id.
     """
     message = _parsed(body)
-    found = _routing(headers)
+    routing = _routing(headers)
     if not isinstance(message, dict):
         what = "a batch" if isinstance(message, list) else "no object"
         raise RpcError(INVALID_REQUEST, f"Send one JSON-RPC message per request; this is {what}.")
@@ -178,13 +179,13 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
         raise RpcError(INVALID_REQUEST, "'jsonrpc' must be \"2.0\".")
     method, params = message.get("method"), message.get("params", {})
     if "method" not in message and ("result" in message or "error" in message):
-        _check_revision(found.get(VERSION_HEADER))
+        _check_revision(routing.get(VERSION_HEADER))
         return RpcNotification("")
     if not isinstance(method, str) or not 0 < len(method) <= LONGEST_METHOD:
         raise RpcError(INVALID_REQUEST, f"'method' must be a text of at most {LONGEST_METHOD} characters.")
-    _check_sent(found, method, params)
+    _check_sent(routing, method, params)
     if "id" not in message:
-        _check_revision(found.get(VERSION_HEADER))
+        _check_revision(routing.get(VERSION_HEADER))
         return RpcNotification(method)
     request_id = id_of(message)
     if request_id is None:
@@ -193,21 +194,21 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
         raise RpcError(INVALID_REQUEST, "'params' must be an object.")
     meta = params.get("_meta")
     says_version = isinstance(meta, dict) and META_VERSION in meta
-    if says_version or found.get(VERSION_HEADER) == MODERN or method == "server/discover":
-        return _modern(request_id, method, params, found)
+    if says_version or routing.get(VERSION_HEADER) == MODERN or method == "server/discover":
+        return _modern(request_id, method, params, routing)
     if method == "initialize":
         return RpcRequest(request_id, method, params)
-    revision = found.get(VERSION_HEADER, UNSAID)
+    revision = routing.get(VERSION_HEADER, DEFAULT_REVISION)
     _check_revision(revision)
     return RpcRequest(request_id, method, params, revision)
 
 
 def id_of(message: Any) -> int | str | None:
     """Return a message's id; None if the message has no valid id."""
-    found = message.get("id") if isinstance(message, dict) else None
-    if isinstance(found, str) and len(found) <= LONGEST_ID:
-        return found
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    request_id = message.get("id") if isinstance(message, dict) else None
+    if isinstance(request_id, str) and len(request_id) <= LONGEST_ID:
+        return request_id
+    return request_id if isinstance(request_id, int) and not isinstance(request_id, bool) else None
 
 
 def id_in(body: bytes) -> int | str | None:
@@ -218,17 +219,17 @@ def id_in(body: bytes) -> int | str | None:
         return None
 
 
-def _modern(request_id: int | str, method: str, params: dict[str, Any], found: Mapping[str, str]) -> RpcRequest:
+def _modern(request_id: int | str, method: str, params: dict[str, Any], routing: Mapping[str, str]) -> RpcRequest:
     meta = params.get("_meta")
     missing = [name for name in (META_VERSION, META_CAPABILITIES) if not isinstance(meta, dict) or name not in meta]
     if missing or not isinstance(meta, dict):
         raise RpcError(INVALID_PARAMS, f"params._meta must have {' and '.join(missing)}.")
     version, capabilities = meta[META_VERSION], meta[META_CAPABILITIES]
-    _check_header(VERSION_HEADER, found.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
-    _check_header(METHOD_HEADER, found.get(METHOD_HEADER), method, "method")
+    _check_header(VERSION_HEADER, routing.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
+    _check_header(METHOD_HEADER, routing.get(METHOD_HEADER), method, "method")
     named = NAMED_BY.get(method)
     if named is not None and (value := params.get(named)) is not None:
-        _check_header(NAME_HEADER, _decoded(found.get(NAME_HEADER)), value, f"params.{named}")
+        _check_header(NAME_HEADER, _decoded(routing.get(NAME_HEADER)), value, f"params.{named}")
     if version != MODERN:
         _unsupported(version)
     if not isinstance(capabilities, dict):
@@ -236,14 +237,14 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], found: M
     return RpcRequest(request_id, method, params, MODERN, capabilities)
 
 
-def _check_sent(found: Mapping[str, str], method: str, params: Any) -> None:
+def _check_sent(routing: Mapping[str, str], method: str, params: Any) -> None:
     """Check the headers that repeat the method and the name. Clients of every revision can send these headers."""
-    if METHOD_HEADER in found:
-        _check_header(METHOD_HEADER, found[METHOD_HEADER], method, "method")
-    if NAME_HEADER in found:
+    if METHOD_HEADER in routing:
+        _check_header(METHOD_HEADER, routing[METHOD_HEADER], method, "method")
+    if NAME_HEADER in routing:
         named = NAMED_BY.get(method)
         value = params.get(named) if named is not None and isinstance(params, dict) else None
-        _check_header(NAME_HEADER, _decoded(found[NAME_HEADER]), value, f"params.{named or 'name'}")
+        _check_header(NAME_HEADER, _decoded(routing[NAME_HEADER]), value, f"params.{named or 'name'}")
 
 
 def _check_header(header: str, sent: str | None, value: Any, where: str) -> None:
@@ -271,14 +272,14 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
     Raises RpcError for a duplicate header, because two readers could use different values.
     """
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in headers:
         lower = name.lower()
         if lower in ROUTED_BY:
-            if lower in found:
+            if lower in fields:
                 raise RpcError(HEADER_MISMATCH, f"The header {lower} was sent more than once. Send it once.")
-            found[lower] = value.strip()
-    return found
+            fields[lower] = value.strip()
+    return fields
 
 
 def _decoded(value: str | None) -> str | None:
@@ -400,5 +401,5 @@ def accepts_json(accept: str | None) -> bool:
     """
     if accept is None:
         return True
-    kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}
+    kinds = {media_type.partition(";")[0].strip().lower() for media_type in accept.split(",")}
     return bool(kinds & {"application/json", "application/*", "*/*"})

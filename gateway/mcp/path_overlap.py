@@ -5,19 +5,19 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _OPEN: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
-MOST_STEPS: Final = 2_000_000
+MAX_STEPS: Final = 2_000_000
 _OF_TOKEN: Final = 4  # comparing a token costs this many steps; comparing a segment costs one step
 
 
 class Overlaps:
     """Compares the paths of the rules of two keys.
 
-    After `MOST_STEPS` steps, all further paths count as overlapping. The steps are limited because a parent key can
+    After `MAX_STEPS` steps, all further paths count as overlapping. The steps are limited because a parent key can
     have hundreds of rules of hundreds of characters.
     """
 
     def __init__(self) -> None:
-        self._left = MOST_STEPS
+        self._left = MAX_STEPS
 
     def may(self, one: str, other: str) -> bool:
         """Return whether one request can match both rules' paths.

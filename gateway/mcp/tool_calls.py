@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from gateway.mcp.tool_list import BODILESS, RuleTool
+from gateway.mcp.rule_tools import RuleTool
+from gateway.mcp.tool_list import BODILESS
 
 LONGEST_TARGET: Final = 8190  # maximum length, which is the same as for a request line
 USUAL_BYTES: Final = 20_000
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 LONGEST_SELECT: Final = 512
 LONGEST_LABEL: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
@@ -121,8 +122,8 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
     if select is not None and (not isinstance(select, str) or len(select) > LONGEST_SELECT):
         raise UnfitArguments(f"'select' must be a JMESPath expression of at most {LONGEST_SELECT} characters.")
     max_bytes = arguments.get("max_bytes", USUAL_BYTES)
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or not 100 <= max_bytes <= MOST_BYTES:
-        raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MOST_BYTES}.")
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or not 100 <= max_bytes <= MAX_BYTES:
+        raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MAX_BYTES}.")
     cursor = arguments.get("cursor") or None
     if cursor is not None and not isinstance(cursor, str):
         raise UnfitArguments("'cursor' must be a text, as returned with the previous page.")

@@ -12,7 +12,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.runtime import RUNTIME
 
-MOST_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
+MAX_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
 FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 LONGEST_S: Final = 120.0  # maximum time that an agent waits, also for an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -51,7 +51,7 @@ class ResponseMemory:
             outer = self._outer
             wait_s = outer.generation.config.egress.limits.wait_s
             memory = outer.app[RUNTIME].page_memory
-            self._reserved = await memory.reserve(outer.caller.share, FORMS * MOST_RESPONSE, wait_s)
+            self._reserved = await memory.reserve(outer.caller.share, FORMS * MAX_RESPONSE, wait_s)
 
     def release(self) -> None:
         if self._reserved is not None:
@@ -88,7 +88,7 @@ async def proxied(
         body,
         outer.request_id,
         sent.tool,
-        MOST_RESPONSE,
+        MAX_RESPONSE,
         LONGEST_S,
     )
     return await call_in_process(outer, call, memory.room)

@@ -20,9 +20,10 @@ from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
-from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
+from gateway.mcp.list_cursor import NextPage, find_list, items_at, opened_cursor, sealed, without_shown
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
+from gateway.mcp.rule_tools import RuleTool, below_base
 from gateway.mcp.tool_calls import (
     ToolCall,
     UnfitArguments,
@@ -31,8 +32,8 @@ from gateway.mcp.tool_calls import (
     call_of_rule,
     chosen_connection,
 )
-from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
-from gateway.mcp.tool_provider_call import LONGEST_S, MOST_RESPONSE, ResponseMemory, Sent, proxied
+from gateway.mcp.tool_list import LONGEST_QUERY, matching_tools
+from gateway.mcp.tool_provider_call import LONGEST_S, MAX_RESPONSE, ResponseMemory, Sent, proxied
 from gateway.mcp.tool_results import OPEN_LINK, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_responses import WholeResponses
 from gateway.off_loop import off_loop
@@ -95,15 +96,15 @@ class ToolRun:
 
         Raises UnfitArguments if the cursor is invalid.
         """
-        of_page = _page_of(call, name, connection)
+        page_facts = _page_of(call, name, connection)
         if call.cursor is None:
-            return call, _Lists(NextPage(call.target), of_page)
-        page = opened_cursor(call.cursor, self._request.seals, self._request.caller.key_id, of_page)
+            return call, _Lists(NextPage(call.target), page_facts)
+        page = opened_cursor(call.cursor, self._request.seals, self._request.caller.key_id, page_facts)
         if page is None:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
-        return replace(call, target=page.target), _Lists(page, of_page)
+        return replace(call, target=page.target), _Lists(page, page_facts)
 
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
@@ -215,7 +216,7 @@ class ToolRun:
             return RefusedCalls(self._request).refused(response, call)
         if response.too_large:
             return failure(
-                f"The response has more than {MOST_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
+                f"The response has more than {MAX_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
                 "from /proxy."
             )
         if not response.complete:
@@ -223,19 +224,19 @@ class ToolRun:
         media_type = response.media_type
         reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
         share, dear = self._request.caller.share, needs_thread(response.body, select)
-        body, behind = response.body, None
+        body, found_list = response.body, None
         if lists is not None and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
             fields = [(name, value) for name, value in response.headers().items()]
-            of_page = opened, sent.target, response.body, fields, self._request.shown_at
-            behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
-        if behind is not None and lists is not None and lists.page.skip:
-            of_body = body, behind[0], lists.page.skip
+            page_facts = opened, sent.target, response.body, fields, self._request.shown_at
+            found_list = await off_loop(share, find_list, *page_facts) if dear else find_list(*page_facts)
+        if found_list is not None and lists is not None and lists.page.skip:
+            of_body = body, found_list[0], lists.page.skip
             body = await off_loop(share, without_shown, *of_body) if dear else without_shown(*of_body)
         arguments = response.status, reason, media_type, body, select, call.max_bytes
         shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
         self.structured_json = shaped.structured_json
-        if behind is not None and lists is not None:
-            self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
+        if found_list is not None and lists is not None:
+            self._record_next(shaped, sent, found_list, selected=select is not None, lists=lists)
         if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
@@ -252,14 +253,14 @@ class ToolRun:
         return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
 
     def _record_next(
-        self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
+        self, shaped: ShapedResult, sent: Sent, found_list: tuple[str, str | None], *, selected: bool, lists: "_Lists"
     ) -> None:
         """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page.
 
-        `behind`: the dotted path of the list, and the target of the next page. `selected`: whether the result was
+        `found_list`: the dotted path of the list, and the target of the next page. `selected`: whether the result was
         selected by an expression, so that its number of items is unknown.
         """
-        at, target = behind
+        at, target = found_list
         following = None if target is None else NextPage(target)
         if shaped.keep:
             items = None if selected else items_at(shaped.result.get("structuredContent"), at)

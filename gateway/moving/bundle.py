@@ -64,8 +64,8 @@ async def write_lines(
         out.write(json.dumps({KIND: kind, **record}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
     line("bundle", {"version": VERSION, "environment": environment, "made_at": iso(now)})
-    for one in integrations:
-        line("integration", _integration_json(runtime, one))
+    for integration in integrations:
+        line("integration", _integration_json(runtime, integration))
         counts.integrations += 1
     async for connection in connections:
         line("connection", body_of(runtime.store, connection))

@@ -158,8 +158,8 @@ def count(source: IO[bytes], kind: str) -> int:
 
 def _is_connection(line: bytes) -> bool:
     """Return whether a line is a connection. A line of an export begins with its ``kind``; other lines have none."""
-    found = _KIND.match(line)
-    return found is None or found[1] == b"connection"
+    match = _KIND.match(line)
+    return match is None or match[1] == b"connection"
 
 
 def _integration_of(value: dict[str, Any], number: int) -> SourceItem:
@@ -196,7 +196,7 @@ def _path_of(column: str) -> tuple[str, ...]:
 def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
     if not columns:
         raise SourceRefused("The file is empty. Its first line must name the columns.")
-    twice = {".".join(one) for one in columns if columns.count(one) > 1}
+    twice = {".".join(column) for column in columns if columns.count(column) > 1}
     if twice:
         raise SourceRefused(f"Two columns stand for {', '.join(sorted(twice))}. Remove one.")
     if ("provider_config_key",) not in columns and integration is None:

@@ -106,13 +106,15 @@ def _accepted_by_mode(
     try:
         return mode.accept(credential, provider, now)
     except InvalidRequest as fault:
-        unknown = {str(one.path[1]) for one in fault.errors if one.code == "unrecognized_keys" and len(one.path) == 2}
+        unknown = {
+            str(error.path[1]) for error in fault.errors if error.code == "unrecognized_keys" and len(error.path) == 2
+        }
         if not unknown or not unknown <= set(credential):
             raise
         known = {name: value for name, value in credential.items() if name not in unknown}
-        held = mode.accept(known, provider, now)
+        accepted = mode.accept(known, provider, now)
         notes.append(f"left out, because nothing here uses them: {', '.join(sorted(unknown))}")
-        return held
+        return accepted
 
 
 OnConflict = Literal["skip", "replace", "fail"]
@@ -177,15 +179,17 @@ class ConnectionImporter:
         there_is = self._runtime.generation.integrations.find(ref.environment, ref.integration_id)
         integration = there_is or self.planned.get(ref.integration_id)
         if integration is None:
-            known = [one.integration_id for one in self._runtime.generation.integrations.of(ref.environment)]
+            known = [
+                integration.integration_id for integration in self._runtime.generation.integrations.of(ref.environment)
+            ]
             detail = f"there is no integration '{ref.integration_id}' here{did_you_mean(ref.integration_id, known)}"
             return _outcome(ref, ImportResult.REFUSED, "unknown_integration", detail)
         provider = self._runtime.creator.provider_of(integration)
         mode = modes()[provider.auth_mode]
-        held, config, notes = credential_of(moved, mode, provider, clock.now())
+        credential, config, notes = credential_of(moved, mode, provider, clock.now())
         if not moved.own:
             config = accepted_settings(provider, config, ("connection_config",))
-            config = {**mode.settings(held), **with_site(provider, config)}
+            config = {**mode.settings(credential), **with_site(provider, config)}
             check_required_settings(provider, config, ("connection_config",))
         there = await self._runtime.store.connections.get(ref)
         if there is not None and self._options.on_conflict != "replace":
@@ -195,11 +199,11 @@ class ConnectionImporter:
             return _outcome(ref, result, notes=notes)
         account = Account()
         if not moved.own or self._options.verify:
-            held, config, account = await self._with_token_and_settings(
-                moved, integration, provider, mode, held, config
+            credential, config, account = await self._with_token_and_settings(
+                moved, integration, provider, mode, credential, config
             )
         context = AuthContext(provider, integration, config, moved.metadata)
-        new = _new_connection(moved, ref, mode, held, context, account)
+        new = _new_connection(moved, ref, mode, credential, context, account)
         over = self._options.on_conflict == "replace"
         stored = await self._runtime.store.connections.put_moved(new, moved.past, over=over, now=clock.now())
         if stored is None:
@@ -214,7 +218,7 @@ class ConnectionImporter:
         integration: Integration,
         provider: Provider,
         mode: AuthMode,
-        held: dict[str, Any],
+        credential: dict[str, Any],
         config: dict[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any], Account]:
         """Return the credential, the settings and the account of the connection, after completing missing values.
@@ -224,14 +228,14 @@ class ConnectionImporter:
         """
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = AuthContext(provider, integration, config, moved.metadata, url)
-        held, account = await creator.obtain_credential(mode, held, context), Account()
+        credential, account = await creator.obtain_credential(mode, credential, context), Account()
         asked = tuple(provider.account.settings) if provider.account is not None else ()
         lacks = not any(map(config.get, (*(provider.connection_configuration or ()), *asked)))
         if (provider.post_connection_script or asked) and lacks:
-            completed = await creator.complete_credential(mode, held, context)
+            completed = await creator.complete_credential(mode, credential, context)
             config, account = dict(completed.config), completed.account or account
-        await creator.check(mode, held, replace(context, config=config), verified=self._options.verify)
-        return held, config, account
+        await creator.check(mode, credential, replace(context, config=config), verified=self._options.verify)
+        return credential, config, account
 
     def _conflict(self, ref: ConnectionRef) -> ImportOutcome:
         if self._options.on_conflict == "skip":
@@ -258,14 +262,14 @@ def _new_connection(
     moved: MovedConnection,
     ref: ConnectionRef,
     mode: AuthMode,
-    held: Mapping[str, Any],
+    credential: Mapping[str, Any],
     context: AuthContext,
     account: Account,
 ) -> NewConnection:
     now = clock.now()
     granted_at, refreshed_at = moved.past.granted_at or now, moved.past.last_refreshed_at or now
     return replace(
-        new_row(ref, mode, held, context, granted_at=granted_at, refreshed_at=refreshed_at, account=account),
+        new_row(ref, mode, credential, context, granted_at=granted_at, refreshed_at=refreshed_at, account=account),
         tags=moved.tags,
         end_user=moved.end_user,
         webhook_url_override=moved.webhook_url_override,

@@ -136,14 +136,14 @@ class Importer:
         listed = await peer.listed(only)
         self.total = len(listed)
 
-        async def one(found: PeerConnection) -> None:
+        async def one(connection: PeerConnection) -> None:
             settled = await self._one_by_one.existing_outcome(
-                self._one_by_one.ref(found.integration_id, found.connection_id)
+                self._one_by_one.ref(connection.integration_id, connection.connection_id)
             )
             if settled is not None:
                 return self._record(settled)
             try:
-                moved = await peer.connection(found)
+                moved = await peer.connection(connection)
             except UnusableConnection as fault:
                 return self._record(self._with_local_key(fault.outcome))
             await self._import_one(moved)
@@ -216,11 +216,11 @@ class Importer:
 def rotating(runtime: Runtime, environment: str) -> list[str]:
     """Return the keys of the environment's integrations with a provider that rotates refresh tokens."""
     found = []
-    for one in runtime.generation.integrations.of(environment):
+    for integration in runtime.generation.integrations.of(environment):
         try:
-            provider = runtime.creator.provider_of(one)
+            provider = runtime.creator.provider_of(integration)
         except GatewayError:
             continue
         if provider.auth_mode in modes() and provider.refresh is not None and provider.refresh.rotating:
-            found.append(one.integration_id)
+            found.append(integration.integration_id)
     return found

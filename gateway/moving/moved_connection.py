@@ -19,7 +19,7 @@ from gateway.api.shapes import (
     end_user,
     replacing_tags,
 )
-from gateway.http.json_depth import MOST_STORED_LEVELS, prune
+from gateway.http.json_depth import MAX_STORED_LEVELS, prune
 from gateway.records.connection import Connection, EndUser, ImportedHistory, Lifespan, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
@@ -195,7 +195,7 @@ def parse_connection(value: Any, *, default_integration: str | None = None) -> M
         if "credentials" not in value:
             value = _nested_form(value)
         if "past" in value:
-            value = prune(value, MOST_STORED_LEVELS)  # earlier versions could store values with more levels
+            value = prune(value, MAX_STORED_LEVELS)  # earlier versions could store values with more levels
         else:
             check_levels(value)
     body = validated(value, MovedBody, "invalid_body")
@@ -236,21 +236,21 @@ def body_of(store: Store, connection: Connection) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value is not None} | {"past": _past_json(connection)}
 
 
-def _past_json(one: Connection) -> dict[str, Any]:
-    failure = one.failure
+def _past_json(connection: Connection) -> dict[str, Any]:
+    failure = connection.failure
     moments = {
-        "created_at": one.created_at,
-        "granted_at": one.granted_at,
-        "last_refreshed_at": one.last_refreshed_at,
-        "last_fetched_at": one.last_fetched_at,
-        "state_since": one.state_since,
-        "dies_at": one.life.dies_at,
-        "keep_alive_at": one.life.keep_alive_at,
+        "created_at": connection.created_at,
+        "granted_at": connection.granted_at,
+        "last_refreshed_at": connection.last_refreshed_at,
+        "last_fetched_at": connection.last_fetched_at,
+        "state_since": connection.state_since,
+        "dies_at": connection.life.dies_at,
+        "keep_alive_at": connection.life.keep_alive_at,
     }
     body: dict[str, Any] = {name: iso(when) for name, when in moments.items() if when is not None}
-    body["state"] = one.state.value
-    if one.state_reason is not None:
-        body["state_reason"] = one.state_reason
+    body["state"] = connection.state.value
+    if connection.state_reason is not None:
+        body["state_reason"] = connection.state_reason
     if failure is not None:
         body["failure"] = {
             "code": failure.code,

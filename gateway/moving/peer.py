@@ -218,22 +218,26 @@ class Peer:
         `only`: the keys of the integrations to return; empty: all integrations.
         """
         listed = _list_member(await self._get("/integrations"), "data")
-        keys = [str(one["unique_key"]) for one in listed if isinstance(one, dict) and one.get("unique_key")]
+        keys = [
+            str(integration["unique_key"])
+            for integration in listed
+            if isinstance(integration, dict) and integration.get("unique_key")
+        ]
         return [await self._integration(key) for key in keys if not only or key in only]
 
     async def _integration(self, key: str) -> PeerIntegration:
         body = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
-        one = body.get("data") if isinstance(body, dict) else None
-        if not isinstance(one, dict) or not isinstance(one.get("provider"), str):
+        integration = body.get("data") if isinstance(body, dict) else None
+        if not isinstance(integration, dict) or not isinstance(integration.get("provider"), str):
             raise SourceRefused(f"Integration '{key}' there has no provider. Check that this is the URL of the API.")
-        held = one.get("credentials")
+        held = integration.get("credentials")
         return PeerIntegration(
             integration_id=key,
-            provider=one["provider"],
-            display_name=one.get("display_name") if isinstance(one.get("display_name"), str) else None,
-            forward_webhooks=one.get("forward_webhooks") is not False,
-            allowed_hosts=one.get("allowed_hosts") or (),
-            allow_unsigned_webhooks=one.get("allow_unsigned_webhooks") is True,
+            provider=integration["provider"],
+            display_name=integration.get("display_name") if isinstance(integration.get("display_name"), str) else None,
+            forward_webhooks=integration.get("forward_webhooks") is not False,
+            allowed_hosts=integration.get("allowed_hosts") or (),
+            allow_unsigned_webhooks=integration.get("allow_unsigned_webhooks") is True,
             credentials=held if isinstance(held, dict) else None,
         )
 
@@ -243,8 +247,8 @@ class Peer:
             body = await self._calls.get(f"/providers/{quote(provider, safe='')}")
         except (PeerRespondedError, PeerUnreachable, SourceRefused):
             return None
-        one = body.get("data") if isinstance(body, dict) else None
-        mode = one.get("auth_mode") if isinstance(one, dict) else None
+        entry = body.get("data") if isinstance(body, dict) else None
+        mode = entry.get("auth_mode") if isinstance(entry, dict) else None
         return mode if isinstance(mode, str) else None
 
     async def listed(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
@@ -254,24 +258,28 @@ class Peer:
         connection is read. Otherwise a connection that is created or deleted meanwhile would shift the pages, because
         pages are counted from the newest connection.
         """
-        found: dict[tuple[str, str], PeerConnection] = {}
+        connections: dict[tuple[str, str], PeerConnection] = {}
         query = {"limit": str(PAGE_SIZE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
         page = 0
         while True:
             rows = _list_member(await self._get("/connections", {**query, "page": str(page)}), "connections")
-            new = [one for one in map(_connection_row, rows) if (one.integration_id, one.connection_id) not in found]
-            found |= {(one.integration_id, one.connection_id): one for one in new}
+            new = [
+                connection
+                for connection in map(_connection_row, rows)
+                if (connection.integration_id, connection.connection_id) not in connections
+            ]
+            connections |= {(connection.integration_id, connection.connection_id): connection for connection in new}
             if not new:
                 break
             page += 1
-        wanted = [one for one in found.values() if not only or one.integration_id in only]
+        wanted = [connection for connection in connections.values() if not only or connection.integration_id in only]
         return wanted[::-1]
 
-    async def connection(self, one: PeerConnection) -> MovedConnection:
+    async def connection(self, connection: PeerConnection) -> MovedConnection:
         """Return the connection with its credential. Raises UnusableConnection."""
-        path = f"/connections/{quote(one.connection_id, safe='')}"
-        query = {"provider_config_key": one.integration_id, "refresh_token": "true"}
-        where = (one.integration_id, one.connection_id)
+        path = f"/connections/{quote(connection.connection_id, safe='')}"
+        query = {"provider_config_key": connection.integration_id, "refresh_token": "true"}
+        where = (connection.integration_id, connection.connection_id)
         try:
             body = await self._calls.get(path, query)
         except PeerRespondedError as response:
@@ -289,7 +297,7 @@ class Peer:
         if not isinstance(body, dict):
             raise UnusableConnection(*where, "peer_refused", "the response is not a connection")
         try:
-            return _moved(one, body)
+            return _moved(connection, body)
         except GatewayError as fault:
             raise UnusableConnection(*where, fault.code, fault.message) from None
 
@@ -326,12 +334,12 @@ def _connection_row(row: Any) -> PeerConnection:
     return PeerConnection(key, name, broken)
 
 
-def _moved(one: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:
+def _moved(connection: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:
     """Return the connection in an API response. Raises InvalidRequest if a member cannot be stored in this gateway."""
     user = row.get("end_user")
     body = {
-        "provider_config_key": one.integration_id,
-        "connection_id": one.connection_id,
+        "provider_config_key": connection.integration_id,
+        "connection_id": connection.connection_id,
         "provider": row.get("provider") if isinstance(row.get("provider"), str) else None,
         "credentials": row.get("credentials") or {},
         "connection_config": row.get("connection_config") or {},

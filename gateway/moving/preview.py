@@ -71,9 +71,9 @@ class Preview:
     def counts(self) -> dict[str, int]:
         """Return the number of connections by verdict. ``reconnect`` counts connections with an invalid credential."""
         numbers: Counter[str] = Counter()
-        for one in self.forecasts:
-            numbers[one.verdict] += one.connections - one.broken
-            numbers["reconnect"] += one.broken
+        for forecast in self.forecasts:
+            numbers[forecast.verdict] += forecast.connections - forecast.broken
+            numbers["reconnect"] += forecast.broken
         numbers["not_possible"] += sum(self.orphans.values())
         return {name: count for name, count in sorted(numbers.items()) if count}
 
@@ -86,14 +86,21 @@ async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Se
     """
     integrations = await peer.integrations(only)
     listed = await peer.listed(only)
-    count = Counter(one.integration_id for one in listed)
-    broken = Counter(one.integration_id for one in listed if one.broken)
-    theirs = {name: await peer.auth_mode(name) for name in {one.provider for one in integrations}}
+    count = Counter(connection.integration_id for connection in listed)
+    broken = Counter(connection.integration_id for connection in listed if connection.broken)
+    theirs = {name: await peer.auth_mode(name) for name in {integration.provider for integration in integrations}}
     forecasts = [
-        _forecast(runtime, options, one, count[one.integration_id], broken[one.integration_id], theirs[one.provider])
-        for one in integrations
+        _forecast(
+            runtime,
+            options,
+            integration,
+            count[integration.integration_id],
+            broken[integration.integration_id],
+            theirs[integration.provider],
+        )
+        for integration in integrations
     ]
-    known = {one.integration_id for one in integrations}
+    known = {integration.integration_id for integration in integrations}
     orphans = {key: n for key, n in count.items() if key not in known}
     webhook_url = f"{runtime.generation.webhook_url(options.environment, '')}<integration>"
     plan = Preview(forecasts, orphans, runtime.generation.config.callback_url, webhook_url)
@@ -198,9 +205,9 @@ def _other_client(one: PeerIntegration, local: Integration) -> str:
 def _next_steps(plan: Preview) -> list[str]:
     """Return the steps of the move, in an order in which connections keep working."""
     steps = []
-    if any(one.verdict in ("needs_something", "not_possible") for one in plan.forecasts):
+    if any(forecast.verdict in ("needs_something", "not_possible") for forecast in plan.forecasts):
         steps.append("Do what is listed under needs_something and not_possible.")
-    if any(plan.callback_url in line for one in plan.forecasts for line in one.todo):
+    if any(plan.callback_url in line for forecast in plan.forecasts for line in forecast.todo):
         steps.append(
             f"Register {plan.callback_url} at the providers, in addition to the present callback URL: both work meanwhile."
         )

@@ -25,7 +25,7 @@ CHUNK_BYTES: Final = 64 << 10
 TAG_BYTES: Final = 16
 HEADER_LIMIT_BYTES: Final = 4096
 LOG2_N: Final = 17  # the derivation of the key needs 128 MiB and about 0.4 s
-MOST_LOG2_N: Final = 20  # maximum value in a header, so that a malicious header cannot exhaust the reader's memory
+MAX_LOG2_N: Final = 20  # maximum value in a header, so that a malicious header cannot exhaust the reader's memory
 PREFIX_BYTES: Final = 7
 
 
@@ -72,7 +72,7 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
             "AES-256-GCM",
             CHUNK_BYTES,
         )
-        sound = sound and 10 <= log2_n <= MOST_LOG2_N and len(prefix) == PREFIX_BYTES and len(salt) == 16
+        sound = sound and 10 <= log2_n <= MAX_LOG2_N and len(prefix) == PREFIX_BYTES and len(salt) == 16
     except (KeyError, TypeError, ValueError):
         sound = False
     if not sound:

@@ -164,8 +164,8 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
         if 0 < len(value) <= _LONGEST_TEXT:
             yield value
     elif isinstance(value, list) and depth < _SEARCHED_LEVELS:
-        for one in value[:_LONGEST_LIST]:
-            yield from _texts(one, depth + 1)
+        for part in value[:_LONGEST_LIST]:
+            yield from _texts(part, depth + 1)
     elif isinstance(value, dict) and depth < _SEARCHED_LEVELS:
         named = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
         for place in _PLACES:

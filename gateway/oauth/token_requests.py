@@ -78,7 +78,7 @@ class OAuthClient:
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secret values, to mask them if a response quotes them."""
-        return tuple(one.reveal() for one in (self.client_secret, self.assertion) if one is not None)
+        return tuple(secret.reveal() for secret in (self.client_secret, self.assertion) if secret is not None)
 
 
 def authenticate(

@@ -2,7 +2,8 @@
 
     masking        hides secrets in log lines: values with a secret's name, and texts that look like a secret
     logs           writes log lines to stderr: JSON, or readable text on a terminal
-    metrics        defines every metric, and counts in memory that the workers share (ADR 15)
+    metrics        defines every metric, and counts requests (ADR 15)
+    metrics_page   the memory in which one process counts and all processes read
     metrics_text   adds up the numbers of all workers, and returns the result as Prometheus text
     loop_lag       measures how long the event loop was blocked
     tracing        decides whether a request is traced, and passes sampled records to the exporter

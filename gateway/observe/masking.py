@@ -88,11 +88,11 @@ def masked_text(text: str) -> str:
     return SECRET_TEXT.sub(_mask_match, text)
 
 
-def _mask_match(found: re.Match[str]) -> str:
-    if found["url"] is not None:
-        return f"://{_masked_url(found['url'])}"
-    quoted = found["line_value"] or found["value"] or ""
-    return f"{found['line'] or found['name'] or found['scheme']}{quoted[:1]}{MASK}"
+def _mask_match(match: re.Match[str]) -> str:
+    if match["url"] is not None:
+        return f"://{_masked_url(match['url'])}"
+    quoted = match["line_value"] or match["value"] or ""
+    return f"{match['line'] or match['name'] or match['scheme']}{quoted[:1]}{MASK}"
 
 
 def _masked_url(rest: str) -> str:

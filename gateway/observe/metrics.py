@@ -1,15 +1,12 @@
-"""Defines all metrics, counts requests, and keeps the numbers in memory that the workers share (ADR 15).
+"""Defines all metrics, and counts requests (ADR 15).
 
 Counting a request costs one look-up and a few additions: no objects, no locks, no text. All label values come from
 fixed lists (methods, statuses, our error codes, declared integrations). So no caller and no provider can create an
 unlimited number of time series.
 """
 
-import json
-import mmap
-import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Literal, TypeAlias, get_args
@@ -18,6 +15,7 @@ import structlog
 
 from gateway import clock
 from gateway.errors import Code
+from gateway.observe.metrics_page import SEEN_AT, SPARE_CELLS, Key, MetricsPage, PageFull
 from gateway.records.proxied_call import ExchangeRecord
 
 # ── All metrics: name, type, labels and help text. A test compares docs/operations.md with this table.
@@ -238,100 +236,7 @@ FAMILIES: Final[dict[str, Family]] = {
 }
 
 
-# ── The numbers of one process, in memory that all processes of a gateway share.
-#
-# Each process writes only its own page; any process may read every page at any time. A cell is eight aligned bytes, so a
-# reader sees the number either before or after an addition. After the cells come the entries: lines of JSON that assign
-# cells to keys. Entries are only appended; the first cell holds the number of valid bytes. A page stays when its process
-# exits, and the replacement of a worker continues with the same numbers.
-
-Key: TypeAlias = tuple[str, ...]
-
-CELLS: Final = 1 << 17
-ENTRY_BYTES: Final = 7 << 20  # the system allocates memory only for the parts that were written
-SPARE_CELLS: Final = 64  # the last cells, for counts without room in the page; never read
-PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
-# The indexes of the first cells: the number of valid bytes of entries; the time of the owner's last `publish`; the
-# first cell for numbers.
-USED, SEEN_AT, FIRST = range(3)
-
-
-class PageFull(Exception):
-    """The page has no room for another key."""
-
-
-class MetricsPage:
-    """The numbers of one process.
-
-    `cells`: the numbers.
-    `memory`: `PAGE_BYTES` bytes, all zero before their first use.
-    """
-
-    def __init__(self, memory: memoryview) -> None:
-        self.cells = memory[: CELLS * 8].cast("d")
-        self._entries = memory[CELLS * 8 :]
-        self._places: dict[Key, tuple[int, int]] = {}
-        self._read = 0
-        self._free = FIRST
-
-    @classmethod
-    def for_one_process(cls) -> "MetricsPage":
-        """Return a page that no other process reads. After a fork, the child has its own copy."""
-        return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
-
-    def place(self, key: Key, width: int = 1) -> int:
-        """Return the index of the first of `width` cells for `key`; a new key's cells are 0.
-
-        Only the process that owns the page may call this method. Raises PageFull.
-        """
-        self._read_new_entries()
-        known = self._places.get(key)
-        if known is not None:
-            return known[0]
-        line = json.dumps([width, *key]).encode() + b"\n"
-        end = self._read + len(line)
-        if end > ENTRY_BYTES or self._free + width > CELLS - SPARE_CELLS:
-            raise PageFull
-        self._entries[self._read : end] = line
-        self.cells[USED] = end
-        self._read_new_entries()
-        return self._places[key][0]
-
-    def read(self) -> Iterator[tuple[Key, list[float]]]:
-        """Yield every key (the name of a metric, with label values) and its numbers."""
-        self._read_new_entries()
-        for key, (at, width) in self._places.items():
-            yield key, list(self.cells[at : at + width])
-
-    def _read_new_entries(self) -> None:
-        """Read the entries that were appended since the last call."""
-        used = int(self.cells[USED])
-        if used == self._read:
-            return
-        for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
-            try:
-                width, *key = json.loads(line)
-            except ValueError:
-                # Writes of another process can become visible in another order. The next call reads the whole entry.
-                return
-            self._places[tuple(key)] = (self._free, width)
-            self._free += width
-            self._read += len(line)
-
-
-class SharedPages:
-    """One page for each of `pages` processes.
-
-    `descriptor`: the file descriptor of an unnamed file that the processes share; -1: memory of this process alone.
-    """
-
-    def __init__(self, pages: int, descriptor: int = -1) -> None:
-        size = pages * PAGE_BYTES
-        if descriptor >= 0 and os.fstat(descriptor).st_size < size:
-            os.ftruncate(descriptor, size)
-        self._memory = memoryview(mmap.mmap(descriptor, size))
-        self.pages = [MetricsPage(self._memory[n * PAGE_BYTES : (n + 1) * PAGE_BYTES]) for n in range(pages)]
-
+# ── Counts requests.
 
 IntegrationLabels: TypeAlias = tuple[str, str]
 Response: TypeAlias = tuple[str, int, str | None]

@@ -5,17 +5,8 @@ from itertools import accumulate
 from typing import Final
 
 from gateway import clock
-from gateway.observe.metrics import (
-    BOUNDS_MS,
-    DURATION,
-    FAMILIES,
-    HISTOGRAM,
-    PARTS,
-    SEEN_AT,
-    SPLIT,
-    Key,
-    MetricsPage,
-)
+from gateway.observe.metrics import BOUNDS_MS, DURATION, FAMILIES, HISTOGRAM, PARTS, SPLIT
+from gateway.observe.metrics_page import SEEN_AT, Key, MetricsPage
 
 # ── The numbers of all workers, added up.
 

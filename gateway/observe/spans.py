@@ -14,7 +14,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from gateway.records.operation import Operation
-from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import (
     SAMPLED,
     TOOL_ERROR,
@@ -29,7 +29,6 @@ from gateway.records.trace import (
 SCOPE: Final = InstrumentationScope("integration-gateway")
 KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
 OTHER_METHOD: Final = "_OTHER"  # the name that OpenTelemetry's conventions give to an unknown method
-MOUNT: Final = "/proxy"
 ANY_PATH: Final = "/{path}"
 CUT: Final = "cut"  # the provider's response was incomplete
 REFRESH_OUTCOMES: Final = {True: "refused", False: "unavailable"}
@@ -76,7 +75,7 @@ class SpanMaker:
         attributes: Attributes = {
             "http.request.method": method,
             "http.response.status_code": exchange.status,
-            "url.path": exchange.path if exchange.gateway_ms is None else f"{MOUNT}{exchange.path}",
+            "url.path": exchange.path if exchange.gateway_ms is None else f"{PROXY_PATH}{exchange.path}",
             "gateway.request_id": exchange.request_id,
         }
         if route is not None:
@@ -295,10 +294,10 @@ def _route(exchange: ExchangeRecord) -> str | None:
     """
     rule, call = exchange.rule, exchange.trace
     if rule is not None and " /" in rule:
-        return f"{MOUNT}{rule.partition(' ')[2]}"
+        return f"{PROXY_PATH}{rule.partition(' ')[2]}"
     if call is not None and call.route is not None:
         return call.route
-    return f"{MOUNT}{ANY_PATH}" if exchange.host else None
+    return f"{PROXY_PATH}{ANY_PATH}" if exchange.host else None
 
 
 def _context(trace_id: str, span_id: str, flags: int, *, remote: bool = False) -> SpanContext:

@@ -195,8 +195,8 @@ def _schema(name: str, definition: dict[str, Any]) -> Schema:
 
 def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
     """Return the type of a schema in a few words, and the name of the schema with the details, or None."""
-    found = _REF.search(str(schema))
-    link = found.group(1) if found else None
+    match = _REF.search(str(schema))
+    link = match.group(1) if match else None
     either = schema.get("anyOf") or schema.get("oneOf")
     if either:
         return " or ".join(dict.fromkeys(_kind(variant)[0] for variant in either)), link

@@ -74,7 +74,7 @@ def document(public_url: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Integration gateway", "version": version("integration-gateway"), "description": DESCRIPTION},
         "servers": [{"url": public_url}],
-        "tags": [{"name": name} for name in dict.fromkeys(one.group for one in OPERATIONS)],
+        "tags": [{"name": name} for name in dict.fromkeys(operation.group for operation in OPERATIONS)],
         "paths": paths,
         "components": {"schemas": components(), "responses": shared.responses, "securitySchemes": SCHEMES},
     }
@@ -129,9 +129,9 @@ def components() -> dict[str, Any]:
 def _shapes() -> dict[Any, JsonSchemaMode]:
     _close_responses()
     wanted: dict[Any, JsonSchemaMode] = {}
-    wanted |= {shape: "serialization" for one in OPERATIONS if (shape := one.response) is not None}
+    wanted |= {shape: "serialization" for operation in OPERATIONS if (shape := operation.response) is not None}
     wanted |= {Error: "serialization", ErrorText: "serialization"}
-    wanted |= {shape: "validation" for one in OPERATIONS if (shape := one.body) is not None}
+    wanted |= {shape: "validation" for operation in OPERATIONS if (shape := operation.body) is not None}
     return wanted | dict.fromkeys(IMPORTED, "validation")
 
 
@@ -230,17 +230,17 @@ def _parameters(operation: Endpoint) -> Iterator[dict[str, Any]]:
 
 
 def _parameter_objects(params: Iterable[Param], location: str) -> Iterator[dict[str, Any]]:
-    for one in params:
+    for param in params:
         described: dict[str, Any] = {
-            "name": one.name,
+            "name": param.name,
             "in": location,
-            "description": one.says,
-            "schema": dict(one.schema),
+            "description": param.says,
+            "schema": dict(param.schema),
         }
-        if one.required:
+        if param.required:
             described["required"] = True
-        if one.style is not None:
-            described |= {"style": one.style, "explode": True}
+        if param.style is not None:
+            described |= {"style": param.style, "explode": True}
         yield described
 
 

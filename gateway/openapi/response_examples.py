@@ -53,7 +53,11 @@ def example(name: str, definitions: Mapping[str, Any]) -> Any:
 def _example_of(schema: Mapping[str, Any], member: str, definitions: Mapping[str, Any], depth: int) -> Any:
     if "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix(REF)]
-    either = [one for one in schema.get("anyOf") or schema.get("oneOf") or () if one.get("type") != "null"]
+    either = [
+        alternative
+        for alternative in schema.get("anyOf") or schema.get("oneOf") or ()
+        if alternative.get("type") != "null"
+    ]
     if either:
         return _example_of(either[0], member, definitions, depth)
     if "const" in schema:

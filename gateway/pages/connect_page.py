@@ -133,31 +133,7 @@ async def submit_form(request: web.Request) -> web.StreamResponse:
             await typed_in.connect(session, offer.integration, credential, params, request[REQUEST_ID], browser_digest)
             response = see_other(page_url(request, session.digest, words, f"/i/{quoted_id(offer.key)}/result"))
     except GatewayError as fault:
-        if isinstance(fault, Forbidden):
-            return dead_link_page(request, fault, words)
-        if popup:
-            environment = session.environment
-            return failure_page(
-                request,
-                fault,
-                words=words,
-                name=offer.name,
-                integration_id=offer.key,
-                posts_to_opener=True,
-                environment=environment,
-            )
-        shown_values = None if fault.code == UNCONFIRMED else posted
-        token = posted.get("asked")
-        return await form_page(
-            request,
-            session,
-            offer,
-            words,
-            posted=shown_values,
-            fault=fault,
-            url_options=url_options,
-            url_options_token=token,
-        )
+        return await _page_after_failure(request, session, offer, words, fault, posted, url_options, popup=popup)
     if popup:
         set_session_cookie(
             request, response, posted[TOKEN_FIELD], session
@@ -165,6 +141,42 @@ async def submit_form(request: web.Request) -> web.StreamResponse:
     if popup or not is_embedded(request):
         browser.set_cookie(response)
     return response
+
+
+async def _page_after_failure(
+    request: web.Request,
+    session: ConnectSession,
+    offer: Offer,
+    words: PageWords,
+    fault: GatewayError,
+    posted: dict[str, str],
+    url_options: FlowOptions | None,
+    *,
+    popup: bool,
+) -> web.StreamResponse:
+    """Return the page for a posted form that failed: usually the form again, with its values and the error."""
+    if isinstance(fault, Forbidden):
+        return dead_link_page(request, fault, words)
+    if popup:
+        return failure_page(
+            request,
+            fault,
+            words=words,
+            name=offer.name,
+            integration_id=offer.key,
+            posts_to_opener=True,
+            environment=session.environment,
+        )
+    return await form_page(
+        request,
+        session,
+        offer,
+        words,
+        posted=None if fault.code == UNCONFIRMED else posted,
+        fault=fault,
+        url_options=url_options,
+        url_options_token=posted.get("asked"),
+    )
 
 
 async def leave_for_provider(request: web.Request) -> web.StreamResponse:

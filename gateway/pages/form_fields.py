@@ -113,7 +113,7 @@ def fields_of(
     groups: list[tuple[str, Mapping[str, Setting]]] = [(PARAMS, settings)]
     if not isinstance(modes()[provider.auth_mode], GrantingMode):
         groups += [(CREDENTIALS, credentials_of(provider, words)), (ASSERTION, provider.assertion_option)]
-    found = [
+    fields = [
         _field(group, key, setting, docs, current_settings.get(key) if group == PARAMS else None)
         for group, forms in groups
         for key, setting in forms.items()
@@ -121,7 +121,7 @@ def fields_of(
     ]
     order = {PARAMS: 0, CREDENTIALS: 1, ASSERTION: 2}
     positions = {(group, key): setting.order for group, forms in groups for key, setting in forms.items()}
-    return sorted(found, key=lambda field: (order[field.group], _position(positions[field.group, field.key])))
+    return sorted(fields, key=lambda field: (order[field.group], _position(positions[field.group, field.key])))
 
 
 def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting]:

@@ -90,7 +90,7 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
     blocks = provider.setup.blocks_production if provider.setup else ()
     unchecked = provider.auth_mode == "CUSTOM" and provider.installation_access_url is None
     risks = (UNCHECKED_INSTALLATION,) if unchecked or provider.auth_mode in _UNCHECKED_MODES else ()
-    yield GuideStep(MAKE_PUBLIC, notes=risks, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
+    yield GuideStep(MAKE_PUBLIC, notes=risks, items=tuple(f"{block[:1].upper()}{block[1:]}." for block in blocks))
 
 
 def _variable_notes(mode: ModeFormat) -> Iterator[str]:
@@ -204,8 +204,8 @@ def _example(form: Setting) -> str:
 
 def asked_settings(forms: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
     """Return the settings that an end user types in, in the order of the form."""
-    found = [(name, form) for name, form in forms.items() if _is_asked(form)]
-    return sorted(found, key=lambda pair: 99 if pair[1].order is None else pair[1].order)
+    settings = [(name, form) for name, form in forms.items() if _is_asked(form)]
+    return sorted(settings, key=lambda pair: 99 if pair[1].order is None else pair[1].order)
 
 
 def _is_asked(form: Setting) -> bool:

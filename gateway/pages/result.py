@@ -178,17 +178,20 @@ async def connected_page(
         done=application_link(request, session, words, outcome.integration_id),
         opener_message="success" if not already else None,
         opener_origins=opener_origins(request, outcome.environment),
-        event=None
-        if already
-        else {
-            "type": "connect",
-            "payload": {
-                "providerConfigKey": outcome.integration_id,
-                "connectionId": outcome.connection_id,
-                "isPending": outcome.is_pending,
-            },
-        },
+        event=None if already else _connect_event(outcome),
     )
+
+
+def _connect_event(outcome: Outcome) -> dict[str, Any]:
+    """Return the message that the page posts to the window that opened it."""
+    return {
+        "type": "connect",
+        "payload": {
+            "providerConfigKey": outcome.integration_id,
+            "connectionId": outcome.connection_id,
+            "isPending": outcome.is_pending,
+        },
+    }
 
 
 def application_link(request: web.Request, session: ConnectSession | None, words: PageWords, key: str) -> str | None:
@@ -235,9 +238,9 @@ async def _facts(request: web.Request, outcome: Outcome, words: PageWords) -> li
 
 
 async def _outcomes(request: web.Request, session_digest: str, key: str | None) -> list[Outcome]:
-    found = await request.app[RUNTIME].store.flow_results.of_session(session_digest)
+    outcomes = await request.app[RUNTIME].store.flow_results.of_session(session_digest)
     return [
-        outcome for outcome in found if outcome.error_type != SESSION_ENDED and key in {None, outcome.integration_id}
+        outcome for outcome in outcomes if outcome.error_type != SESSION_ENDED and key in {None, outcome.integration_id}
     ]
 
 

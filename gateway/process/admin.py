@@ -19,7 +19,8 @@ import aiohttp
 from aiohttp import hdrs, web
 
 from gateway.errors import MARK
-from gateway.observe.metrics import Metrics, Sample, SharedPages
+from gateway.observe.metrics import Metrics, Sample
+from gateway.observe.metrics_page import SharedPages
 from gateway.observe.metrics_text import CONTENT_TYPE, exposition, total
 from gateway.process.sockets import BACKLOG
 from gateway.process.workers import WorkerProcess, Workers

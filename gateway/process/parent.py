@@ -242,7 +242,7 @@ class Parent:
 
     async def _open_admin(self, listener: socket.socket) -> None:
         load_small_web()
-        from gateway.observe.metrics import SharedPages
+        from gateway.observe.metrics_page import SharedPages
         from gateway.process.admin import Admin
 
         board = SharedPages(self._count + 1, self._memory.board)

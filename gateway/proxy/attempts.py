@@ -44,9 +44,10 @@ class FastPathHandover(NamedTuple):
     `outcome`: response or fault of the first attempt. `spent_s`: seconds spent so far. `opened`: the connection whose
     credential the request carried. `generation`: the generation with which the request began. `received`: number of
     bytes of the body received so far. `kept`: True if the chain gets all these bytes, False if it gets none of them.
-    `by_caller`: whether the fast path waited for the caller's next bytes. `pace`: rate limit of the key, in which this
-    call is already counted; None without such a limit. `record_end`: records the call with a status and an error code,
-    if its caller disconnects before the chain begins. `trace`: trace of a sampled call and its first attempt, or None.
+    `by_caller`: whether the fast path waited for the caller's next bytes. `rate_state`: rate limit of the key, in which
+    this call is already counted; None without such a limit. `record_end`: records the call with a status and an error
+    code, if its caller disconnects before the chain begins. `trace`: trace of a sampled call and its first attempt, or
+    None.
     """
 
     outcome: FirstOutcome
@@ -56,7 +57,7 @@ class FastPathHandover(NamedTuple):
     kept: bool = True
     received: int = 0
     by_caller: bool = False
-    pace: RateState | None = None
+    rate_state: RateState | None = None
     record_end: Callable[[int, str], None] | None = None
     trace: CallTrace | None = None
 

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 
+from gateway.records.proxied_call import PROXY_PATH
+
 Room = Callable[[int], Awaitable[None]]
 """Waits until there is memory for a response. The argument is the current size of the response in bytes."""
 
@@ -41,7 +43,7 @@ class InProcessRequest:
 
         The connection is included for a capability URL, because the URL allows only one connection.
         """
-        connection_id = "" if self.mount == "/proxy" else self.connection_id
+        connection_id = "" if self.mount == PROXY_PATH else self.connection_id
         traced = self.traceparent is not None
         return self.message_head_id, self.integration_id, connection_id, self.content_type, traced
 

@@ -39,7 +39,7 @@ class PageAttempts(Attempts):
     the caller has usually begun, so its status cannot report a failure any more.
     """
 
-    __slots__ = ("_later", "_most")
+    __slots__ = ("_later", "_max_retries")
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class PageAttempts(Attempts):
     ) -> None:
         super().__init__(request, upload, watch, upgrade)
         self._later = later
-        self._most = retries_of(request)
+        self._max_retries = retries_of(request)
 
     @property
     def _retries_left(self) -> bool:
-        return self._retried < self._most
+        return self._retried < self._max_retries
 
     def _may_repeat(self, *, sent: bool) -> bool:
         """Return whether the request may be sent again.

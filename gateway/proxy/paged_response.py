@@ -247,14 +247,14 @@ class _PagedCall:
         upstream = self._request[UPSTREAM]
         body = None if self._listed is None else self._listed.now
         at = PageUrl(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
-        ways = self._paging.ways if position is None else [position.way]
+        schemes = self._paging.schemes if position is None else [position.scheme]
         if content is None:
-            return PageResult(NO_RECORDS, ways[0], None)
+            return PageResult(NO_RECORDS, schemes[0], None)
         large, share = len(content) > INLINE_BYTES, self._request[CALLER].share
         if not large:
-            page = parse_page(content, headers, ways, at)
+            page = parse_page(content, headers, schemes, at)
         else:
-            page = await off_loop(share, parse_page, content, headers, ways, at)
+            page = await off_loop(share, parse_page, content, headers, schemes, at)
             content.clear()  # no longer needed, because the records are slices of the parsed text
             self.reader.holds(len(page.records.text))
         digest = ""

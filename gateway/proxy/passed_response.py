@@ -27,7 +27,7 @@ from gateway.http.passed_head import (
 )
 from gateway.http.references import LinkRewriter
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.key_limits import add_pace_headers
+from gateway.middleware.key_limits import add_rate_limit_headers
 from gateway.middleware.response_shape import REQUEST_ID_FIELD, add_cors_headers
 from gateway.middleware.who_calls import REFERRER_POLICY, with_referrer_policy
 from gateway.runtime import generation_of
@@ -208,7 +208,7 @@ def switching_response(request: web.Request, exchange: ProviderExchange, protoco
 def with_gateway_fields(response: PassedResponse, request: web.Request, attempts: int) -> PassedResponse:
     """Add the fields that the gateway adds to every response of a provider, and return `response`."""
     add_cors_headers(request, response.headers)
-    add_pace_headers(response, request)
+    add_rate_limit_headers(response, request)
     with_referrer_policy(response, request)
     if REQUEST_ID in request:
         response.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]

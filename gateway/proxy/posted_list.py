@@ -13,7 +13,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.caller_body import CallerBody
 from gateway.records.proxied_call import Position
 
-MOST_BYTES: Final = INLINE_BYTES
+MAX_BYTES: Final = INLINE_BYTES
 
 
 class PostedList:
@@ -42,19 +42,19 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
     paging = request[PAGING]
     if not paging.lists_by_post:
         return None
-    body = await upload.read_whole(MOST_BYTES)
+    body = await upload.read_whole(MAX_BYTES)
     if body is None:
         raise BodyTooLarge(
             "body_too_large",
-            f"The body of a paged POST may have at most {MOST_BYTES >> 10} KiB, because it is sent for each page.",
+            f"The body of a paged POST may have at most {MAX_BYTES >> 10} KiB, because it is sent for each page.",
             close=True,
         )
     kind, coding = (request[UPSTREAM].headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
     try:
-        paging = request[PAGING] = replace(paging, ways=check_list_body(body, kind, coding, paging.ways))
+        paging = request[PAGING] = replace(paging, schemes=check_list_body(body, kind, coding, paging.schemes))
     except ValueError as fault:
         raise _invalid_header(PAGINATE, str(fault)) from fault
-    listed = PostedList(body, first_body(body, paging.ways, paging.limit))
+    listed = PostedList(body, first_body(body, paging.schemes, paging.limit))
     start = paging.start
     if start is not None and start.body_digest != listed.digest:
         raise _invalid_header(PAGINATE_FROM, "belongs to another request; send the body of the first request")

@@ -31,7 +31,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 CUT: Final = "Gateway-Cut"
-MOST_RESPONSE: Final = 8 << 20  # maximum size of a decoded response in bytes
+MAX_RESPONSE: Final = 8 << 20  # maximum size of a decoded response in bytes
 FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 OF_THE_WHOLE: Final = (
     "ETag",
@@ -125,15 +125,15 @@ class HeldResponse:
     async def read(self, body: ResponseBody) -> bytes:
         """Return the whole body, decoded.
 
-        Raises UpstreamFailed if the body exceeds `MOST_RESPONSE` bytes, and Unavailable ``busy`` if memory is short.
+        Raises UpstreamFailed if the body exceeds `MAX_RESPONSE` bytes, and Unavailable ``busy`` if memory is short.
         """
         content = bytearray()
         parts = body.first
         while parts is not None:
             for part in parts:
                 content += part
-                if len(content) > MOST_RESPONSE:
-                    raise _cannot_shape(f"has more than {MOST_RESPONSE >> 20} MiB; request less of it", "too_large")
+                if len(content) > MAX_RESPONSE:
+                    raise _cannot_shape(f"has more than {MAX_RESPONSE >> 20} MiB; request less of it", "too_large")
             if len(content) > INLINE_BYTES and self._reserved is None:
                 await self._reserve()
             following = await body.next()
@@ -152,7 +152,7 @@ class HeldResponse:
         try:
             with self._watch.suspend_silence_limit():
                 share = self._request[CALLER].share
-                self._reserved = await runtime.page_memory.reserve(share, FORMS * MOST_RESPONSE, wait_s)
+                self._reserved = await runtime.page_memory.reserve(share, FORMS * MAX_RESPONSE, wait_s)
         except NoPageMemory:
             raise no_page_memory() from None
 

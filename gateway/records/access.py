@@ -18,7 +18,7 @@ class KeyLimits:
     """The limits of a key. A call must satisfy every member that is set; an empty member limits nothing.
 
     `connections`: each is ``integration/connection`` or ``*/connection``. `tags`: the connection must have all these
-    tags. `rules`: each is ``METHODS PATH`` (`access.key_policy`) or names operations of the catalog
+    tags. `rules`: each is ``METHODS PATH`` (`access.key_rule`) or names operations of the catalog
     (`access.operation_rules`); the request must match one of them. `hosts`: each is a host name or ``*.example.com``.
     `operations`: rule ▸ snapshot, for each rule that names operations; a snapshot is the number of operations, a colon,
     and the operations in base64.
@@ -109,7 +109,7 @@ class MintedKey(KeyTerms):
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
 
-    def alive(self, now: datetime) -> bool:
+    def is_valid(self, now: datetime) -> bool:
         """Return whether the key is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 

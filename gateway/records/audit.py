@@ -259,7 +259,7 @@ class AuditFilter:
     limit: int = 100
 
 
-class SealedRecord(NamedTuple):
+class ChainedRecord(NamedTuple):
     """A record in the hash chain. `hash`: 64 hex digits, computed from the previous record's hash, the sequence number
     and `body`."""
 

@@ -133,7 +133,7 @@ class FlowOptions:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "FlowOptions":
-        known = {one.name for one in fields(cls)}
+        known = {field_.name for field_ in fields(cls)}
         return cls(**{name: value for name, value in stored["asked"].items() if name in known})
 
 
@@ -185,7 +185,9 @@ class PendingAuthorization:
     def as_json(self) -> dict[str, Any]:
         """Return the data as one flat object. All releases store this format, because nodes of two releases can finish
         each other's flows."""
-        stored = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"began", "choice"}}
+        stored = {
+            field_.name: getattr(self, field_.name) for field_ in fields(self) if field_.name not in {"began", "choice"}
+        }
         stored |= {
             "kept": dict(self.kept),
             "config": dict(self.config),
@@ -207,7 +209,7 @@ class PendingAuthorization:
     def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
         """Read a stored record. A member that an earlier release did not store gets the value which that release
         implied."""
-        known = {one.name for one in fields(cls)} - {"choice"}
+        known = {field_.name for field_ in fields(cls)} - {"choice"}
         values = {name: value for name, value in stored.items() if name in known}
         values["given"] = tuple(stored.get("given", stored["config"]))
         values["end_user"] = EndUser(**stored["end_user"]) if stored.get("end_user") else None

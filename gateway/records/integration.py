@@ -70,4 +70,4 @@ class Integration:
     def webhook_secrets(self) -> tuple[Secret, ...]:
         """All valid signing secrets, the newest first. An empty secret is left out, because anybody could sign with
         it."""
-        return tuple(one for one in (self.webhook_secret, self.webhook_secret_previous) if one)
+        return tuple(secret for secret in (self.webhook_secret, self.webhook_secret_previous) if secret)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from multidict import CIMultiDict
 
@@ -12,6 +12,8 @@ from gateway import clock
 from gateway.authority import origin_of
 from gateway.records.provider_call import ClientIdentity
 from gateway.records.trace import CallTrace
+
+PROXY_PATH: Final = "/proxy"  # start of the path of a proxied request, unless it uses a capability URL
 
 # ── The request to the provider, which is mutable because several middlewares build it.
 
@@ -131,13 +133,13 @@ class PagingScheme:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a page. `way`: the paging scheme. `at`: a cursor, an absolute URL or an offset, depending on the
-    scheme's type.
+    """The position of a page. `scheme`: the paging scheme. `at`: a cursor, an absolute URL or an offset, depending on
+    the scheme's type.
 
     A cursor or offset that is sent in a body is JSON text; `body_digest` is then the digest of the caller's own body.
     """
 
-    way: PagingScheme
+    scheme: PagingScheme
     at: str
     body_digest: str = ""
 
@@ -146,15 +148,15 @@ class Position:
 class Paging:
     """The paging options of one call.
 
-    `pages`: the number of pages to read; None: all pages. `ways`: the paging schemes that the first response can have,
-    the best guess first. `cursor_named`: whether the caller specified where the response has its cursor. `start`: the
-    position at which to continue; None: the beginning. `marks`: whether a line with the position follows each page.
+    `pages`: the number of pages to read; None: all pages. `schemes`: the paging schemes that the first response can
+    have, the best guess first. `cursor_named`: whether the caller specified where the response has its cursor. `start`:
+    the position at which to continue; None: the beginning. `marks`: whether a line with the position follows each page.
     `request_digest`: identifies the call to which a resume cursor belongs. `path`: the path of the caller's request,
     below the base URL. `limit`: for a list by POST, the records per page that the caller requests; None: not set.
     """
 
     pages: int | None
-    ways: Sequence[PagingScheme]
+    schemes: Sequence[PagingScheme]
     start: Position | None
     marks: bool
     request_digest: str
@@ -164,8 +166,8 @@ class Paging:
 
     @property
     def lists_by_post(self) -> bool:
-        """Whether the list is requested by POST; the same for all `ways`."""
-        return bool(self.ways[0].in_body)
+        """Whether the list is requested by POST; the same for all `schemes`."""
+        return bool(self.schemes[0].in_body)
 
 
 # ── One exchange as the logs store it: caller, target and result; never a query, a header or a body.

@@ -79,7 +79,7 @@ class Attempt:
 TIMEOUT_S: Final = 10.0
 LIMIT_BYTES: Final = 128 * 1024  # a larger reply would block the event loop, which reads and encrypts the reply
 LAST_CALL_S: Final = 15.0  # no call starts later than this many seconds after the start of its dialogue
-MOST_CALLS: Final = 12  # no dialogue needs as many calls, even with discovery and several sign-in steps
+MAX_CALLS: Final = 12  # no dialogue needs as many calls, even with discovery and several sign-in steps
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class AuthDialogueRunner:
         self._current = current
         self.exchange = exchange
 
-    async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
+    async def run(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
         """Run the dialogue and return its result.
 
         `timeout_s`: maximum wait for each reply, in seconds. `attempt`: the refresh attempt that journals the replies;
@@ -109,7 +109,7 @@ class AuthDialogueRunner:
         try:
             call = next(dialogue)
             until = clock.monotonic() + LAST_CALL_S
-            for _ in range(MOST_CALLS):
+            for _ in range(MAX_CALLS):
                 if clock.monotonic() >= until:
                     raise TokenUnavailable("the requests to the provider took too long in total")
                 secrets += call.secrets
@@ -125,7 +125,7 @@ class AuthDialogueRunner:
                     call = dialogue.throw(unavailable)
                 else:
                     call = dialogue.send(reply)
-            raise TokenUnavailable(f"the sign-in needs more than {MOST_CALLS} requests to the provider")
+            raise TokenUnavailable(f"the sign-in needs more than {MAX_CALLS} requests to the provider")
         except StopIteration as end:
             result: T = end.value
             return result
@@ -175,17 +175,17 @@ def _compare_clocks(reply: Reply) -> None:
 # ── A stored credential uses the auth mode of its provider's catalog entry, if the mode supports the credential's type.
 
 
-def mode_for(provider: Provider, held: Mapping[str, Any], ref: ConnectionRef) -> AuthMode:
-    """Return the auth mode of the provider's catalog entry for the credential `held`.
+def mode_for(provider: Provider, credential: Mapping[str, Any], ref: ConnectionRef) -> AuthMode:
+    """Return the auth mode of the provider's catalog entry for the credential `credential`.
 
     Raises ReconnectNeeded if the mode does not support the credential: the entry got another mode after the connection
     was made.
     """
     mode = modes()[provider.auth_mode]
-    if held["type"] not in mode.types():
+    if credential["type"] not in mode.types():
         raise ReconnectNeeded(
             "reconnect_needed",
-            f"Connection '{ref.connection_id}' holds a credential of type {held['type']}, but provider "
+            f"Connection '{ref.connection_id}' holds a credential of type {credential['type']}, but provider "
             f"'{provider.name}' now uses {provider.auth_mode}. {refusals.sentence(refusals.RECONNECT_STEP)}",
             payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
         )

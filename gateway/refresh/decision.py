@@ -14,7 +14,7 @@ class Node(StrEnum):
 
     READY = "ready"
     CLOCK_OFF = "clock_off"
-    """This node's clock differs from the database's by more than `clock.MOST_OFFSET_S`."""
+    """This node's clock differs from the database's by more than `clock.MAX_OFFSET_S`."""
     RECONCILING = "reconciling"
     """The database failed over, and some processes have not yet written back their newer tokens (`reconciled`)."""
 
@@ -150,11 +150,11 @@ def possible(facts: Facts) -> bool:
 
 # ── After a failover of the database, `reconciled` decides when nodes may send refresh tokens again (ADR 64).
 
-LEAST_S: Final = 5.0
+MIN_WAIT_S: Final = 5.0
 """Minimum time for nodes to notice the failover and to send a heartbeat, in seconds."""
 SILENT_S: Final = 30.0
 """A process without a heartbeat for this many seconds is considered dead. A lease lasts equally long."""
-MOST_S: Final = 90.0
+MAX_WAIT_S: Final = 90.0
 """After this many seconds, nodes stop waiting for other processes. This is a lease plus `protocol.FENCE`, the same time
 as for a stopped node that holds a lease."""
 
@@ -173,12 +173,12 @@ class Member(NamedTuple):
 def reconciled(since_s: float, members: Iterable[Member]) -> bool:
     """Return whether nodes may send refresh tokens again.
 
-    They may if the database has the newest tokens of all living processes, or after `MOST_S` seconds. `since_s`:
+    They may if the database has the newest tokens of all living processes, or after `MAX_WAIT_S` seconds. `since_s`:
     seconds since the failover was noticed.
     """
-    if since_s < LEAST_S:
+    if since_s < MIN_WAIT_S:
         return False
-    return since_s >= MOST_S or not any(awaited(member) for member in members)
+    return since_s >= MAX_WAIT_S or not any(awaited(member) for member in members)
 
 
 def awaited(member: Member) -> bool:

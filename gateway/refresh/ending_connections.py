@@ -64,9 +64,9 @@ class EndedConnectionRecorder:
         if provider is None or mode is None:
             return False
         try:
-            held = self._store.open(row.credential)
+            credential = self._store.open(row.credential)
         except CredentialUnreadable:
             return False
         except Unavailable:
             return None
-        return held["type"] in mode.types() and not refreshable_after_expiry(provider, held)
+        return credential["type"] in mode.types() and not refreshable_after_expiry(provider, credential)

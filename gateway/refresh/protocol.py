@@ -204,7 +204,7 @@ class TokenSource:
         new token.
         """
         try:
-            return await self._dialogues.hold(dialogue, timeout_s=TOKEN_CALL_S, attempt=attempt)
+            return await self._dialogues.run(dialogue, timeout_s=TOKEN_CALL_S, attempt=attempt)
         except (TokenRefused, TokenUnavailable):
             attempt.release()
             raise
@@ -287,11 +287,17 @@ class RefreshProtocol:
             facts = await self.fact_collector.facts(row)
             step, asked_at = next_step(facts), clock.monotonic()
             if step in CLAIMING:
-                held = facts.lease is LeaseState.HELD
+                holder_is_dead = facts.lease is LeaseState.HELD
                 long_ago = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
                 ran_out = FENCE if long_ago else AT_ONCE
                 if await self._store.refreshes.lease_refresh(
-                    seen.ref, owner=owner, ttl=LEASE, seen=row, intent=intent, ran_out=ran_out, from_holder=held
+                    seen.ref,
+                    owner=owner,
+                    ttl=LEASE,
+                    seen=row,
+                    intent=intent,
+                    ran_out=ran_out,
+                    from_holder=holder_is_dead,
                 ):
                     return row, asked_at
             elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again
@@ -310,7 +316,7 @@ class RefreshProtocol:
         """Raise the error for the caller, unless a short wait is enough."""
         if step is RefreshStep.HALT:
             raise backoff.clock_off(clock.offset.seconds)
-        if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.LEAST_S + LOOK_AGAIN_S[-1]:
+        if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.MIN_WAIT_S + LOOK_AGAIN_S[-1]:
             raise backoff.failed_over()
         if step is RefreshStep.DEFER and row.lease is not None:
             raise backoff.interrupted(row, row.lease.until + FENCE, now)
@@ -370,8 +376,8 @@ class RefreshProtocol:
             row.intent.at if row.intent is not None and row.intent.digest == token_digest(self._store, row) else None
         )
         failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
-        held = self._store.open(row.credential)
-        known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
+        credential = self._store.open(row.credential)
+        known = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
         failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show the text
         settled = failure.code == backoff.ROTATION_LOST  # the token was sent again, and the provider refused it
         maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)

@@ -124,7 +124,7 @@ async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) ->
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 100
-MOST: Final = 1000  # maximum number of rows examined; rows that other processes refresh now come last
+MAX_EXAMINED_ROWS: Final = 1000  # maximum number of rows examined; rows that other processes refresh now come last
 UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 
 
@@ -151,17 +151,17 @@ async def unfinished(store: Store, refresher: Refresher, release: Callable[[str]
 
     The connections come from the database and from the journals of dead processes.
     """
-    by_lease = await store.refreshes.unsettled(most=MOST)
+    by_lease = await store.refreshes.unsettled(limit=MAX_EXAMINED_ROWS)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
-    found: list[Connection] = []
+    connections: list[Connection] = []
     for row in rows.values():
-        if len(found) >= AT_ONCE:
+        if len(connections) >= AT_ONCE:
             break
         if refresher.has_entry(row) and not _postponed(row) and await refresher.next_step(row) in UNFINISHED:
-            found.append(row)
-    return found
+            connections.append(row)
+    return connections
 
 
 def _postponed(row: Connection) -> bool:

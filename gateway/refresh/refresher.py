@@ -166,7 +166,7 @@ class RefreshQueue:
 
 WAIT_S: Final = 45.0  # how long a call waits for a refresh
 RECENT_S: Final = 60.0  # longer than an asynchronous standby database lags behind
-MOST_RECENT: Final = 10_000
+MAX_RECENT: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -282,7 +282,7 @@ class Refresher:
         now = clock.monotonic()
         self._recent[row.ref] = now, row
         self._recent.move_to_end(row.ref)
-        while len(self._recent) > MOST_RECENT or next(iter(self._recent.values()))[0] < now - RECENT_S:
+        while len(self._recent) > MAX_RECENT or next(iter(self._recent.values()))[0] < now - RECENT_S:
             self._recent.popitem(last=False)
 
     async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:

@@ -34,7 +34,7 @@ class RefreshSlots:
     def __init__(self, width_s: float = WIDTH_S) -> None:
         self._width_s = width_s
         self._before: dict[int, int] = {}  # maps a taken slot to an earlier slot; slots in between are taken
-        self._most = SPARE
+        self._full_at = SPARE
 
     def __len__(self) -> int:
         """Return how many taken slots are stored."""
@@ -45,7 +45,7 @@ class RefreshSlots:
 
         The slot is not before `earliest` and not before `now`. All times are monotonic seconds.
         """
-        if len(self._before) >= self._most:
+        if len(self._before) >= self._full_at:
             self._forget(now)
         last = int(due / self._width_s)
         free = self._free(last)
@@ -59,7 +59,7 @@ class RefreshSlots:
         """Remove the slots that have passed. `take` calls this rarely, because it scans all slots."""
         passed = int(now / self._width_s)
         self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
-        self._most = 2 * len(self._before) + SPARE
+        self._full_at = 2 * len(self._before) + SPARE
 
     def _free(self, last: int) -> int:
         """Return the latest free slot up to `last`, and shorten the path of later searches."""
@@ -75,7 +75,7 @@ class RefreshSlots:
 SHORTEST: Final = timedelta(seconds=2)
 LONGEST: Final = timedelta(seconds=300)
 PART: Final = 0.1
-MOST_OF_LIFE: Final = 0.5  # maximum refresh window as a part of the lifetime, so that a new token is never due
+MAX_PART_OF_LIFE: Final = 0.5  # maximum refresh window as a part of the lifetime, so that a new token is never due
 JITTER: Final = 0.2  # the refresh window is shortened by up to this part
 LAST_STRETCH: Final = timedelta(seconds=1.1)  # one second for rounding, plus the network time to the provider
 LAST_PART: Final = 0.75  # maximum part of the refresh window for LAST_STRETCH; the jitter leaves 0.8 of the window
@@ -121,13 +121,13 @@ def refresh_at(
     return slots.take(now + left_s, earliest=now + left_s + ahead_s - half_s, now=now)
 
 
-def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
+def seconds_left(connection: Connection, provider: Provider, now: datetime, *, max_s: float) -> float:
     """Return the seconds until the next of `refresh_from`, `last_from` and the expiry.
 
-    Return 0 if the credential has expired, and `at_most` if its expiry is unknown.
+    Return 0 if the credential has expired, and `max_s` if its expiry is unknown.
     """
     if connection.expires_at is None:
-        return at_most
+        return max_s
     ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
     return min(((at - now).total_seconds() for at in ahead if at is not None and now < at), default=0.0)
 
@@ -138,7 +138,7 @@ def _margin(connection: Connection, provider: Provider, expires_at: datetime) ->
         wanted = timedelta(seconds=provider.token_expiration_buffer)
     else:
         wanted = min(max(SHORTEST, life * PART), LONGEST)
-    return min(wanted, life * MOST_OF_LIFE)
+    return min(wanted, life * MAX_PART_OF_LIFE)
 
 
 def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
@@ -194,21 +194,21 @@ def limited(provider: Provider) -> bool:
 
 
 def lifespan(
-    provider: Provider, held: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
+    provider: Provider, credential: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
 ) -> Lifespan:
-    """Return the lifespan of the token that refreshes the credential `held`.
+    """Return the lifespan of the token that refreshes the credential `credential`.
 
     That token is a refresh token, or an access token that the provider exchanges for a new one. `key`: a string that
     differs between connections, to spread their refreshes.
     """
     mode = modes().get(provider.auth_mode)
-    if mode is None or held["type"] not in mode.types():
+    if mode is None or credential["type"] not in mode.types():
         return Lifespan()
-    token_ends = mode.expires_at(held)
-    if not mode.refreshable(held, provider):
+    token_ends = mode.expires_at(credential)
+    if not mode.refreshable(credential, provider):
         return Lifespan(token_ends)
-    live = needs_a_live_token(provider, held)
-    if not _refreshes(provider, held):
+    live = needs_a_live_token(provider, credential)
+    if not _refreshes(provider, credential):
         return Lifespan(settled=not live)
     idle, age = idle_limit(provider), age_limit(provider)
     ends = [granted_at + age] if age is not None else []
@@ -223,23 +223,23 @@ def lifespan(
     return Lifespan(dies_at, due if dies_at is None or due is None or due < dies_at else None, not live)
 
 
-def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether the credential `held` is refreshed by its access token alone, which must then be valid."""
-    return refreshes_by_access_token(provider) and not held.get("refresh_token")
+def needs_a_live_token(provider: Provider, credential: Mapping[str, Any]) -> bool:
+    """Return whether the credential `credential` is refreshed by its access token alone, which must then be valid."""
+    return refreshes_by_access_token(provider) and not credential.get("refresh_token")
 
 
-def refreshable_after_expiry(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether the credential `held` can be refreshed after its access token has expired."""
+def refreshable_after_expiry(provider: Provider, credential: Mapping[str, Any]) -> bool:
+    """Return whether the credential `credential` can be refreshed after its access token has expired."""
     mode = modes()[provider.auth_mode]
-    return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
+    return mode.refreshable(credential, provider) and not needs_a_live_token(provider, credential)
 
 
-def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether the access token in the credential `held` expires and cannot be refreshed."""
+def ends_with_token(provider: Provider, credential: Mapping[str, Any]) -> bool:
+    """Return whether the access token in the credential `credential` expires and cannot be refreshed."""
     mode = modes().get(provider.auth_mode)
-    if not isinstance(mode, OAuth2) or held["type"] not in mode.types():
+    if not isinstance(mode, OAuth2) or credential["type"] not in mode.types():
         return False
-    return mode.expires_at(held) is not None and not mode.refreshable(held, provider)
+    return mode.expires_at(credential) is not None and not mode.refreshable(credential, provider)
 
 
 def refresh_token_advice(provider: Provider, integration: Integration | None) -> str:
@@ -248,7 +248,9 @@ def refresh_token_advice(provider: Provider, integration: Integration | None) ->
     return advice_on_refresh_token(provider, own if own is not None else provider.default_scopes or ())
 
 
-def _refreshes(provider: Provider, held: Mapping[str, Any]) -> bool:
+def _refreshes(provider: Provider, credential: Mapping[str, Any]) -> bool:
     by_itself = provider.refresh is not None and provider.refresh.by_access_token
-    user = held.get("user")
-    return bool(held.get("refresh_token") or by_itself or (isinstance(user, Mapping) and user.get("refresh_token")))
+    user = credential.get("user")
+    return bool(
+        credential.get("refresh_token") or by_itself or (isinstance(user, Mapping) and user.get("refresh_token"))
+    )

@@ -48,11 +48,11 @@ def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue
     by = order[1].lower() if order else "created"
     if by not in _ORDERS:
         raise BadQuery(f"ORDER BY takes {' or '.join(_ORDERS)} here, not {by!r}.")
-    found = list(issues)
+    matching = list(issues)
     for name, wanted, equal in _terms(query[: order.start()] if order else query):
-        found = [issue for issue in found if (_FIELDS[name](issue).lower() == wanted) is equal]
+        matching = [issue for issue in matching if (_FIELDS[name](issue).lower() == wanted) is equal]
     ascending = order is not None and (order[2] or "asc").lower() == "asc"
-    return sorted(found, key=_ORDERS[by], reverse=not ascending)
+    return sorted(matching, key=_ORDERS[by], reverse=not ascending)
 
 
 def _terms(text: str) -> list[tuple[str, str, bool]]:
@@ -171,8 +171,10 @@ async def search(request: web.Request) -> web.Response:
     site = _site(request, caller)
     parameters = await _json_object(request) if request.method == "POST" else request.query
     try:
-        found = find_issues(request.app[SANDBOX].memory.tracker.issues(site.cloud_id), str(parameters.get("jql") or ""))
-        page = page_of(found, parameters, name="issues")
+        matching = find_issues(
+            request.app[SANDBOX].memory.tracker.issues(site.cloud_id), str(parameters.get("jql") or "")
+        )
+        page = page_of(matching, parameters, name="issues")
     except (BadQuery, BadPage) as fault:
         raise AccessRefused(400, str(fault)) from fault
     page["issues"] = [_issue_json(request, site, issue) for issue in page["issues"]]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.catalog.provider_parts import WebhookSignature
-from gateway.private_keys import MOST_RSA_BITS
+from gateway.private_keys import MAX_RSA_BITS
 from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
 from gateway.secret import Secret
 
@@ -38,10 +38,10 @@ def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
     given = message.headers.get((how.header or "").lower(), "").strip()
     if not given:
         raise SignatureRefused(f"the field {how.header} is missing", missing=True)
-    found = _BEARER.fullmatch(given) if len(given) <= MAX_TOKEN_CHARS else None
-    if found is None:
+    match = _BEARER.fullmatch(given) if len(given) <= MAX_TOKEN_CHARS else None
+    if match is None:
         raise SignatureRefused(f"the field {how.header} has no signed token")
-    return found[1]
+    return match[1]
 
 
 def key_id_of(token: str, how: WebhookSignature) -> str:
@@ -178,7 +178,7 @@ def public_key_in(text: str) -> "PublicKeyTypes | None":
             key = load_der_public_key(base64.b64decode("".join(plain.split()), validate=True))
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, UnsupportedAlgorithm):
         return None
-    if isinstance(key, RSAPublicKey) and not MIN_RSA_BITS <= key.key_size <= MOST_RSA_BITS:
+    if isinstance(key, RSAPublicKey) and not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
         return None
     return key
 

@@ -111,10 +111,10 @@ def verify_signature(message: IncomingWebhook, how: WebhookSignature, secrets: S
         values = _SignedPayload(message, how, given, secret)
         signed = values.signed()
         _check_time(values.time, message.received_at, how)
-        found = list(islice(values.signatures(), MAX_SIGNATURES))
+        signatures = list(islice(values.signatures(), MAX_SIGNATURES))
         check = _hmac_check(how) if how.scheme in HASHES else _public_key_check(how)
         keys = [Secret(key) for key in message.public_keys[:MAX_KEYS]] if how.keys is not None else [secret]
-        if any(check(key, signed, found) for key in keys):
+        if any(check(key, signed, signatures) for key in keys):
             return None if values.time is None and how.bodies_repeat else _unique_name(signed)
     raise SignatureRefused("the signature is wrong")
 

@@ -80,7 +80,7 @@ def connections_full_response() -> bytes:
 
 HELD_BYTES: Final = 64 * 1024
 QUEUED_BYTES: Final = 64 * 1024  # maximum number of bytes that are queued; a longer queue is sent immediately
-MOST_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; others are closed silently
+MAX_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; others are closed silently
 
 
 class ClientProtocol(RequestHandler):
@@ -99,7 +99,7 @@ class ClientProtocol(RequestHandler):
         "_body_left",
         "_chunks",
         "_client_closed",
-        "_deaf",
+        "_discards_input",
         "_fast_exchange",
         "_head_bytes",
         "_held",
@@ -109,9 +109,9 @@ class ClientProtocol(RequestHandler):
         "_parser_unused",
         "_parts",
         "_queued",
+        "_refused",
         "_server",
         "_tail",
-        "_turned_away",
         "_unread",
         "_unread_since",
         "_upload_paused",
@@ -136,7 +136,7 @@ class ClientProtocol(RequestHandler):
         self._odd_line = False
         self._held = b""  # bytes that wait, because too many requests are queued or a request is on the fast path
         self._parser_unused = True  # aiohttp has received no bytes yet, and its handler might not have started
-        self._deaf = False  # whether the bytes that follow are discarded
+        self._discards_input = False  # whether the bytes that follow are discarded
         self.head_since = 0.0
         # Not None while the client gets time to read the last response. Done when the client has disconnected.
         self._client_closed: asyncio.Future[None] | None = None
@@ -146,7 +146,7 @@ class ClientProtocol(RequestHandler):
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
         self.handover: FastPathHandover | None = None  # set if the middleware chain takes over a request
         self._upload_paused = False  # whether reading is paused, because the provider takes no more bytes
-        self._turned_away = False
+        self._refused = False
         self._unread = 0  # bytes of responses that the client had not read at the last check
         self._unread_since = 0.0  # when that number last changed (the loop's time)
         self.stopped = False
@@ -171,11 +171,11 @@ class ClientProtocol(RequestHandler):
         super().connection_made(transport)
         self.head_since = self._loop.time()
         if self._server.full:
-            self._turn_away()
+            self._refuse_connection()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._turned_away:
-            self._server.turned_away -= 1
+        if self._refused:
+            self._server.refused_connections -= 1
         if self._parts is not None:
             self._parts.stop()
             self._parts = None
@@ -238,16 +238,16 @@ class ClientProtocol(RequestHandler):
         elif now - self._unread_since >= self._server.answer_idle_s:
             abort_connection(self.transport)
 
-    def _turn_away(self) -> None:
+    def _refuse_connection(self) -> None:
         """Refuse a connection above `server.limits.connections`: send an error and close, without reading anything."""
         server = self._server
-        server.count_turned_away()
-        if server.turned_away >= MOST_REFUSAL_RESPONSES:
-            self._deaf = True
+        server.count_refused_connection()
+        if server.refused_connections >= MAX_REFUSAL_RESPONSES:
+            self._discards_input = True
             self.force_close()
             return
-        self._turned_away = True
-        server.turned_away += 1
+        self._refused = True
+        server.refused_connections += 1
         assert self.transport is not None
         self.head_since = 0.0
         self.transport.write(connections_full_response())
@@ -303,7 +303,7 @@ class ClientProtocol(RequestHandler):
         return not (
             self._held
             or self._head_bytes
-            or self._deaf
+            or self._discards_input
             or self._upgraded
             or self._paused
             or self._close
@@ -393,7 +393,7 @@ class ClientProtocol(RequestHandler):
             self._read(data + held)
         else:
             self._read(data)
-            self._deaf = True  # the parser does not get the body, so it cannot find the next message
+            self._discards_input = True  # the parser does not get the body, so it cannot find the next message
 
     def hand_back(self, data: bytes) -> None:
         """Let the middleware chain handle a message to the agent door.
@@ -470,7 +470,7 @@ class ClientProtocol(RequestHandler):
         Unlike `_half_close`, this needs no task.
         """
         self.send_queued()
-        self._deaf = True
+        self._discards_input = True
         self._held = b""
         self._resume_held()
         if self.transport is not None and self.transport.can_write_eof():
@@ -489,7 +489,7 @@ class ClientProtocol(RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         self._discard_handover()
-        if self._deaf or self._server.draining or not request.content.is_eof():
+        if self._discards_input or self._server.draining or not request.content.is_eof():
             return self._finish_last(request, resp, start_time)
         return super().finish_response(request, resp, start_time)
 
@@ -500,8 +500,12 @@ class ClientProtocol(RequestHandler):
 
         Such a response is usually the last response of its connection.
         """
-        if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
-            if resp.prepared and resp.keep_alive and not self._deaf:
+        if (
+            isinstance(resp, web.StreamResponse)
+            and not self._messages
+            and (self._discards_input or self._server.draining)
+        ):
+            if resp.prepared and resp.keep_alive and not self._discards_input:
                 # The response's head was sent before the stop and announced no close, so a request can follow.
                 self.head_since = self._loop.time()
             else:
@@ -509,7 +513,7 @@ class ClientProtocol(RequestHandler):
         elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
             resp.force_close()  # the rest of the body is not needed, and aiohttp would wait for it
         resp, reset = await super().finish_response(request, resp, start_time)
-        if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
+        if not reset and not resp.keep_alive and (self._discards_input or not request.content.is_eof()):
             await self._half_close()
         return resp, reset
 
@@ -518,7 +522,7 @@ class ClientProtocol(RequestHandler):
 
         An immediate close would reset the connection if bytes of the client are unread.
         """
-        self._deaf = True
+        self._discards_input = True
         self._lingering_time = 0.0  # so that aiohttp does not wait for the rest of the body
         transport = self.transport
         if transport is None or not transport.can_write_eof():
@@ -603,7 +607,7 @@ class ClientProtocol(RequestHandler):
         if self._held:
             data, self._held = self._held + data, b""
         at, cuts, size = 0, 0, len(data)
-        while not self._deaf:
+        while not self._discards_input:
             if self._upgraded or self._payload_parser is not None:
                 super().data_received(data[at:])
                 return
@@ -630,11 +634,11 @@ class ClientProtocol(RequestHandler):
         The empty line can begin in data that was received earlier.
         """
         if self._tail:
-            found = (self._tail + data[at : at + 3]).find(HEAD_END)
-            if found >= 0:
-                return at + found + 4 - len(self._tail)
-        found = data.find(HEAD_END, at)
-        return len(data) if found < 0 else found + 4
+            position = (self._tail + data[at : at + 3]).find(HEAD_END)
+            if position >= 0:
+                return at + position + 4 - len(self._tail)
+        position = data.find(HEAD_END, at)
+        return len(data) if position < 0 else position + 4
 
     def _feed(self, piece: bytes) -> None:
         body, chunks, count = self._body, self._chunks, self._request_count
@@ -735,14 +739,14 @@ class ClientProtocol(RequestHandler):
         if followers == 0 and self._at_boundary and not self._upgraded:
             self._parser = self._server.new_parser(self)
         elif not self._upgraded:
-            self._deaf = True
+            self._discards_input = True
             if self.idle:
                 self.force_close()
 
     def _break_body(self, why: str) -> None:
         """Raise an error in the body's reader, which sends the error response. Read nothing more from the client."""
         log.info("body_refused", why=why)
-        self._deaf = True
+        self._discards_input = True
         self._body.set_exception(web.RequestPayloadError(why))
 
     def _refuse(self, at: int, refusal: GatewayError) -> None:
@@ -750,5 +754,5 @@ class ClientProtocol(RequestHandler):
         while len(self._messages) > at:
             self._messages.pop()
         self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))
-        self._deaf = True
+        self._discards_input = True
         self.head_since = 0.0

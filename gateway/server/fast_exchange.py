@@ -470,7 +470,7 @@ class FastExchange:
             kept=kept,
             received=0 if plan.body is None else plan.body.received,
             by_caller=by_caller,
-            pace=plan.pace,
+            rate_state=plan.rate_state,
             record_end=self._record_end,
             trace=plan.trace,
         )

@@ -24,7 +24,7 @@ from gateway import clock
 from gateway.access.caller import Access, Caller
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
-from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage, DoorResponse, MessageHead
+from gateway.mcp.agent_message import AgentMessage, DoorResponse, MessageHead
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from gateway.middleware.request_message import is_json
@@ -34,7 +34,7 @@ from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
-from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import CallTrace, current_trace, trace_id_in
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
@@ -111,14 +111,14 @@ class AgentDoor:
 
         Return None, without any effect, if the middleware chain must handle the message.
         """
-        found = _LINE.match(data)
-        if found is None:
+        request_line = _LINE.match(data)
+        if request_line is None:
             return None
-        lines_at = found.end()
+        lines_at = request_line.end()
         lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
         if lines_end < lines_at:
             return None
-        arrived = self._arrived(data[lines_at - 2 : lines_end], found[1])
+        arrived = self._arrived(data[lines_at - 2 : lines_end], request_line[1])
         if arrived is None or not arrived.length or arrived.length > INLINE_BYTES:
             return None
         caller = self._caller(arrived.known)
@@ -146,7 +146,7 @@ class AgentDoor:
         by_capability = mount is not None
         if read is None or not is_json(read.content_type) or by_capability is bool(read.key):
             return None
-        path = PROXY_MOUNT if mount is None else mount.decode("ascii")
+        path = PROXY_PATH if mount is None else mount.decode("ascii")
         key_digest = digest(path.rpartition("/")[2] if by_capability else read.key)
         head_id = None
         if split is not None and self._runtime.current.generation.keys.find_known(key_digest) is not None:
@@ -166,7 +166,7 @@ class AgentDoor:
 
     def _caller(self, known: "KnownMessage") -> Caller | None:
         """Return the caller if its key is in memory and may be used here; None if the middleware chain must decide."""
-        by_capability = known.mount != PROXY_MOUNT
+        by_capability = known.mount != PROXY_PATH
         caller = self._runtime.current.generation.keys.find_known(known.key_digest)
         access = None if caller is None else caller.access
         if access is None or caller is None or not access.policy.may_proxy:
@@ -199,7 +199,7 @@ class AgentDoor:
             fast_message.traceparent,
             body,
             fast_message.mount,
-            fast_message.mount != PROXY_MOUNT,
+            fast_message.mount != PROXY_PATH,
             fast_message.client,
             fast_message.remote,
             trace,
@@ -339,7 +339,7 @@ class FastMessage:
         tracing, traceparent = self._runtime.tracing, self.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
-            trace.route = DOOR if self.mount == PROXY_MOUNT else CAPABILITY_DOOR
+            trace.route = DOOR if self.mount == PROXY_PATH else CAPABILITY_DOOR
             current_trace.set(trace)
         current_trace_id.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
         current_request_id.set(self.request_id)
@@ -366,7 +366,7 @@ class FastMessage:
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
-        path = DOOR if self.mount == PROXY_MOUNT else mask_secrets_in_path(self.mount + DOOR)[:PATH_LIMIT]
+        path = DOOR if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + DOOR)[:PATH_LIMIT]
         given = self.traceparent
         self._runtime.call_queue.record(
             # The arguments are positional, because keyword arguments take three times as long.

@@ -31,12 +31,13 @@ from gateway.observe.tracing import Tracing
 from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
+from gateway.records.proxied_call import PROXY_PATH
 from gateway.records.trace import TRACE_FIELDS, TRACEPARENT, CallTrace
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
-from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
+from gateway.server.fast_plan import FastPlan, FastRoute
 from gateway.server.known_heads import TRACE_VALUE, ArrivedHead, HeadMemory, KnownHead, KnownHeads, field_lines
 from gateway.server.request_lines import LineReader, RequestLines
 from gateway.server.strict_framing import RequestBodyFraming
@@ -67,11 +68,11 @@ def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, tar
         return ""
     policy = access.policy
     is_key, reached = access.key.kind == "key", policy.reaches(*opened.connection.ref[1:])
-    if is_key is not (head.known.mount == MOUNT) or not policy.may_proxy or not reached:
+    if is_key is not (head.known.mount == PROXY_PATH) or not policy.may_proxy or not reached:
         return None
-    if policy.of_tags and not policy.fits(opened.connection.tags):
+    if policy.limits_tags and not policy.fits(opened.connection.tags):
         return None
-    if not policy.of_requests:
+    if not policy.limits_requests:
         return ""
     path, _, query = target.partition("?")
     sent = SentRequest(method, opened.base.host, opened.path_for_rules(path), query, head.known.names)
@@ -111,8 +112,8 @@ class FastPath:
         head_in_data = _find_head(data)
         if head_in_data is None:
             return None
-        found, lines, body_at = head_in_data
-        mount = _mount_of(found)
+        request_line, lines, body_at = head_in_data
+        mount = _mount_of(request_line)
         head = self._known.find(lines, mount) or self._read_head(lines, mount)
         if head is None:
             return None
@@ -121,7 +122,7 @@ class FastPath:
             return None
         if not head.known.remembered:  # only after `_admit`, so that a client without a key cannot fill the memory
             self._known.remember(lines, mount, head)
-        return self._begin(client, found, head, admitted, data[:body_at], data[body_at:])
+        return self._begin(client, request_line, head, admitted, data[:body_at], data[body_at:])
 
     def take_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
         """Return what `take` returns, for a call that begins in this process.
@@ -129,14 +130,14 @@ class FastPath:
         The head that a client would send is composed and read once. Then it is remembered for later calls of messages
         with the same head.
         """
-        found = _match_line(f"{request.method} {request.mount}{request.target} HTTP/1.1\r\n".encode())
-        if found is None:
+        request_line = _match_line(f"{request.method} {request.mount}{request.target} HTTP/1.1\r\n".encode())
+        if request_line is None:
             return None
-        head = self._head_of_call(request, _mount_of(found))
+        head = self._head_of_call(request, _mount_of(request_line))
         admitted = None if head is None else self._admit(head)
         if head is None or admitted is None:
             return None
-        return self._begin(client, found, head, admitted, b"", request.body or b"")
+        return self._begin(client, request_line, head, admitted, b"", request.body or b"")
 
     def _head_of_call(self, request: InProcessRequest, mount: bytes | None) -> ArrivedHead | None:
         head_id, trace = request.head_id, request.traceparent
@@ -171,7 +172,7 @@ class FastPath:
     def _begin(
         self,
         client: FastClient,
-        found: re.Match[bytes],
+        request_line: re.Match[bytes],
         head: ArrivedHead,
         admitted: Admitted,
         raw: bytes,
@@ -179,21 +180,21 @@ class FastPath:
     ) -> tuple[FastExchange, bytes, bytes] | None:
         """Prepare the exchange of an admitted request, and return what `take` returns.
 
-        `found`: the match of the request line. `raw`: the bytes of the head. `rest`: the bytes after the head.
+        `request_line`: the match of the request line. `raw`: the bytes of the head. `rest`: the bytes after the head.
         """
         began, generation, caller, opened = admitted
         known = head.known
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
-        way = _target_and_rule(found, head, caller, opened) if route is not None else None
-        if route is None or way is None:
+        target_and_rule = _target_and_rule(request_line, head, caller, opened) if route is not None else None
+        if route is None or target_and_rule is None:
             return None
-        target, rule = way
+        target, rule = target_and_rule
         arrived = _split_body(head, opened, rest)
         tracing = self._runtime.tracing
         traced = None if tracing is None else _begin_trace(tracing, route, head, opened, began)
-        outgoing = _request_head(found[1], target, route, head, opened, None if traced is None else traced.sent)
+        outgoing = _request_head(request_line[1], target, route, head, opened, None if traced is None else traced.sent)
         if arrived is None or outgoing is None:
             return None
         body, framed, behind = arrived
@@ -202,7 +203,7 @@ class FastPath:
             route,
             head.request_id,
             opened,
-            found[1].decode(),
+            request_line[1].decode(),
             target,
             known.lines.options,
             known.mount,
@@ -238,7 +239,7 @@ class FastPath:
             origin_limits.release("unknown", probe=False)
             return None
         if access is not None and access.meter is not None:
-            counted, plan.pace = access.meter.count()
+            counted, plan.rate_state = access.meter.count()
             if not counted:
                 route.pool.release_unused(connection)
                 origin_limits.release("unknown", probe=False)
@@ -302,7 +303,7 @@ class FastPath:
             if read is None:
                 return None
             key, read.key = read.key, ""  # the lines can be remembered, but not their key
-            known = KnownHead(MOUNT, key, read)
+            known = KnownHead(PROXY_PATH, key, read)
         else:
             token = mount.rpartition(b"/")[2].decode("ascii")
             caller = self._current.generation.keys.find_known(digest(token))
@@ -339,25 +340,25 @@ def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
 
     Each header line begins with CRLF. Return None if the middleware chain must read the head.
     """
-    found = _match_line(data)
-    if found is None:
+    request_line = _match_line(data)
+    if request_line is None:
         return None
-    lines_at = found.end()
+    lines_at = request_line.end()
     lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
-    return (found, data[lines_at - 2 : lines_end], lines_end + 4) if lines_end >= lines_at else None
+    return (request_line, data[lines_at - 2 : lines_end], lines_end + 4) if lines_end >= lines_at else None
 
 
 def _match_line(data: bytes) -> re.Match[bytes] | None:
     return _LINE.match(data) or _CAPABILITY_LINE.match(data)
 
 
-def _mount_of(found: re.Match[bytes]) -> bytes | None:
+def _mount_of(request_line: re.Match[bytes]) -> bytes | None:
     """Return the path of a capability URL; None for ``/proxy``."""
-    return found[3] if found.re is _CAPABILITY_LINE else None
+    return request_line[3] if request_line.re is _CAPABILITY_LINE else None
 
 
 def _target_and_rule(
-    found: re.Match[bytes], head: ArrivedHead, caller: Caller, opened: Opened
+    request_line: re.Match[bytes], head: ArrivedHead, caller: Caller, opened: Opened
 ) -> tuple[str, str] | None:
     """Return the provider's path and query, and the rule that allows them.
 
@@ -365,10 +366,12 @@ def _target_and_rule(
     """
     placement = opened.placement
     try:
-        target = url.join_target(opened.base.path, url.parse_proxied_target(found[2].decode("ascii"), head.known.mount))
+        target = url.join_target(
+            opened.base.path, url.parse_proxied_target(request_line[2].decode("ascii"), head.known.mount)
+        )
     except GatewayError:
         return None
-    rule = "" if caller.access is None else may_send(caller, head, opened, found[1].decode(), target)
+    rule = "" if caller.access is None else may_send(caller, head, opened, request_line[1].decode(), target)
     if rule is None:
         return None
     if placement.query_slots or placement.query_defaults:

@@ -20,12 +20,11 @@ from gateway.proxy.passed_response import (
     BODY_AS_IT_IS,
     values,
 )
-from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import CallTrace
 from gateway.runtime import Runtime
 from gateway.server.strict_framing import RequestBodyFraming
 
-MOUNT: Final = "/proxy"
 _CODING: Final = b"content-encoding:"
 
 
@@ -55,10 +54,10 @@ class FastPlan:
 
     `began`: start of the request, in monotonic seconds. `request_id`: the caller's request id; None if it is missing or
     not well-formed. `target`: path and query for the provider. `options`: the caller's ``Gateway-…`` options. `mount`:
-    ``/proxy``, or ``/c/<capability>``. `access`: what a minted key may do; None for other keys. `pace`: state of the
-    key's rate limit; None without a limit. `body`: None if the request has no body. `decodes`: whether the response is
-    to be decoded. `declares_body`: whether the head declares a body, even an empty body. `traceparent`: value for the
-    call log, or None. `rule`: the key's rule that allows the request, or None. `trace`: trace of a sampled call, or
+    ``/proxy``, or ``/c/<capability>``. `access`: what a minted key may do; None for other keys. `rate_state`: state of
+    the key's rate limit; None without a limit. `body`: None if the request has no body. `decodes`: whether the response
+    is to be decoded. `declares_body`: whether the head declares a body, even an empty body. `traceparent`: value for
+    the call log, or None. `rule`: the key's rule that allows the request, or None. `trace`: trace of a sampled call, or
     None. `tool`: name of the MCP tool that made the call, or None.
     """
 
@@ -69,9 +68,9 @@ class FastPlan:
     method: str
     target: str
     options: ProxyOptions
-    mount: str = field(default=MOUNT, repr=False)
+    mount: str = field(default=PROXY_PATH, repr=False)
     access: Access | None = None
-    pace: RateState | None = None
+    rate_state: RateState | None = None
     body: RequestBodyFraming | None = None
     decodes: bool = False
     declares_body: bool = False

@@ -18,7 +18,7 @@ from gateway.http.passed_head import (
     with_protection_fields,
 )
 from gateway.http.response_head import ResponseHead
-from gateway.middleware.key_limits import pace_fields
+from gateway.middleware.key_limits import rate_limit_fields
 from gateway.middleware.response_shape import REQUEST_ID_FIELD, new_id
 from gateway.middleware.who_calls import REFERRER_POLICY
 from gateway.proxy.passed_response import (
@@ -27,7 +27,8 @@ from gateway.proxy.passed_response import (
     passed_fields,
     unreferred_fields,
 )
-from gateway.server.fast_plan import MOUNT, FastPlan
+from gateway.records.proxied_call import PROXY_PATH
+from gateway.server.fast_plan import FastPlan
 
 _OWN: Final = f"{REQUEST_ID_FIELD}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
 _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
@@ -44,21 +45,21 @@ def response_head(
     name = plan.request_id = plan.request_id or new_id()
     timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
     if isinstance(head, PlainHead):
-        if not decoded and plan.pace is None:
-            if plan.mount != MOUNT:
+        if not decoded and plan.rate_state is None:
+            if plan.mount != PROXY_PATH:
                 head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
             return _encode_plain_head(
-                head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last
+                head, plan.method, _OWN % (name, timing), by_headers=plan.mount == PROXY_PATH, last=last
             )
         head = head.with_fields()
     fields = provider_fields(head, plan, decoded=decoded)
-    if plan.mount != MOUNT:
+    if plan.mount != PROXY_PATH:
         fields = unreferred_fields(fields)
-    fields = with_protection_fields(fields, by_headers=plan.mount == MOUNT)
+    fields = with_protection_fields(fields, by_headers=plan.mount == PROXY_PATH)
     if is_live(head.fields):
         fields.append(UNBUFFERED)
-    if plan.pace is not None:
-        fields += pace_fields(plan.pace, fields)
+    if plan.rate_state is not None:
+        fields += rate_limit_fields(plan.rate_state, fields)
     fields += [(REQUEST_ID_FIELD, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
     length = None if decoded else head.length
     frame = framing(plan.method, HttpVersion11, head.status, length, keep_alive=not last)

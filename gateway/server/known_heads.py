@@ -16,13 +16,13 @@ from gateway.http.headers import Fields
 from gateway.http.request_head import request_head
 from gateway.middleware.response_shape import loggable_id
 from gateway.middleware.upstream import default_fields
+from gateway.records.proxied_call import PROXY_PATH
 from gateway.secret import digest
-from gateway.server.fast_plan import MOUNT
 from gateway.server.request_lines import (
+    DROPPED,
     LENGTH_DIGITS,
-    PASSES,
+    PASSED_ON,
     REQUEST_ID,
-    STAYS,
     TRACE,
     LineKind,
     Passing,
@@ -132,7 +132,7 @@ class KnownHead:
         "_key_in",
         "_names",
         "_passing",
-        "_places",
+        "_value_at",
         "key",
         "key_digest",
         "lines",
@@ -149,7 +149,7 @@ class KnownHead:
         self.lines = lines
         self.remembered = False
         self._key_in: tuple[int, slice] | None = None
-        self._places: dict[int, int] = {}  # maps a line's index in `lines.passing` to its value's index
+        self._value_at: dict[int, int] = {}  # maps a line's index in `lines.passing` to its value's index
         self.traceparent_at: int | None = None
         self.request_id_at: int | None = None
         self._names: frozenset[str] | None = None
@@ -172,19 +172,19 @@ class KnownHead:
         if varying and self.lines.decided_together:
             return False
         passing = self.lines.passing
-        places: dict[int, int] = {}
+        value_at: dict[int, int] = {}
         at = 0
         for place, (spelled, value) in enumerate(varying):
             name = line_name(spelled)
-            if name is None or name.kind not in (PASSES, STAYS, TRACE, REQUEST_ID):
+            if name is None or name.kind not in (PASSED_ON, DROPPED, TRACE, REQUEST_ID):
                 return False
-            if name.kind != STAYS:
-                found = passing.index((name, b"%b: %b" % (spelled, value)), at)
-                places[found], at = place, found + 1
+            if name.kind != DROPPED:
+                line_at = passing.index((name, b"%b: %b" % (spelled, value)), at)
+                value_at[line_at], at = place, line_at + 1
         first: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
         for index, (name, _) in enumerate(passing):
-            first.setdefault(name.kind, places.get(index))
-        self._places = places
+            first.setdefault(name.kind, value_at.get(index))
+        self._value_at = value_at
         self.traceparent_at, self.request_id_at = first.get(TRACE), first.get(REQUEST_ID)
         return True
 
@@ -194,7 +194,7 @@ class KnownHead:
         Return False if no part contains the key. A key in a capability URL needs no position, because `mount` has it.
         """
         key, self.key = self.key.encode(), ""
-        if self.mount != MOUNT:
+        if self.mount != PROXY_PATH:
             return True
         for number, part in enumerate(parts):
             at = part.find(key)
@@ -225,14 +225,16 @@ class KnownHead:
         """
         form = self._passing.get(replaced)
         if form is None:
-            form = _outgoing_form(self.lines.passing, replaced, self._places)
+            form = _outgoing_form(self.lines.passing, replaced, self._value_at)
             if len(self._passing) >= FORMS:
                 self._passing.clear()
             self._passing[replaced] = form
-        template, places = form
-        if places is None:
+        template, value_indexes = form
+        if value_indexes is None:
             return template
-        return template % (values if len(places) == len(values) else tuple([values[place] for place in places]))
+        return template % (
+            values if len(value_indexes) == len(values) else tuple([values[place] for place in value_indexes])
+        )
 
     def defaults(self, replaced: frozenset[str], placement: Placement, *, has_body: bool) -> bytes:
         """Return the default fields of the catalog entry that the request lacks, as lines that end with CRLF.
@@ -254,27 +256,27 @@ class KnownHead:
 class OutgoingForm(NamedTuple):
     """The lines to pass on.
 
-    `template`: the lines, with a placeholder for each value that differs from request to request. `places`: indexes of
-    the values for the placeholders; None if `template` is the final text for all requests.
+    `template`: the lines, with a placeholder for each value that differs from request to request. `value_indexes`:
+    indexes of the values for the placeholders; None if `template` is the final text for all requests.
     """
 
     template: bytes
-    places: tuple[int, ...] | None
+    value_indexes: tuple[int, ...] | None
 
 
-def _outgoing_form(passing: Passing, replaced: frozenset[str], places: Mapping[int, int]) -> OutgoingForm:
+def _outgoing_form(passing: Passing, replaced: frozenset[str], value_at: Mapping[int, int]) -> OutgoingForm:
     """Return the outgoing form of the lines in `passing` that do not have `replaced` names.
 
-    `places`: maps the index of a line in `passing` to the index of its value among the values that differ.
+    `value_at`: maps the index of a line in `passing` to the index of its value among the values that differ.
     """
     kept = [at for at, (name, _) in enumerate(passing) if name.spelled not in replaced]
-    used = tuple(places[at] for at in kept if at in places)
+    used = tuple(value_at[at] for at in kept if at in value_at)
     if not used:
         return OutgoingForm(b"".join(b"%b\r\n" % passing[at][1] for at in kept), None)
     template = b""
     for at in kept:
         line = passing[at][1]
-        if at in places:
+        if at in value_at:
             template += b"%b: %%b\r\n" % line.partition(b": ")[0]
         else:
             template += b"%b\r\n" % line.replace(b"%", b"%%")
@@ -406,7 +408,7 @@ class KnownHeads:
         if split is None or not self._memory.arrives_again(split.digest):
             return
         names = [name for name in split.parts[1::2] if name not in _OWN]
-        at_hand = known.forget_key(split.parts) or not split.values
-        if at_hand and head.vary(list(zip(names, split.values, strict=True))):
+        can_find_key = known.forget_key(split.parts) or not split.values
+        if can_find_key and head.vary(list(zip(names, split.values, strict=True))):
             known.remembered = True
             self._memory.keep(split.digest, known, len(lines))

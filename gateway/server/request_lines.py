@@ -37,8 +37,8 @@ LENGTH_DIGITS: Final = 15
 
 # The kind of a line, decided by its name. The kind says what happens to the line.
 LineKind = int
-PASSES: Final = 0  # passed on to the provider
-STAYS: Final = 1  # not passed on
+PASSED_ON: Final = 0  # passed on to the provider
+DROPPED: Final = 1  # not passed on
 OPTION: Final = 2  # an option for the gateway
 VALUE: Final = 3  # the gateway uses the value: key, host, framing of the body
 CONNECTION: Final = 4
@@ -247,17 +247,17 @@ class LineReader:
         facts = _HeadFacts()
         for line in lines:
             name, colon, value = line.partition(b": ")
-            found = known.get(name)
-            if found is None or not colon:
+            field_name = known.get(name)
+            if field_name is None or not colon:
                 name, colon, value = line.partition(b":")
-                found = self._learn(name)
-                if found is None or not colon:
+                field_name = self._learn(name)
+                if field_name is None or not colon:
                     return None
             bare = value.strip(b" \t")
-            kind = found.kind
-            if kind == PASSES or kind >= REQUEST_ID:
-                passing.append((found, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
-            if kind > STAYS and not facts.take(kind, found.lower, bare, line):
+            kind = field_name.kind
+            if kind == PASSED_ON or kind >= REQUEST_ID:
+                passing.append((field_name, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
+            if kind > DROPPED and not facts.take(kind, field_name.lower, bare, line):
                 return None
         return passing, facts
 
@@ -265,26 +265,26 @@ class LineReader:
         """Return the meaning of a field name, as `line_name` does, and remember it."""
         if name in self._names:
             return self._names[name]
-        found = line_name(name)
+        field_name = line_name(name)
         if len(self._names) < MAX_NAMES and len(name) <= _NAME_BYTES:
-            self._names[name] = found
-        return found
+            self._names[name] = field_name
+        return field_name
 
     def _parse_options(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
         """Return the options in these lines, from memory if possible. Raises InvalidRequest."""
         lines = (bound_to, *options)
-        found = self._options.get(lines)
-        if found is None:
+        parsed = self._options.get(lines)
+        if parsed is None:
             fields: CIMultiDict[str] = CIMultiDict()
             for option in options:
                 name, _, value = option.decode().partition(":")
                 fields.add(name, value.strip(" \t"))
-            found = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
+            parsed = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
             if sum(map(len, options)) <= OPTION_BYTES:  # limits the memory, because no key is checked yet
                 if len(self._options) >= MAX_OPTION_SETS:
                     self._options.clear()
-                self._options[lines] = found
-        return found
+                self._options[lines] = parsed
+        return parsed
 
 
 def line_name(name: bytes) -> LineName | None:
@@ -309,10 +309,10 @@ def line_name(name: bytes) -> LineName | None:
     if lower.startswith(PROXY_PREFIX):
         return LineName(MINTED, spelled, lower)
     if is_for_gateway(spelled):
-        return LineName(STAYS, spelled, lower)
+        return LineName(DROPPED, spelled, lower)
     if lower in _ONCE:
         return LineName(ONCE, spelled, lower)
-    kind = REQUEST_ID if lower == CALLER_REQUEST_ID.lower() else TRACE if lower == TRACEPARENT else PASSES
+    kind = REQUEST_ID if lower == CALLER_REQUEST_ID.lower() else TRACE if lower == TRACEPARENT else PASSED_ON
     return LineName(kind, spelled, lower)
 
 
@@ -348,5 +348,5 @@ def _decide_by_fields(passing: Passing, key: str | None, token: str) -> Passing:
         fields.append((name, value))
     kept = headers.request_fields(fields, token)
     return [
-        (LineName(PASSES, normalized_name(name), name.lower()), f"{name}: {value}".encode()) for name, value in kept
+        (LineName(PASSED_ON, normalized_name(name), name.lower()), f"{name}: {value}".encode()) for name, value in kept
     ]

@@ -123,13 +123,13 @@ class ResponseDecoding:
             if self._source is not None:
                 self._source.resume_reading()
 
-    def _decode(self, most: int) -> bool:
-        """Decode and pass on about `most` bytes; return whether every byte received so far has been decoded.
+    def _decode(self, max_bytes: int) -> bool:
+        """Decode and pass on about `max_bytes` bytes; return whether every byte received so far has been decoded.
 
         Stop early if `paused` becomes True. Raises CodingError.
         """
         passed = 0
-        while passed < most and not self.paused:
+        while passed < max_bytes and not self.paused:
             if self._parts is None:
                 if not self._coded:
                     if self._ended:

@@ -45,8 +45,8 @@ log = structlog.get_logger(__name__)
 class GatewayServer(Server):
     """Makes a `ClientProtocol` for each connection.
 
-    `draining`: whether every response closes its connection. `turned_away`: number of connections above the limit
-    `most` that are being refused now. `fast_path`: None if the application has no fast path.
+    `draining`: whether every response closes its connection. `refused_connections`: number of connections above the
+    limit `max_connections` that are being refused now. `fast_path`: None if the application has no fast path.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class GatewayServer(Server):
         head_s: float,
         head_bytes: int,
         answer_idle_s: float,
-        most: int,
+        max_connections: int,
         fast_path: bool,
         **options: Any,
     ) -> None:
@@ -66,8 +66,8 @@ class GatewayServer(Server):
         self.draining = False
         self.head_bytes = head_bytes
         self.answer_idle_s = answer_idle_s
-        self.most = most
-        self.turned_away = 0
+        self.max_connections = max_connections
+        self.refused_connections = 0
         self._log_refused_at = 0.0
         self._head_s = head_s
         self._options = options
@@ -100,9 +100,9 @@ class GatewayServer(Server):
     @property
     def full(self) -> bool:
         """Whether the number of connections exceeds the limit, so that the newest connection is refused."""
-        return len(self._connections) - self.turned_away > self.most
+        return len(self._connections) - self.refused_connections > self.max_connections
 
-    def count_turned_away(self) -> None:
+    def count_refused_connection(self) -> None:
         """Count a refused connection in the metrics, and log it once a minute."""
         runtime = self.app.get(RUNTIME)
         if runtime is not None:
@@ -110,7 +110,7 @@ class GatewayServer(Server):
         now = self._loop.time()
         if now >= self._log_refused_at:
             self._log_refused_at = now + LOG_REFUSED_EVERY_S
-            log.warning("client_connections_full", most=self.most, setting="server.limits.connections")
+            log.warning("client_connections_full", most=self.max_connections, setting="server.limits.connections")
 
     def start_draining(self) -> None:
         """Make every response from now on close its connection."""
@@ -267,7 +267,7 @@ class GatewayRunner(web.AppRunner):
             head_s=self._head_s,
             head_bytes=HEAD_BYTES,
             answer_idle_s=self._response_idle_s,
-            most=self._connections,
+            max_connections=self._connections,
             fast_path=fast_path,
             auto_decompress=False,
             access_log=None,

@@ -28,7 +28,7 @@ from gateway.config import Config
 from gateway.errors import StartRefused
 from gateway.integrations.declared import Examined, integrations
 from gateway.observe import logs
-from gateway.observe.metrics import SharedPages
+from gateway.observe.metrics_page import SharedPages
 from gateway.process.admin import process_samples
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now
@@ -111,10 +111,10 @@ class BatchSite(web.BaseSite):
             loop.remove_reader(self._listener)
             self._resumption = loop.call_later(PAUSE_S, self._resume)
 
-    def _accept_waiting(self, most: int) -> None:
-        """Accept up to `most` waiting connections. Raises OSError."""
+    def _accept_waiting(self, limit: int) -> None:
+        """Accept up to `limit` waiting connections. Raises OSError."""
         loop = asyncio.get_running_loop()
-        for _ in range(most):
+        for _ in range(limit):
             try:
                 client, _address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -218,7 +218,7 @@ def _refusal_if_running(config: Config) -> str | None:
     with closing(client), suppress(OSError, http.client.HTTPException):
         client.request("GET", "/health")
         shown = client.getresponse().headers.get(INSTANCE_HEADER)
-        if shown in {instance(one) for one in Keyring(config.store.encryption_keys).ids}:
+        if shown in {instance(key_id) for key_id in Keyring(config.store.encryption_keys).ids}:
             return f"{host}:{port} is in use: this gateway already runs there. Stop it first."
     return None
 

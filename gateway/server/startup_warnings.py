@@ -11,7 +11,7 @@ from gateway.vault import Keyring
 from gateway.vault.seal import REPLACE_KEY_ADVICE
 
 OWN_FILES: Final = 128  # file descriptors for libraries, logs and the store
-MOST_FILES: Final = 1 << 20  # more descriptors than this are of no use
+MAX_FILES: Final = 1 << 20  # more descriptors than this are of no use
 
 log = structlog.get_logger(__name__)
 
@@ -44,10 +44,10 @@ def descriptor_limit() -> int | None:
     """Raise the limit of open files as far as possible, and return the limit; None if it is unlimited or unknown."""
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            soft = most
+        limit = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+        if soft != resource.RLIM_INFINITY and soft < limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            soft = limit
     except (OSError, ValueError):  # a service manager can forbid both calls
         try:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -57,7 +57,7 @@ def _driver(db: AsyncConnection) -> Any:
 
 # ── Refreshes that this process has written itself. The process need not read these rows again from the change log.
 
-MOST: Final = 10_000  # the limit for a process that does not read the log, such as a command
+MAX_OWN_CHANGES: Final = 10_000  # the limit for a process that does not read the log, such as a command
 
 
 class OwnChanges:
@@ -74,7 +74,7 @@ class OwnChanges:
 
     def record(self, change_id: int, mark: Mark) -> None:
         """Record a committed change. `mark`: the row's mark after the change."""
-        if len(self._marks) < MOST:
+        if len(self._marks) < MAX_OWN_CHANGES:
             self._marks[change_id] = mark
 
     def of(self, change_id: int) -> Mark | None:
@@ -117,7 +117,7 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
 KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
 """The minimum time to look for a missing id, in seconds. The id of a rolled back transaction never appears."""
-MOST_MISSING: Final = 10_000
+MAX_MISSING: Final = 10_000
 LOOK_BACK: Final = 10_000  # a new reader looks for missing ids among this many entries at the end of the log
 IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
@@ -161,12 +161,12 @@ class LogPosition:
         The reader gives up an id that has been missing for `missing_s` seconds.
         """
         now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
-        for one in ids:
-            if one <= last_id:
-                missing.pop(one, None)
+        for id_ in ids:
+            if id_ <= last_id:
+                missing.pop(id_, None)
                 continue
-            missing |= dict.fromkeys(range(max(last_id + 1, one - MOST_MISSING), one), now)
-            last_id = one
+            missing |= dict.fromkeys(range(max(last_id + 1, id_ - MAX_MISSING), id_), now)
+            last_id = id_
         return LogPosition(last_id, {one: since for one, since in missing.items() if now - since < missing_s})
 
 
@@ -265,7 +265,7 @@ class ChangeLog:
                     self._own.clear()  # after a restore, the ids can belong to other changes
                     raise ChangesMissed
         position = position.read((row.id for row in (*late, *rows)), self._missing_s)
-        if len(position.missing) > MOST_MISSING:
+        if len(position.missing) > MAX_MISSING:
             raise ChangesMissed
         changed: dict[ConnectionRef, Mark | None] = {}
         for row in (*late, *rows):

@@ -104,40 +104,40 @@ def search_text(connection_id: str, end_user: EndUser | None) -> str:
     return SEPARATOR.join(parts).casefold()
 
 
-def listed(environment: str, wanted: ListFilter) -> Select[Any]:
+def listed(environment: str, filters: ListFilter) -> Select[Any]:
     """Return the query for the matching rows, newest first. Raises InvalidRequest for an invalid cursor."""
-    found = select(connections).where(connections.c.environment == environment, *_conditions(wanted))
-    if wanted.cursor is not None:
-        found = found.where(_after(wanted.cursor))
-    in_order = found.order_by(connections.c.created_at.desc(), connections.c.id.desc())
-    return in_order.limit(wanted.limit).offset(wanted.offset or None)
+    query = select(connections).where(connections.c.environment == environment, *_conditions(filters))
+    if filters.cursor is not None:
+        query = query.where(_after(filters.cursor))
+    in_order = query.order_by(connections.c.created_at.desc(), connections.c.id.desc())
+    return in_order.limit(filters.limit).offset(filters.offset or None)
 
 
-def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
+def _conditions(filters: ListFilter) -> list[ColumnElement[bool]]:
     table = connections.c
     conditions: list[ColumnElement[bool]] = []
-    if wanted.connection_id is not None:
-        conditions.append(table.connection_id == wanted.connection_id)
-    if wanted.end_user_id is not None:
-        conditions.append(table.end_user_id == wanted.end_user_id)
-    if wanted.organization_id is not None:
-        conditions.append(table.organization_id == wanted.organization_id)
-    if wanted.integration_ids:
+    if filters.connection_id is not None:
+        conditions.append(table.connection_id == filters.connection_id)
+    if filters.end_user_id is not None:
+        conditions.append(table.end_user_id == filters.end_user_id)
+    if filters.organization_id is not None:
+        conditions.append(table.organization_id == filters.organization_id)
+    if filters.integration_ids:
         # The concatenation keeps SQLite from using the index by integration, with which it would read the whole
         # integration. Few connections are in trouble, and another index finds them.
-        whose = table.integration_id.concat("") if wanted.in_trouble else table.integration_id
-        conditions.append(whose.in_(wanted.integration_ids))
-    if wanted.dies_after is not None:
-        conditions.append(table.dies_at > wanted.dies_after)
-    if wanted.dies_before is not None:
-        conditions.append(table.dies_at < wanted.dies_before)
-    if wanted.in_trouble:
+        whose = table.integration_id.concat("") if filters.in_trouble else table.integration_id
+        conditions.append(whose.in_(filters.integration_ids))
+    if filters.dies_after is not None:
+        conditions.append(table.dies_at > filters.dies_after)
+    if filters.dies_before is not None:
+        conditions.append(table.dies_at < filters.dies_before)
+    if filters.in_trouble:
         # The condition must have exactly the text of the index. To a typed expression, SQLAlchemy would append `= 1`.
         conditions.append(literal_column(IN_TROUBLE.text))
-    if wanted.search:
-        conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
-    conditions += [table.id.in_(_connections_with_tag(key.lower(), value)) for key, value in wanted.tags.items()]
-    for limits in wanted.within:
+    if filters.search:
+        conditions.append(table.search_text.contains(filters.search.casefold(), autoescape=True))
+    conditions += [table.id.in_(_connections_with_tag(key.lower(), value)) for key, value in filters.tags.items()]
+    for limits in filters.within:
         conditions += _reached(limits)
     return conditions
 
@@ -151,7 +151,7 @@ def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
     if limits.integrations:
         yield table.integration_id.in_(limits.integrations)
     if limits.connections:
-        named = [one.partition("/")[::2] for one in limits.connections]
+        named = [connection.partition("/")[::2] for connection in limits.connections]
         yield or_(
             *(
                 and_(table.connection_id == connection_id, *([] if key == "*" else [table.integration_id == key]))
@@ -330,9 +330,13 @@ def _shared(value: T, usual: T) -> T:
     return usual if value == usual else value
 
 
-def sealed_in(one: Connection) -> list[Sealed]:
+def sealed_in(connection: Connection) -> list[Sealed]:
     """Return the connection's sealed values."""
-    return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
+    return [
+        sealed
+        for sealed in (connection.credential, connection.secret_config, connection.previous)
+        if sealed is not None
+    ]
 
 
 def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int, ref: ConnectionRef) -> Sealed:
@@ -371,13 +375,13 @@ class SealedRows:
 
     async def records(self, rows: Iterable[RowMapping]) -> list[Connection]:
         """Return the connections in `rows`, with their data keys loaded."""
-        found = [connection_of(row) for row in rows]
-        await self.learn(found)
-        return found
+        stored = [connection_of(row) for row in rows]
+        await self.learn(stored)
+        return stored
 
-    async def learn(self, found: Iterable[Connection]) -> None:
+    async def learn(self, stored: Iterable[Connection]) -> None:
         """Load the data keys of these connections."""
-        await self.keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        await self.keys.learn(*(sealed for connection in stored for sealed in sealed_in(connection)))
 
     def seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
         """Return the ciphertext of `value`, bound to this column and version of the row."""

@@ -102,23 +102,23 @@ class ConnectionStore:
         found = await self._rows.records(rows)
         return found[0] if found else None
 
-    async def list(self, environment: str, wanted: ListFilter) -> list[Connection]:
-        """Return the connections of `environment` that match `wanted`, the newest first. Raises InvalidRequest."""
-        found: list[Connection] = []
+    async def list(self, environment: str, filters: ListFilter) -> list[Connection]:
+        """Return the connections of `environment` that match `filters`, the newest first. Raises InvalidRequest."""
+        stored: list[Connection] = []
         async with self._transactions.read() as db:
-            rows = (await db.execute(listed(environment, wanted))).mappings()
+            rows = (await db.execute(listed(environment, filters))).mappings()
             for some in rows.partitions(ROWS_AT_ONCE):
-                found += map(connection_of, some)
+                stored += map(connection_of, some)
                 await asyncio.sleep(0)
-        await self._rows.learn(found)
-        return found
+        await self._rows.learn(stored)
+        return stored
 
     async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
         """Return the marks of the connections that exist.
 
         A mark changes with its row, so a reader can compare marks to find the rows that have changed.
         """
-        found: dict[ConnectionRef, Mark] = {}
+        marks: dict[ConnectionRef, Mark] = {}
         by_integration: dict[tuple[str, str], list[str]] = {}
         for ref in refs:
             by_integration.setdefault(ref[:2], []).append(ref.connection_id)
@@ -127,8 +127,8 @@ class ConnectionStore:
             for begin in range(0, len(ids), MARKS_AT_ONCE):
                 async with self._transactions.read() as db:
                     rows = (await db.execute(MARKS, {**where, "ids": ids[begin : begin + MARKS_AT_ONCE]})).all()
-                found |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
-        return found
+                marks |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
+        return marks
 
     async def put(
         self, new: NewConnection, *, now: datetime, terms: SessionTerms | None = None

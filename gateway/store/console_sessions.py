@@ -81,9 +81,9 @@ class ConsoleSessionStore:
         """
         table = console_sessions.c
         key = digest(f"{by} {session.role} {session.name}")
-        wanted = select(table.digest).where(table.digest == key, table.kind == SEEN, table.expires_at > now)
+        query = select(table.digest).where(table.digest == key, table.kind == SEEN, table.expires_at > now)
         async with self._transactions.read() as db:
-            if (await db.execute(wanted)).first() is not None:
+            if (await db.execute(query)).first() is not None:
                 return False
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
         over = delete(console_sessions).where(table.digest == key, table.expires_at <= now)
@@ -106,9 +106,9 @@ class ConsoleSessionStore:
     async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
         """Return the session whose token has this digest; None if the session does not exist or has expired."""
         table = console_sessions.c
-        wanted = select(*COLUMNS).where(table.digest == session_digest, table.kind == SESSION, table.expires_at > now)
+        query = select(*COLUMNS).where(table.digest == session_digest, table.kind == SESSION, table.expires_at > now)
         async with self._transactions.read() as db:
-            row = (await db.execute(wanted)).one_or_none()
+            row = (await db.execute(query)).one_or_none()
         return None if row is None else ConsoleSession(row.name, _role(row.role), row.expires_at)
 
     async def end(self, session_digest: str) -> None:

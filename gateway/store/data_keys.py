@@ -97,7 +97,7 @@ class MissingKeys:
 # ── Stored secrets that cannot be opened although no master key is missing. They are counted, and logged with their
 # place.
 
-MOST_PLACES: Final = 1000  # the number of places that are remembered, so that each is logged at most once a minute
+MAX_PLACES: Final = 1000  # the number of places that are remembered, so that each is logged at most once a minute
 FIX: Final = "restore a backup (gateway restore), or let the end user authorize again"
 
 
@@ -115,7 +115,7 @@ class UnreadableSecrets:
         place, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
         if place in self._logged and now - self._logged[place] < LOGGED_EVERY_S:
             return
-        if len(self._logged) >= MOST_PLACES:
+        if len(self._logged) >= MAX_PLACES:
             self._logged.clear()
         self._logged[place] = now
         whose = {"integration": sealed.of.integration_id, "connection_id": sealed.of.connection_id} if sealed.of else {}

@@ -92,8 +92,8 @@ class DeliveryStore:
             later = select(func.min(table.due_at)).where(table.due_at > now)
             leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
             found = [(row.environment, row.target) for row in await db.execute(queues)]
-            ends = [(await db.execute(one)).scalar() for one in (later, leased)]
-        return Work(found, min((one for one in ends if one is not None), default=None))
+            ends = [(await db.execute(query)).scalar() for query in (later, leased)]
+        return Work(found, min((end for end in ends if end is not None), default=None))
 
     async def claim(
         self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int
@@ -113,8 +113,8 @@ class DeliveryStore:
                 return []
             claimed = update(deliveries).where(table.id.in_(ids), _is_unleased(now)).values(lease)
             got = [row.id for row in await db.execute(claimed.returning(table.id))]
-            wanted = select(*COLUMNS).select_from(JOINED).where(table.id.in_(got)).order_by(table.id)
-            return [delivery_of(row) for row in await db.execute(wanted)]
+            query = select(*COLUMNS).select_from(JOINED).where(table.id.in_(got)).order_by(table.id)
+            return [delivery_of(row) for row in await db.execute(query)]
 
         return await self._transactions.write(write)
 
@@ -179,9 +179,9 @@ class DeliveryStore:
     async def backlog(self) -> list[Backlog]:
         """Return the backlog of each environment that has waiting deliveries."""
         table = deliveries.c
-        wanted = select(table.environment, func.count(), func.min(table.at)).where(table.due_at.is_not(None))
+        query = select(table.environment, func.count(), func.min(table.at)).where(table.due_at.is_not(None))
         async with self._transactions.read() as db:
-            return [Backlog(*row) for row in await db.execute(wanted.group_by(table.environment))]
+            return [Backlog(*row) for row in await db.execute(query.group_by(table.environment))]
 
 
 def delivery_of(row: Any) -> Delivery:
@@ -232,24 +232,27 @@ class EventLog:
         self._transactions = transactions
         self._trail = trail
 
-    async def list(self, wanted: EventFilter) -> list[Delivery]:
+    async def list(self, filters: EventFilter) -> list[Delivery]:
         """Return the matching deliveries, the newest first."""
-        conditions = [*_conditions(wanted), *([deliveries.c.id < wanted.cursor] if wanted.cursor is not None else [])]
-        found = select(*COLUMNS).select_from(JOINED).where(*conditions).order_by(deliveries.c.id.desc())
+        conditions = [
+            *_conditions(filters),
+            *([deliveries.c.id < filters.cursor] if filters.cursor is not None else []),
+        ]
+        query = select(*COLUMNS).select_from(JOINED).where(*conditions).order_by(deliveries.c.id.desc())
         async with self._transactions.read() as db:
-            return [delivery_of(row) for row in await db.execute(found.limit(wanted.limit))]
+            return [delivery_of(row) for row in await db.execute(query.limit(filters.limit))]
 
-    async def replay(self, wanted: EventFilter, now: datetime) -> int:
+    async def replay(self, filters: EventFilter, now: datetime) -> int:
         """Send the matching deliveries again, for up to a day, with the same message ids. Return their number.
 
-        Ignores `limit` and `cursor` of `wanted`. Skips deliveries that a process is sending now.
+        Ignores `limit` and `cursor` of `filters`. Skips deliveries that a process is sending now.
         """
         table = deliveries.c
         idle = or_(table.lease_until.is_(None), table.lease_until <= now)
         again = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + TRIED_FOR}
         again |= {"ended_at": None, **NO_LEASE}
-        changed = update(deliveries).where(*_conditions(wanted), idle).values(again)
-        entry = AuditEntry.of(AuditAction.EVENTS_REPLAYED, wanted.environment, now)
+        changed = update(deliveries).where(*_conditions(filters), idle).values(again)
+        entry = AuditEntry.of(AuditAction.EVENTS_REPLAYED, filters.environment, now)
 
         async def write(db: AsyncConnection) -> int:
             returned = changed.returning(table.integration_id, table.connection_id)
@@ -258,7 +261,7 @@ class EventLog:
                 await self._trail.record(db, replace(entry, detail={"deliveries": len(rows)}))
                 first = rows[0]
                 await record_change(
-                    db, ConnectionRef(wanted.environment, first.integration_id, first.connection_id or ""), now
+                    db, ConnectionRef(filters.environment, first.integration_id, first.connection_id or ""), now
                 )
             return len(rows)
 
@@ -280,17 +283,17 @@ class EventLog:
         await self._transactions.write(write)
 
 
-def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
+def _conditions(filters: EventFilter) -> list[ColumnElement[bool]]:
     table = deliveries.c
-    conditions: list[ColumnElement[bool]] = [table.environment == wanted.environment]
-    if wanted.state is not None:
-        conditions.append(table.state == wanted.state.value)
-    if wanted.connection_id is not None:
-        conditions.append(table.connection_id == wanted.connection_id)
-    if wanted.message_ids:
-        conditions.append(table.message_id.in_(wanted.message_ids))
-    if wanted.since is not None:
-        conditions.append(table.at >= wanted.since)
+    conditions: list[ColumnElement[bool]] = [table.environment == filters.environment]
+    if filters.state is not None:
+        conditions.append(table.state == filters.state.value)
+    if filters.connection_id is not None:
+        conditions.append(table.connection_id == filters.connection_id)
+    if filters.message_ids:
+        conditions.append(table.message_id.in_(filters.message_ids))
+    if filters.since is not None:
+        conditions.append(table.at >= filters.since)
     return conditions
 
 

@@ -63,7 +63,7 @@ class ExpiringStore:
         hour would be reported immediately.
         """
         table = connections.c
-        wanted = select(table.id).where(
+        query = select(table.id).where(
             table.environment == environment,
             table.dies_at > now,
             table.dies_at <= now + timedelta(days=days),
@@ -74,14 +74,14 @@ class ExpiringStore:
         )
 
         async def write(db: AsyncConnection) -> int:
-            ids = list((await db.execute(wanted.order_by(table.dies_at).limit(limit).with_for_update())).scalars())
-            for one in ids:
-                await db.execute(update(connections).where(table.id == one).values(expiry_told_days=days))
-                await self._outbox.add_event(db, one, Event.EXPIRING, now=now)
+            ids = list((await db.execute(query.order_by(table.dies_at).limit(limit).with_for_update())).scalars())
+            for id_ in ids:
+                await db.execute(update(connections).where(table.id == id_).values(expiry_told_days=days))
+                await self._outbox.add_event(db, id_, Event.EXPIRING, now=now)
             return len(ids)
 
         async with self._transactions.read() as db:  # usually, no connection is due; this read then saves a write
-            if (await db.execute(wanted.limit(1))).first() is None:
+            if (await db.execute(query.limit(1))).first() is None:
                 return 0
         return await self._transactions.write(write)
 
@@ -96,9 +96,9 @@ class ExpiringStore:
             for days in ENDING_DAYS
         ]
         overdue = func.min(case((and_(alive, table.keep_alive_at <= now), table.keep_alive_at)))
-        wanted = select(table.environment, table.state, func.count(), *ending, overdue)
+        query = select(table.environment, table.state, func.count(), *ending, overdue)
         async with self._transactions.read() as db:
-            rows = (await db.execute(wanted.group_by(table.environment, table.state))).all()
+            rows = (await db.execute(query.group_by(table.environment, table.state))).all()
         return [
             ConnectionCount(row[0], row[1], row[2], dict(zip(ENDING_DAYS, row[3:6], strict=True)), row[6])
             for row in rows
@@ -110,14 +110,14 @@ class ExpiringStore:
         `after`: the last connection of the previous page; None for the first page.
         """
         table = connections.c
-        wanted = select(connections).where(*_unsettled(now))
+        query = select(connections).where(*_unsettled(now))
         if after is not None and after.expires_at is not None:
             same = and_(table.expires_at == after.expires_at, table.id > after.id)
-            wanted = wanted.where(table.expires_at >= after.expires_at, or_(table.expires_at > after.expires_at, same))
+            query = query.where(table.expires_at >= after.expires_at, or_(table.expires_at > after.expires_at, same))
         async with self._transactions.read() as db:
-            rows = (await db.execute(wanted.order_by(table.expires_at, table.id).limit(limit))).mappings().all()
+            rows = (await db.execute(query.order_by(table.expires_at, table.id).limit(limit))).mappings().all()
         found = [connection_of(row) for row in rows]
-        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        await self._keys.learn(*(sealed for connection in found for sealed in sealed_in(connection)))
         return found
 
     async def mark_checked(self, rows: Sequence[Connection], *, now: datetime) -> None:
@@ -179,8 +179,8 @@ class KeepAliveStore:
     async def due(self, provider: str, now: datetime, *, limit: int) -> list[Connection]:
         """Return the connections whose keep-alive refresh is due, the longest overdue first."""
         table = connections.c
-        wanted = _of_provider(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
-        return await self._found(wanted.limit(limit))
+        query = _of_provider(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
+        return await self._found(query.limit(limit))
 
     async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
         """Return connections without a time for keep-alive.
@@ -188,8 +188,8 @@ class KeepAliveStore:
         These connections have nothing to keep alive, or were stored when the catalog entry had no limit.
         """
         table = connections.c
-        wanted = _of_provider(provider, table.keep_alive_at.is_(None), table.id > after_id)
-        return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
+        query = _of_provider(provider, table.keep_alive_at.is_(None), table.id > after_id)
+        return await self._found(query.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
         """Return connections whose keep-alive is planned after `latest`.
@@ -213,12 +213,12 @@ class KeepAliveStore:
         if planned:
             await self._transactions.write(write)
 
-    async def _found(self, wanted: Select[Any]) -> list[Connection]:
+    async def _found(self, query: Select[Any]) -> list[Connection]:
         async with self._transactions.read() as db:
-            rows = (await db.execute(wanted)).mappings().all()
-        found = [connection_of(row) for row in rows]
-        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
-        return found
+            rows = (await db.execute(query)).mappings().all()
+        stored = [connection_of(row) for row in rows]
+        await self._keys.learn(*(sealed for connection in stored for sealed in sealed_in(connection)))
+        return stored
 
 
 def _of_provider(provider: str, *conditions: ColumnElement[bool]) -> Select[Any]:

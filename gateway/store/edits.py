@@ -60,9 +60,9 @@ class EditStore:
         self._transactions = transactions
         self._trail = trail
 
-    async def edit(self, ref: ConnectionRef, wanted: Edit, *, now: datetime) -> Connection:
-        """Apply `wanted` to the connection. Return the changed connection."""
-        fields = [name for name in ("end_user", "tags", "webhook_url_override") if getattr(wanted, name) is not None]
+    async def edit(self, ref: ConnectionRef, changes: Edit, *, now: datetime) -> Connection:
+        """Apply `changes` to the connection. Return the changed connection."""
+        fields = [name for name in ("end_user", "tags", "webhook_url_override") if getattr(changes, name) is not None]
         where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
         entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
 
@@ -70,13 +70,13 @@ class EditStore:
             held = await _lock_row(db, ref)
             row_id = held.id
             columns: dict[str, Any] = {"updated_at": now}
-            if wanted.end_user is not None:
-                columns |= end_user_columns(ref, wanted.end_user)
-            if wanted.webhook_url_override is not None:
-                columns["webhook_url_override"] = wanted.webhook_url_override or None
-            if wanted.tags is not None:
-                columns["tags"] = {key.lower(): value for key, value in wanted.tags.items()}
-                await index_tags(db, row_id, wanted.tags)
+            if changes.end_user is not None:
+                columns |= end_user_columns(ref, changes.end_user)
+            if changes.webhook_url_override is not None:
+                columns["webhook_url_override"] = changes.webhook_url_override or None
+            if changes.tags is not None:
+                columns["tags"] = {key.lower(): value for key, value in changes.tags.items()}
+                await index_tags(db, row_id, changes.tags)
             written = await _write_columns(db, ref, columns, now)
             now_of = written.end_user.id if written.end_user else None
             if fields:
@@ -111,8 +111,8 @@ class EditStore:
                 if not fits(new[ref]):
                     raise MetadataUnfit(ref, new[ref])
             return [
-                await _write_columns(db, ref, {"metadata": dict(one), "updated_at": now}, now)
-                for ref, one in new.items()
+                await _write_columns(db, ref, {"metadata": dict(merged), "updated_at": now}, now)
+                for ref, merged in new.items()
             ]
 
         return await self._transactions.write(write)
@@ -120,10 +120,8 @@ class EditStore:
 
 async def _lock_row(db: AsyncConnection, ref: ConnectionRef) -> Any:
     """Lock the row until the transaction ends, and return the columns that an edit needs."""
-    wanted = (
-        select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
-    )
-    row = (await db.execute(wanted)).one_or_none()
+    query = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
+    row = (await db.execute(query)).one_or_none()
     if row is None:
         raise UnknownConnection(ref)
     return row

@@ -49,9 +49,9 @@ class SigningKeyStore:
         """Return the keys that sign at `now`, the current key first. Empty if no key exists yet."""
         table = signing_keys.c
         alive = or_(table.retires_at.is_(None), table.retires_at > now)
-        wanted = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
+        query = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
         async with self._transactions.read() as db:
-            rows = (await db.execute(wanted)).all()
+            rows = (await db.execute(query)).all()
         sealed = [Sealed(row.key, **_place(environment, row.uid)) for row in rows]
         await self._keys.learn(*sealed)
         opened = [Secret(self._vault.open_json(one)["key"]) for one in sealed]
@@ -59,11 +59,11 @@ class SigningKeyStore:
 
     async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
         """Create the first key if there is none. Return the keys that sign at `now`, the current key first."""
-        found = await self.of(environment, now=now)
-        if not found:
+        keys = await self.of(environment, now=now)
+        if not keys:
             await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))
-            found = await self.of(environment, now=now)
-        return found
+            keys = await self.of(environment, now=now)
+        return keys
 
     async def rotate(self, environment: str, key: Secret, *, now: datetime, retires_at: datetime) -> None:
         """Make `key` the current key. The replaced key also signs until `retires_at`. All older keys are deleted."""

@@ -126,7 +126,7 @@ class Failover:
                 self.sql = self._watch.timeline_sql
             since, first = known[timeline], min(known.values())
             self.ever = since > first
-            recent = (clock.now() - since).total_seconds() < decision.MOST_S
+            recent = (clock.now() - since).total_seconds() < decision.MAX_WAIT_S
             if self.ever and recent and not self.pending:
                 self._began_at = clock.monotonic()
             self._since = since if self.ever and recent else None
@@ -138,7 +138,7 @@ class Failover:
         if self._joined:
             await self._write_heartbeat()
         if self._begun:
-            self._until = clock.monotonic() + decision.LEAST_S
+            self._until = clock.monotonic() + decision.MIN_WAIT_S
         self._begun = False
 
     async def join(self) -> None:
@@ -202,8 +202,8 @@ class Failover:
         missing = frozenset(name for name, member in members.items() if awaited(member))
         if reconciled(since_s, members.values()):
             self._since = None
-            self._log_result(since_s, missing, [name for name, one in members.items() if not one.confirmed])
-        elif since_s >= decision.LEAST_S and missing != self._awaited:
+            self._log_result(since_s, missing, [name for name, member in members.items() if not member.confirmed])
+        elif since_s >= decision.MIN_WAIT_S and missing != self._awaited:
             effect = "token refresh waits until these processes have written their newer tokens back"
             log.warning("failover_waits_for_processes", processes=sorted(missing), effect=effect)
             self._awaited = missing

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.http.scope_challenge import MOST_SCOPES
+from gateway.http.scope_challenge import MAX_SCOPES
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure, RefusedScopes
 from gateway.records.event import Event, event_for_change
 from gateway.records.states import ENDED, REJECTED, Change, State, StateTrigger, next_state, trigger_for_failure
@@ -100,9 +100,9 @@ class HistoryStore:
     async def of(self, row_id: int) -> list[Change]:
         """Return the changes of the connection with row id `row_id`, oldest first."""
         history = connection_history.c
-        wanted = select(connection_history).where(history.connection == row_id).order_by(history.id)
+        query = select(connection_history).where(history.connection == row_id).order_by(history.id)
         async with self._transactions.read() as db:
-            rows = (await db.execute(wanted)).all()
+            rows = (await db.execute(query)).all()
         return [
             Change(
                 row.at, State(row.state), row.reason, row.detail, State(row.state_before) if row.state_before else None
@@ -176,7 +176,7 @@ class RejectionStore:
                 return None
             before = (await stored(db, seen.ref)).refused_scopes
             both = dict.fromkeys((*(before.scopes if before else ()), *refused.scopes))
-            values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[:MOST_SCOPES]))}
+            values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[:MAX_SCOPES]))}
             await db.execute(update(connections).where(at(seen.ref)).values(updated_at=refused.at, **values))
             written = await stored(db, seen.ref)
             await record_change(db, seen.ref, refused.at)

@@ -20,8 +20,8 @@ from gateway.store.tables import environments, keys
 from gateway.store.transactions import Transactions
 
 KEPT_AFTER_END: Final = timedelta(days=90)
-MOST_AT_ONCE: Final = 500  # digests in one statement
-MOST_ABOVE: Final = 32
+MAX_AT_ONCE: Final = 500  # digests in one statement
+MAX_ANCESTORS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +51,15 @@ class KeyStore:
         """Return the key and all keys minted from it, at any depth, the oldest first. Empty if there is no such key."""
         first = select(keys.c.id).where(keys.c.environment == environment, keys.c.id == key_id).cte(recursive=True)
         every = first.union(select(keys.c.id).join(first, keys.c.parent_id == first.c.id))
-        wanted = select(keys).where(keys.c.id.in_(select(every.c.id))).order_by(keys.c.id).limit(limit)
+        query = select(keys).where(keys.c.id.in_(select(every.c.id))).order_by(keys.c.id).limit(limit)
         async with self._transactions.read() as db:
-            return [_key(row) for row in (await db.execute(wanted)).mappings()]
+            return [_key(row) for row in (await db.execute(query)).mappings()]
 
     async def names(self, environment: str, key_ids: Collection[int]) -> dict[int, str]:
         """Return the names of these keys by id. The result omits keys that do not exist."""
-        wanted = select(keys.c.id, keys.c.name).where(keys.c.environment == environment, keys.c.id.in_(key_ids))
+        query = select(keys.c.id, keys.c.name).where(keys.c.environment == environment, keys.c.id.in_(key_ids))
         async with self._transactions.read() as db:
-            return {row.id: row.name for row in await db.execute(wanted)}
+            return {row.id: row.name for row in await db.execute(query)}
 
     async def list(
         self,
@@ -71,15 +71,15 @@ class KeyStore:
         limit: int,
     ) -> list[MintedKey]:
         """Return keys, the newest first. `alive_at`: only keys that are neither revoked nor expired at this time."""
-        wanted = select(keys).where(keys.c.environment == environment).order_by(keys.c.id.desc()).limit(limit)
+        query = select(keys).where(keys.c.environment == environment).order_by(keys.c.id.desc()).limit(limit)
         if alive_at is not None:
-            wanted = wanted.where(*_alive(alive_at))
+            query = query.where(*_alive(alive_at))
         if parent_id is not None:
-            wanted = wanted.where(keys.c.parent_id == parent_id)
+            query = query.where(keys.c.parent_id == parent_id)
         if before_id is not None:
-            wanted = wanted.where(keys.c.id < before_id)
+            query = query.where(keys.c.id < before_id)
         async with self._transactions.read() as db:
-            return [_key(row) for row in (await db.execute(wanted)).mappings()]
+            return [_key(row) for row in (await db.execute(query)).mappings()]
 
     async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
         """Store the key.
@@ -99,7 +99,7 @@ class KeyStore:
                 await self._check_name(db, new, now)
             row = {name: getattr(new, name) for name in _STORED} | {
                 "scopes": list(new.scopes),
-                "limits": [one.as_stored() for one in new.limits],
+                "limits": [key_limits.as_stored() for key_limits in new.limits],
                 "calls": 0,
                 "created_at": now,
             }
@@ -124,8 +124,8 @@ class KeyStore:
             level: list[ColumnElement[bool]] = [keys.c.id == key_id]
             while level:
                 # Locked, so that no transaction can mint another key from these keys before they are revoked.
-                wanted = select(keys).where(keys.c.environment == environment, *level).with_for_update()
-                rows = [row for row in (await db.execute(wanted)).mappings() if row["id"] not in seen]
+                query = select(keys).where(keys.c.environment == environment, *level).with_for_update()
+                rows = [row for row in (await db.execute(query)).mappings() if row["id"] not in seen]
                 seen |= {row["id"] for row in rows}
                 ended |= {row["id"]: row["digest"] for row in rows if row["revoked_at"] is None}
                 level = [keys.c.parent_id.in_([row["id"] for row in rows])] if rows else []
@@ -142,19 +142,19 @@ class KeyStore:
     async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
         """Record that these keys were used. A key's first use also gets an audit record."""
         entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
-        for at in range(0, len(digests), MOST_AT_ONCE):
-            some = digests[at : at + MOST_AT_ONCE]
+        for at in range(0, len(digests), MAX_AT_ONCE):
+            some = digests[at : at + MAX_AT_ONCE]
             # Skips keys that another transaction has locked, because waiting could cause a deadlock: `revoke` locks
             # several keys in another order.
             free = select(keys.c.digest).where(keys.c.digest.in_(some)).with_for_update(skip_locked=True)
-            done = await self._transactions.write(partial(self._record_use, wanted=free, entry=entry))
-            for one in set(some) - done:
-                alone = select(keys.c.digest).where(keys.c.digest == one).with_for_update()
-                await self._transactions.write(partial(self._record_use, wanted=alone, entry=entry))
+            done = await self._transactions.write(partial(self._record_use, query=free, entry=entry))
+            for key_digest in set(some) - done:
+                alone = select(keys.c.digest).where(keys.c.digest == key_digest).with_for_update()
+                await self._transactions.write(partial(self._record_use, query=alone, entry=entry))
 
-    async def _record_use(self, db: AsyncConnection, wanted: Select[str], entry: AuditEntry) -> set[str]:
-        """Record the use of the keys that `wanted` selects and locks. Return the digests of these keys."""
-        digests = set((await db.execute(wanted)).scalars())
+    async def _record_use(self, db: AsyncConnection, query: Select[str], entry: AuditEntry) -> set[str]:
+        """Record the use of the keys that `query` selects and locks. Return the digests of these keys."""
+        digests = set((await db.execute(query)).scalars())
         used = update(keys).where(keys.c.digest.in_(digests)).values(last_used_at=entry.at)
         first = used.where(keys.c.last_used_at.is_(None)).returning(keys.c.id, keys.c.environment, keys.c.name)
         for key in (await db.execute(first)).all():
@@ -166,18 +166,18 @@ class KeyStore:
 
     async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
         """Return the ids of the key's parent, the parent's parent, and so on."""
-        found: list[int] = []
+        ids: list[int] = []
         async with self._transactions.read() as db:
             above = key.parent_id
-            while above is not None and above not in found and len(found) < MOST_ABOVE:
-                found.append(above)
+            while above is not None and above not in ids and len(ids) < MAX_ANCESTORS:
+                ids.append(above)
                 above = (await db.execute(select(keys.c.parent_id).where(keys.c.id == above))).scalar()
-        return tuple(found)
+        return tuple(ids)
 
-    async def reserve_calls(self, digest: str, most: int) -> int:
-        """Reserve at most `most` calls, and at most a twentieth of the remaining budget. Return how many were reserved.
+    async def reserve_calls(self, digest: str, limit: int) -> int:
+        """Reserve up to `limit` calls, but at most a twentieth of the remaining budget. Return their number.
 
-        A negative `most` returns unused calls to the budget.
+        A negative `limit` returns unused calls to the budget.
         """
 
         async def write(db: AsyncConnection) -> int:
@@ -186,7 +186,7 @@ class KeyStore:
             if row is None or row.budget is None:
                 return 0
             left = max(0, row.budget - row.calls)
-            taken = max(most, -row.calls) if most < 0 else min(most, left, max(1, left // 20))
+            taken = max(limit, -row.calls) if limit < 0 else min(limit, left, max(1, left // 20))
             if taken:
                 await db.execute(update(keys).where(mine).values(calls=keys.c.calls + taken))
             return int(taken)
@@ -277,7 +277,7 @@ def _as_detail(new: NewMintedKey) -> dict[str, Any]:
         "kind": new.kind,
         "name": new.name,
         "scopes": list(new.scopes),
-        "limits": [one.as_json() for one in new.limits],
+        "limits": [key_limits.as_json() for key_limits in new.limits],
         "rate": new.rate,
         "budget": new.budget,
         "expires_at": None if new.expires_at is None else new.expires_at.isoformat(),
@@ -293,5 +293,5 @@ def _alive(now: datetime) -> tuple[ColumnElement[bool], ...]:
 
 def _key(row: RowMapping) -> MintedKey:
     members: Mapping[str, Any] = dict(row)
-    limits = tuple(KeyLimits.from_json(one) for one in members["limits"])
+    limits = tuple(KeyLimits.from_json(member) for member in members["limits"])
     return MintedKey(**{**members, "scopes": tuple(members["scopes"]), "limits": limits})

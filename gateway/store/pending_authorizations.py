@@ -52,10 +52,10 @@ class SessionStore:
         self._vault = vault
         self._keys = keys
 
-    async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
+    async def add(self, session: ConnectSession, *, max_open: int | None = None) -> datetime | None:
         """Store the session and return None.
 
-        `most_open`: how many open sessions the session's key may have; None for no limit. If the limit is reached,
+        `max_open`: how many open sessions the session's key may have; None for no limit. If the limit is reached,
         store nothing, and return when the first open session of the key expires.
         """
         row = {
@@ -65,14 +65,14 @@ class SessionStore:
         }
 
         async def write(db: AsyncConnection) -> datetime | None:
-            if most_open is not None:
+            if max_open is not None:
                 its = (
                     connect_sessions.c.environment == session.environment,
                     connect_sessions.c.key_id == session.key_id,
                     connect_sessions.c.expires_at > clock.now(),
                 )
                 some = select(connect_sessions.c.expires_at).where(*its).order_by(connect_sessions.c.expires_at)
-                last = (await db.execute(some.offset(most_open - 1).limit(1))).scalar()
+                last = (await db.execute(some.offset(max_open - 1).limit(1))).scalar()
                 if last is not None:
                     first: datetime | None = (await db.execute(some.limit(1))).scalar()
                     return first
@@ -169,12 +169,12 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
     browser. Raises Forbidden if a check fails, or if the session had limits and was deleted.
     """
     table = connect_sessions.c
-    wanted = [table.digest == terms.session_digest]
+    conditions = [table.digest == terms.session_digest]
     if not replaces:
-        wanted.append(or_(table.max_connections.is_(None), table.connections_made < table.max_connections))
+        conditions.append(or_(table.max_connections.is_(None), table.connections_made < table.max_connections))
     if terms.browser_digest is not None:
-        wanted.append(_may_serve_browser(terms.browser_digest))
-    counted = update(connect_sessions).where(*wanted)
+        conditions.append(_may_serve_browser(terms.browser_digest))
+    counted = update(connect_sessions).where(*conditions)
     made = table.connections_made if replaces else table.connections_made + 1
     if (await db.execute(counted.values(connections_made=made))).rowcount:
         return
@@ -310,7 +310,7 @@ def _alive(state_digest: str, now: datetime) -> Any:
 # ── Results of authorizations. A result is kept for an hour, and also as long as its session exists. Other nodes read
 # the results here.
 
-MOST: Final = 1000
+MAX_RESULTS: Final = 1000
 MAX_KEPT_FAILURES: Final = 100  # per session; older failures are deleted
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
 
@@ -356,14 +356,14 @@ class FlowResults:
         late = select(flow_results).where(
             flow_results.c.at >= when, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
         )
-        return await self._found(late.order_by(flow_results.c.at.desc()).limit(MOST))
+        return await self._found(late.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
 
     async def of_session(self, session_digest: str) -> list[Outcome]:
         """Return the results of a session: its last 1000 connections and its last 100 failures, the oldest first."""
         newest = select(flow_results).order_by(flow_results.c.id.desc())
         of_it = newest.where(flow_results.c.session_digest == session_digest)
         async with self._transactions.read() as db:
-            made = (await db.execute(of_it.where(~_is_failed_attempt()).limit(MOST))).mappings().all()
+            made = (await db.execute(of_it.where(~_is_failed_attempt()).limit(MAX_RESULTS))).mappings().all()
             failed = (await db.execute(of_it.where(_is_failed_attempt()).limit(MAX_KEPT_FAILURES))).mappings().all()
         return [_outcome(row) for row in sorted((*made, *failed), key=lambda row: int(row["id"]))]
 
@@ -394,9 +394,9 @@ class FlowResults:
         old = delete(flow_results).where(flow_results.c.at < now - KEPT, ~exists(of_it))
         await self._transactions.write(lambda db: db.execute(old))
 
-    async def _found(self, wanted: Select[Any]) -> list[Outcome]:
+    async def _found(self, query: Select[Any]) -> list[Outcome]:
         async with self._transactions.read() as db:
-            rows: Sequence[RowMapping] = (await db.execute(wanted)).mappings().all()
+            rows: Sequence[RowMapping] = (await db.execute(query)).mappings().all()
         return [_outcome(row) for row in rows]
 
 
@@ -410,5 +410,5 @@ def _is_failed_attempt() -> ColumnElement[bool]:
     A failure with `is_pending` is not a failed attempt: the connection was made, but the application did not complete
     it.
     """
-    wanted = (flow_results.c.error_type.is_not(None), flow_results.c.error_type != SESSION_ENDED)
-    return and_(*wanted, flow_results.c.is_pending.is_(False))
+    conditions = (flow_results.c.error_type.is_not(None), flow_results.c.error_type != SESSION_ENDED)
+    return and_(*conditions, flow_results.c.is_pending.is_(False))

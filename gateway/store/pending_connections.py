@@ -152,7 +152,7 @@ class PendingStore:
             new=new,
             reconnects=reconnects,
         )
-        return kept, [one for row in former if (one := await self._decrypt_or_none(row)) is not None]
+        return kept, [pending for row in former if (pending := await self._decrypt_or_none(row)) is not None]
 
     async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
         """Return the session's pending connections, including those that were completed recently.
@@ -160,10 +160,10 @@ class PendingStore:
         A connection that cannot be opened is not returned.
         """
         alive = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
-        wanted = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
+        query = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:
-            rows = (await db.execute(wanted)).mappings().all()
-        return [one for row in rows if (one := await self._decrypt_or_none(row)) is not None]
+            rows = (await db.execute(query)).mappings().all()
+        return [pending for row in rows if (pending := await self._decrypt_or_none(row)) is not None]
 
     async def complete(
         self, pending: PendingConnection, *, now: datetime, check: Check
@@ -190,10 +190,10 @@ class PendingStore:
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(pending.ref.environment))
 
-    async def refuse_verifier(self, session_digest: str, *, most: int) -> list[PendingConnection]:
+    async def refuse_verifier(self, session_digest: str, *, limit: int) -> list[PendingConnection]:
         """Count a wrong verifier.
 
-        If the count reaches `most`, remove and return the session's pending connections.
+        If the count reaches `limit`, remove and return the session's pending connections.
         """
         table = pending_connections.c
         its = table.session_digest == session_digest, table.sealed.is_not(None)
@@ -202,12 +202,12 @@ class PendingStore:
             counted = update(pending_connections).where(*its)
             await db.execute(counted.values(wrong_verifiers=table.wrong_verifiers + 1))
             spent = [
-                *(await db.execute(select(pending_connections).where(*its, table.wrong_verifiers >= most))).mappings()
+                *(await db.execute(select(pending_connections).where(*its, table.wrong_verifiers >= limit))).mappings()
             ]
             return [row for row in spent if await _remove(db, row)]
 
         rows = await self._transactions.write(write)
-        return [one for row in rows if (one := await self._decrypt_or_none(row)) is not None]
+        return [pending for row in rows if (pending := await self._decrypt_or_none(row)) is not None]
 
     async def drop(self, pending: PendingConnection) -> bool:
         """Remove a pending connection. Return False if the connection is not pending."""
@@ -227,14 +227,14 @@ class PendingStore:
         """
         over = pending_connections.c.expires_at <= now
         oldest = select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(AT_ONCE)
-        found: list[PendingConnection] = []
+        expired: list[PendingConnection] = []
         async with self._transactions.read() as db:
             rows = (await db.execute(oldest)).mappings().all()
         for row in rows:
             removed = await self._transactions.write(lambda db, row=row: _remove(db, row))  # type: ignore[misc]
-            if removed and row["sealed"] is not None and (one := await self._decrypt_or_none(row)) is not None:
-                found.append(one)
-        return found
+            if removed and row["sealed"] is not None and (pending := await self._decrypt_or_none(row)) is not None:
+                expired.append(pending)
+        return expired
 
     async def _decrypt_or_none(self, row: RowMapping) -> PendingConnection | None:
         content: dict[str, Any] = {}

@@ -20,7 +20,7 @@ from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.text import counted
 from gateway.vault import Vault
 
-MOST: Final = 1000  # a webhook is sent for at most this many connections, the oldest first
+MAX_CONNECTIONS: Final = 1000  # a webhook is sent for at most this many connections, the oldest first
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class WebhookStore:
         waiting: int,
         waiting_bytes: int,
     ) -> int | None:
-        """Queue `received` for each connection whose site is in `origins`, but for at most `MOST` connections.
+        """Queue `received` for each connection whose site is in `origins`, for at most `MAX_CONNECTIONS` connections.
 
         If no connection matches, queue `received` once, without a connection. Returns the number of connections.
         Returns None, and queues nothing, if a webhook with the digest `seen` was already stored.
@@ -69,18 +69,18 @@ class WebhookStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(integration.environment))
 
     @staticmethod
-    async def _check_room(db: AsyncConnection, integration: Integration, most: int, most_bytes: int) -> None:
+    async def _check_room(db: AsyncConnection, integration: Integration, max_count: int, max_bytes: int) -> None:
         table = deliveries.c
         its = and_(
             table.environment == integration.environment,
             table.integration_id == integration.integration_id,
             table.due_at.is_not(None),
         )
-        some = select(func.count()).select_from(select(table.outbox).where(its).limit(most).subquery())
+        some = select(func.count()).select_from(select(table.outbox).where(its).limit(max_count).subquery())
         size = select(func.coalesce(func.sum(func.length(outbox.c.sealed)), 0))
         size = size.where(outbox.c.id.in_(select(table.outbox).where(its)))
         count, bytes_ = (await db.execute(select(some.scalar_subquery(), size.scalar_subquery()))).one()
-        if count >= most or bytes_ >= most_bytes:
+        if count >= max_count or bytes_ >= max_bytes:
             key = integration.integration_id
             words = (
                 f"The webhook queue of integration '{key}' is full: {counted(count, 'undelivered event')} "
@@ -103,19 +103,27 @@ class WebhookStore:
             table.integration_id == integration.integration_id,
             table.site_origin.in_(sorted(origins)),
         )
-        wanted = select(table.connection_id, table.webhook_url_override).where(its).order_by(table.id).limit(MOST + 1)
-        rows = (await db.execute(wanted)).all()
-        if len(rows) > MOST:
+        query = (
+            select(table.connection_id, table.webhook_url_override)
+            .where(its)
+            .order_by(table.id)
+            .limit(MAX_CONNECTIONS + 1)
+        )
+        rows = (await db.execute(query)).all()
+        if len(rows) > MAX_CONNECTIONS:
             count = (await db.execute(select(func.count()).select_from(connections).where(its))).scalar_one()
             log.warning(
                 "webhook_connections_skipped",
                 environment=integration.environment,
                 integration=integration.integration_id,
-                sent_for=MOST,
-                skipped=count - MOST,
+                sent_for=MAX_CONNECTIONS,
+                skipped=count - MAX_CONNECTIONS,
             )
         targets = self._outbox.targets
-        return [(row.connection_id, targets(integration.environment, row.webhook_url_override)) for row in rows[:MOST]]
+        return [
+            (row.connection_id, targets(integration.environment, row.webhook_url_override))
+            for row in rows[:MAX_CONNECTIONS]
+        ]
 
     async def _queue(
         self,

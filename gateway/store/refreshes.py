@@ -355,10 +355,10 @@ class RefreshStore:
 
         return await self._transactions.write(write)
 
-    async def unsettled(self, *, most: int) -> list[Connection]:
-        """Return at most `most` connections with an open intent and a lease. The lease that ends first comes first."""
+    async def unsettled(self, *, limit: int) -> list[Connection]:
+        """Return at most `limit` connections with an open intent and a lease. The lease that ends first comes first."""
         async with self._transactions.read() as db:
-            rows = (await db.execute(SELECT_OPEN_INTENTS, {"most": most})).mappings().all()
+            rows = (await db.execute(SELECT_OPEN_INTENTS, {"most": limit})).mappings().all()
         return await self._rows.records(rows)
 
     async def forget_previous(self, now: datetime) -> None:

@@ -45,14 +45,14 @@ async def kept_for_replies(transactions: Transactions, unused: Collection[str]) 
     """
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
     older = connections.c.intent_at <= newest.scalar_subquery()
-    wanted = select(data_keys.c.id).where(
+    query = select(data_keys.c.id).where(
         data_keys.c.id.in_(unused),
         exists().where(connections.c.environment == data_keys.c.environment, older),
     )
     end = time.monotonic() + REFRESHES_S
     while True:
         async with transactions.read() as db:
-            kept = frozenset((await db.execute(wanted)).scalars())
+            kept = frozenset((await db.execute(query)).scalars())
         if not kept or time.monotonic() > end:
             return kept
         await asyncio.sleep(LOOK_AGAIN_S)
@@ -132,11 +132,11 @@ async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterat
     """Yield all rows with a value in `column`, in pages. Each row has its primary key and the id of its data key."""
     table = metadata.tables[column.table]
     key, sealed = table.c[column.key], table.c[column.column]
-    wanted = select(key, key_id_in(sealed)).where(sealed.is_not(None)).order_by(key).limit(PAGE)
+    query = select(key, key_id_in(sealed)).where(sealed.is_not(None)).order_by(key).limit(PAGE)
     after: Any = None
     while True:
         async with transactions.read() as db:
-            rows = (await db.execute(wanted if after is None else wanted.where(key > after))).all()
+            rows = (await db.execute(query if after is None else query.where(key > after))).all()
         if rows:
             yield [(row[0], bytes(row[1]).hex()) for row in rows]
         if len(rows) < PAGE:
@@ -152,7 +152,7 @@ def key_id_in(sealed: Column[Any]) -> Any:
 BATCH: Final = 100  # maximum number of values per transaction; decreases if a transaction takes longer than `HOLDS_S`
 SHORTEST_BATCH: Final = 5
 HOLDS_S: Final = 0.03
-PASSES: Final = 20  # maximum number of passes; a row that another transaction has locked is left for the next pass
+MAX_PASSES: Final = 20  # maximum number of passes; a row that another transaction has locked is left for the next pass
 # The pause after a batch, as a multiple of the batch's duration. So a slow database gets longer pauses.
 COURTESY: Final = 4.0
 LONGEST_REST_S: Final = 1.0
@@ -253,7 +253,7 @@ class Rotation:
         before = await self.counts()
         todo = sum(key.total for key in before.data_keys if not key.newest)
         step(0, todo)
-        for _ in range(PASSES):
+        for _ in range(MAX_PASSES):
             skipped = 0
             rotated.damaged.clear()
             for column in SEALED:

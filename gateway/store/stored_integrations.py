@@ -49,19 +49,19 @@ class IntegrationStore:
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
         return await self._read_decryptable(there)
 
-    async def _read_decryptable(self, wanted: Select[Any]) -> list[Integration]:
-        found = []
-        for row in await self._rows(wanted):
+    async def _read_decryptable(self, query: Select[Any]) -> list[Integration]:
+        readable = []
+        for row in await self._rows(query):
             try:
-                found.append(await self._record(row))
+                readable.append(await self._record(row))
             except VaultError as fault:
                 log.error("integration_cannot_be_opened", integration=row["integration_id"], detail=str(fault))
-        return found
+        return readable
 
     async def get(self, environment: str, integration_id: str) -> Integration | None:
         """Return the integration; None if it does not exist. Raises VaultError if no key opens its secrets."""
-        wanted = select(integrations).where(_is_row_of(environment, integration_id), integrations.c.ending_at.is_(None))
-        rows = await self._rows(wanted)
+        query = select(integrations).where(_is_row_of(environment, integration_id), integrations.c.ending_at.is_(None))
+        rows = await self._rows(query)
         return await self._record(rows[0]) if rows else None
 
     async def ending(self) -> list[Integration]:
@@ -175,9 +175,9 @@ class IntegrationStore:
         done: bool = await self._transactions.write(write, before=lambda: self._keys.allow(environment))
         return done
 
-    async def _rows(self, wanted: Any) -> list[RowMapping]:
+    async def _rows(self, query: Any) -> list[RowMapping]:
         async with self._transactions.read() as db:
-            return list((await db.execute(wanted)).mappings())
+            return list((await db.execute(query)).mappings())
 
     def _columns(self, integration: Integration, made: ApiManagedRow) -> dict[str, Any]:
         hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
@@ -224,7 +224,7 @@ def _entry(action: AuditAction, integration: Integration, now: datetime, **detai
 
 def _changed_fields(before: Integration, after: Integration) -> list[str]:
     """Return the names of the fields that differ, but not their values, because some are secret."""
-    names = [one.name for one in fields(Integration) if one.name != "made"]
+    names = [field.name for field in fields(Integration) if field.name != "made"]
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 

@@ -260,9 +260,9 @@ class Transactions:
         self.check()
         for _ in range(TRIES):
             fence = await before() if before is not None else None
-            one = at_once() if at_once is not None and self.takes_one_statement else None
-            if one is not None and (row := await self._one_row(one)) is not None:
-                return one.result(row)
+            one_statement = at_once() if at_once is not None and self.takes_one_statement else None
+            if one_statement is not None and (row := await self._one_row(one_statement)) is not None:
+                return one_statement.result(row)
             try:
                 return await self.begin(work if fence is None else with_fence(fence, work))
             except FenceFailed:
@@ -286,13 +286,13 @@ class Transactions:
             self._notify_others()
         return done
 
-    async def _one_row(self, one: OneStatement[T]) -> RowMapping | None:
+    async def _one_row(self, one_statement: OneStatement[T]) -> RowMapping | None:
         with raised_as_unavailable(self.damage):
             async with self._engines.writer.connect() as db:
-                row = await db.run_sync(_executed_alone, one)
+                row = await db.run_sync(_executed_alone, one_statement)
         if row is not None:
             self.damage.record_commit()
-        if row is not None and one.notifies and self._notify is not None:
+        if row is not None and one_statement.notifies and self._notify is not None:
             self._notify_others()
         return row
 
@@ -318,14 +318,14 @@ class Transactions:
             task.exception()
 
 
-def _executed_alone(connection: Connection, one: OneStatement[Any]) -> RowMapping | None:
+def _executed_alone(connection: Connection, one_statement: OneStatement[Any]) -> RowMapping | None:
     """Execute the statement as a transaction of its own, and return its row.
 
     AUTOCOMMIT is set for this execution only. An engine with AUTOCOMMIT would cost more, because SQLAlchemy prepares
     listeners for the engine's event with each connection.
     """
     connection.execution_options(isolation_level="AUTOCOMMIT")
-    return connection.execute(one.statement, one.parameters).mappings().one_or_none()
+    return connection.execute(one_statement.statement, one_statement.parameters).mappings().one_or_none()
 
 
 def with_fence(fence: Fence, work: Work[T]) -> Work[T]:

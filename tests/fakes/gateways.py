@@ -17,7 +17,7 @@ from gateway.process.sockets import BACKLOG
 from gateway.runtime import RUNTIME, Runtime
 from gateway.server.fast_path import FastPath
 from gateway.server.runner import GatewayServer
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 
 SECRET_KEY = "sk-test-0123456789abcdef"
 ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
@@ -45,7 +45,7 @@ class RunningGateway:
         if config.store.url.startswith("sqlite:"):
             path = Path(config.store.url.removeprefix("sqlite:///"))
             usual = self.document["store"]["encryption_keys"] == [ENCRYPTION_KEY]
-            lay(path, *((ENCRYPTION_KEY, config.environments) if usual else ()))
+            create_database(path, *((ENCRYPTION_KEY, config.environments) if usual else ()))
         self.app = app = gateway.create_app(config)
         self.runner = gateway.runner(app, drain_s=1, fast_path=self.on_fast_path)
         await self.runner.setup()

@@ -18,7 +18,7 @@ from gateway.store import open_store
 from gateway.vault import Keyring
 
 
-def lay(path: Path, key: str = "", environments: Collection[str] = ()) -> None:
+def create_database(path: Path, key: str = "", environments: Collection[str] = ()) -> None:
     """Create the database at `path`, unless the file exists. With a key, the database has `environments` and their data
     keys.
     """

@@ -17,8 +17,8 @@ class FakePeer:
     `scopes`: the scopes of its API key. `faults`: for each path, responses that the next requests get instead; each is
     sent once. `dead`: IDs of connections that get 424.
 
-    `most`: maximum number of rows per page, also if a request wants more. `hidden_from_get`: IDs of connections that
-    appear in the list but get 404.
+    `max_page_size`: maximum number of rows per page, also if a request wants more. `hidden_from_get`: IDs of
+    connections that appear in the list but get 404.
     """
 
     integrations: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -28,11 +28,11 @@ class FakePeer:
     faults: dict[str, list[web.Response]] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     hidden_from_get: set[str] = field(default_factory=set)
-    most: int = 2000
+    max_page_size: int = 2000
     calls: Counter[str] = field(default_factory=Counter)
     queries: list[dict[str, str]] = field(default_factory=list)
     at_once: int = 0
-    most_at_once: int = 0
+    max_at_once: int = 0
     url: str = ""
 
     async def serve(self) -> TestServer:
@@ -84,7 +84,7 @@ class FakePeer:
         if request.headers.get("Authorization") != f"Bearer {KEY}":
             return refused(401, "unknown_account", "Authentication failed.")
         self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.max_at_once = max(self.max_at_once, self.at_once)
         try:
             response: web.StreamResponse = await handler(request)
             return response
@@ -114,7 +114,10 @@ class FakePeer:
         return {**named, "logo": "https://x/logo.svg", "forward_webhooks": True, **times}
 
     async def _list(self, request: web.Request) -> web.Response:
-        limit, page = min(int(request.query.get("limit", "10000")), self.most), int(request.query.get("page", "0"))
+        limit, page = (
+            min(int(request.query.get("limit", "10000")), self.max_page_size),
+            int(request.query.get("page", "0")),
+        )
         wanted = request.query.get("integrationId")
         newest_first = [
             row for row in self.connections[::-1] if not wanted or row["provider_config_key"] in wanted.split(",")

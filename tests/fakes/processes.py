@@ -18,7 +18,7 @@ import aiohttp
 import yaml
 
 from tests.fakes.gateways import SECRET_KEY, document, write_entry
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 from tests.fakes.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ class Files:
             "proxy": {"base_url": f"http://127.0.0.1:{upstream_port}", "headers": {"x-api-key": "${apiKey}"}},
         }
         write_entry(folder, "up", entry)
-        lay(folder / "gateway.db")
+        create_database(folder / "gateway.db")
         self.write()
 
     def write(self) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final
 
 LINEAR: Final = 4.0  # linear work: 4 times the input costs 4 times as much
-MOST: Final = 2.2 * LINEAR  # n log n and noise are below this limit; n² gives 16
+MAX_RATIO: Final = 2.2 * LINEAR  # n log n and noise are below this limit; n² gives 16
 PLAIN: Final = 1.5 * LINEAR  # below this growth, the first measurement is enough
 CUBED: Final = LINEAR**3 / 2  # with cubic growth, below twice the reference
 _LETTER: Final = re.compile(r"[^\W\d]")
@@ -52,6 +52,6 @@ def linear_fault(work: Callable[[int], Callable[[], object]], limit: int) -> str
     if large <= 2 * reference_s(limit) or large <= PLAIN * small:
         return ""
     small, large = cpu_s(work(limit // 4)), cpu_s(work(limit))
-    if large <= MOST * small:
+    if large <= MAX_RATIO * small:
         return ""
     return f"{limit // 4} characters cost {small:.4f} s of CPU time, {limit} cost {large:.4f} s"

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from gateway import clock
-from gateway.clock import HINT_FROM_S, MOST_OFFSET_S, REPORTED_OFFSET_S, Offset, ProviderDates
+from gateway.clock import HINT_FROM_S, MAX_OFFSET_S, REPORTED_OFFSET_S, Offset, ProviderDates
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ def test_offset_is_reported_once_and_again_after_a_large_change() -> None:
     assert measure(offset, REPORTED_OFFSET_S + 3)
     assert offset.reported
     assert not measure(offset, REPORTED_OFFSET_S + 3.5)
-    assert measure(offset, MOST_OFFSET_S + 1)
+    assert measure(offset, MAX_OFFSET_S + 1)
     assert offset.refused
     assert measure(offset, 0)
     assert not offset.reported

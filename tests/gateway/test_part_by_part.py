@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.egress.provider_connection import ProviderConnection
-from gateway.part_by_part import MOST_LINES, PART_BYTES, IncrementalFeeder, is_slow_to_parse
+from gateway.part_by_part import MAX_LINES, PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.server.client_protocol import ClientProtocol
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
@@ -90,8 +90,8 @@ async def test_a_part_that_cannot_be_fed_ends_the_connection() -> None:
         (CHUNKS[:PART_BYTES], False),
         (CHUNKS[: PART_BYTES + 1], True),
         (b"x" * (1 << 20), False),
-        (b"x" * (1 << 20) + b"\r\n" * MOST_LINES, False),
-        (b"x" * (1 << 20) + b"\r\n" * (MOST_LINES + 1), True),
+        (b"x" * (1 << 20) + b"\r\n" * MAX_LINES, False),
+        (b"x" * (1 << 20) + b"\r\n" * (MAX_LINES + 1), True),
     ],
 )
 def test_data_with_many_lines_is_expensive(data: bytes, dear: bool) -> None:
@@ -109,7 +109,7 @@ async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
         received = getattr(kind, name)
 
         def watched(self: object, data: bytes) -> None:
-            parts[kind].append(len(data) if data.count(b"\r\n") > MOST_LINES else 0)
+            parts[kind].append(len(data) if data.count(b"\r\n") > MAX_LINES else 0)
             received(self, data)
 
         monkeypatch.setattr(kind, name, watched)

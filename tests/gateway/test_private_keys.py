@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from joserfc.jwk import RSAKey
 
 from gateway.auth.pasted_keys import BadKey, signing_key
-from gateway.private_keys import MOST_RSA_BITS, _check_parts, private_key_in, rsa_key_in
+from gateway.private_keys import MAX_RSA_BITS, _check_parts, private_key_in, rsa_key_in
 
 
 def pem(key: Any) -> str:
@@ -45,7 +45,7 @@ def test_key_signs_after_it_was_read() -> None:
 
 
 def test_largest_key_is_read_faster_than_a_check_of_its_primes() -> None:
-    text = pem(large(MOST_RSA_BITS))
+    text = pem(large(MAX_RSA_BITS))
     private_key_in(text)
     begun = time.perf_counter()
     private_key_in(text)
@@ -58,7 +58,7 @@ def test_largest_key_is_read_faster_than_a_check_of_its_primes() -> None:
 
 def test_larger_key_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 8192 bits"):
-        private_key_in(pem(large(MOST_RSA_BITS + 64)))
+        private_key_in(pem(large(MAX_RSA_BITS + 64)))
 
 
 @pytest.mark.parametrize("part", ["d", "dmp1", "dmq1", "iqmp"])

@@ -18,7 +18,7 @@ from yarl import URL
 from gateway.cli.demo.child import start_child
 from gateway.sandbox.visitor import browser
 from tests.fakes.django_idp import DjangoIdp, serving
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 
 SECRET_KEY = "journey-secret-key-0123456789"
 
@@ -59,7 +59,7 @@ class GatewayServer:
             "egress": {"allow": allow},
         }
         (self.folder / "gateway.yaml").write_text(json.dumps(document))
-        lay(self.folder / "gateway.db")
+        create_database(self.folder / "gateway.db")
 
     async def start(self) -> None:
         """Start the gateway and wait until it serves."""

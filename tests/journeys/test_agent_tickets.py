@@ -14,9 +14,9 @@ import aiohttp
 from gateway.sandbox.tracker import Tracker, TrackerIssue
 from tests.journeys.test_demo import demo
 
-MOST_CALLS: Final = 2
+MAX_CALLS: Final = 2
 KEYS: Final = "issues[].key"
-MOST_BYTES: Final = 20_000  # maximum size of a response, because a response fills the context of a model
+MAX_BYTES: Final = 20_000  # maximum size of a response, because a response fills the context of a model
 Call = tuple[str, dict[str, Any]]
 Issues = list[TrackerIssue]
 
@@ -226,7 +226,7 @@ async def test_each_ticket_is_solved_with_at_most_two_calls(tmp_path: Path) -> N
             if ticket.then is not None:
                 response = await agent.call(*ticket.then(response))
             assert ticket.solution(response) == ticket.expected(Tracker().issues(site[1])), ticket.text
-            assert agent.calls <= MOST_CALLS
-            assert agent.largest <= MOST_BYTES
+            assert agent.calls <= MAX_CALLS
+            assert agent.largest <= MAX_BYTES
             calls.append(agent.calls)
     print(f"{len(calls)} tickets, {sum(calls)} calls, {max(calls)} at most")

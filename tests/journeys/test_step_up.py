@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from aiohttp import web
 
-from gateway.http.scope_challenge import MOST_SCOPES
+from gateway.http.scope_challenge import MAX_SCOPES
 from gateway.records.states import State
 from gateway.refresh.backoff import API_DEGRADED
 from tests.fakes.agents import Responding, agents
@@ -229,14 +229,14 @@ async def test_a_credential_in_the_base_url_is_not_in_the_stored_path(tmp_path: 
 async def test_the_number_of_stored_scopes_that_a_provider_names_is_limited(tmp_path: Path) -> None:
     async with agents(tmp_path) as gateway:
         written = []
-        for n in range(MOST_SCOPES + 5):
+        for n in range(MAX_SCOPES + 5):
             gateway.provider.responding = refusing(f"scope-{n}")
             async with gateway.running.proxied("c1", "/items", integration="lane") as response:
                 assert response.status == 403
             connection = await gateway.running.json("GET", "/connections/c1?provider_config_key=lane&include=history")
             written.append(connection["scopes"]["refused"]["at"])
-        assert connection["scopes"]["refused"]["scopes"] == [f"scope-{n}" for n in range(MOST_SCOPES)]
-        assert written[MOST_SCOPES:] == written[MOST_SCOPES - 1 : -1]
+        assert connection["scopes"]["refused"]["scopes"] == [f"scope-{n}" for n in range(MAX_SCOPES)]
+        assert written[MAX_SCOPES:] == written[MAX_SCOPES - 1 : -1]
 
 
 async def test_links_of_refused_calls_use_at_most_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ _NOT_THE_FAMILYS: Final = frozenset(
     {"homepage", "docs_connect", "default_scopes", "available_scopes", "path_form", "paginate"}
     | {"paginate_alternatives", "verification", "allowed_origins", "webhook_signature", "connection_config"}
 )
-MOST_NULLS: Final = 3
+MAX_NULLS: Final = 3
 
 
 def without_inherited_fields(
@@ -21,7 +21,7 @@ def without_inherited_fields(
     `base`.
     """
     own = _additional_fields(entry, {key: value for key, value in base.items() if key not in _OWN})
-    if _nulls(own) > MOST_NULLS or entry["auth_mode"] != base["auth_mode"]:
+    if _nulls(own) > MAX_NULLS or entry["auth_mode"] != base["auth_mode"]:
         return None
     return {"alias": base_name, **own}
 

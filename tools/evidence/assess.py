@@ -12,7 +12,7 @@ Entry = Mapping[str, Any]
 
 # The date on which the facts were collected.
 DATE: Final = "2026-11-22"
-MOST_NAMED: Final = 6
+MAX_NAMED: Final = 6
 
 # Group ▸ name of a field in statements ▸ place of the field in an entry.
 _ASSESSED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -72,7 +72,7 @@ def evidence_of_inheriting_entry(
 def _group(levels: Mapping[str, str], named: set[str], differs: Mapping[str, str]) -> dict[str, Any]:
     made: dict[str, Any] = {"level": weakest(iter(levels.values()))}
     if named:
-        made |= {"sources": sorted(named, key=_rank)[:MOST_NAMED], "date": DATE}
+        made |= {"sources": sorted(named, key=_rank)[:MAX_NAMED], "date": DATE}
     if len(set(levels.values())) > 1:
         made["fields"] = dict(levels)
     return made | ({"differs": dict(differs)} if differs else {})

@@ -105,7 +105,7 @@ def convert_catalog(path: Path, words: ExternalNames, shipped: Mapping[str, Mapp
     `words`: the auth modes and scripts of this gateway. `shipped`: the shipped entries, by name; an ``alias`` can also
     name a shipped entry.
     """
-    document = read_yaml(path, largest_bytes=MAX_BYTES, most_values=MAX_VALUES)
+    document = read_yaml(path, max_bytes=MAX_BYTES, max_values=MAX_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
     # Names with a leading dot only hold YAML anchors.
     names = [name for name in entries if not name.startswith(".")]
@@ -239,11 +239,11 @@ def _note_location(document: CatalogDocument, name: str, expanded: ExpandedEntry
 
 def report_rows(entries: Sequence[ConvertedEntry]) -> Iterator[dict[str, Any]]:
     """Yield a JSON object for each entry: whether the entry is usable, and the notes on its fields."""
-    for one in entries:
+    for entry in entries:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
-        for note in one.notes:
+        for note in entry.notes:
             notes[note.kind].append({"field": note.field, "where": note.where, "message": note.message})
-        yield {"name": one.name, "usable": one.values is not None, **notes}
+        yield {"name": entry.name, "usable": entry.values is not None, **notes}
 
 
 # ── Writing each converted entry to a file of its own.

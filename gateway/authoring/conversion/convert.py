@@ -63,7 +63,7 @@ def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
             case "format" if value not in _FORMATS:
                 notes.add_lost(at, f"there is no format {value!r}; there are {', '.join(sorted(_FORMATS))}")
             case "enum" if isinstance(value, list):
-                out[key] = [as_text(one) for one in value]
+                out[key] = [as_text(item) for item in value]
             case "order" | "visible_when" | "format":
                 out[key] = value
             case _ if key in _SETTING_FLAGS:

@@ -66,7 +66,7 @@ def as_flag(value: Any) -> bool:
 
 def as_list(value: Any) -> list[str]:
     """Return `value` as a list of texts. A single value becomes a list with one text."""
-    return [as_text(one) for one in (value if isinstance(value, list) else [value])]
+    return [as_text(item) for item in (value if isinstance(value, list) else [value])]
 
 
 def is_flat(value: Any) -> bool:
@@ -114,20 +114,20 @@ class FallbackTemplates:
 
     def _has_default(self, template: str, default: str) -> bool:
         """Make `default` the default value of the setting in `template`. Return whether this was possible."""
-        one = _ONE_NAME.fullmatch(template)
-        if one is None or "${" in default:
+        match = _ONE_NAME.fullmatch(template)
+        if match is None or "${" in default:
             return False
-        form = "connection_config" if one[1] == "connectionConfig" else "credentials"
-        return self.defaults.setdefault((form, one[2] or one[3]), default) == default
+        form = "connection_config" if match[1] == "connectionConfig" else "credentials"
+        return self.defaults.setdefault((form, match[2] or match[3]), default) == default
 
     def _choices(self, template: str, place: Place) -> list[str]:
         """Return the templates that ``||`` separates. A ``||`` inside a placeholder becomes a default value."""
 
-        def default(found: re.Match[str]) -> str:
-            first = f"${{{found[1]}}}"
-            second = found[2].strip("'\"")
+        def default(match: re.Match[str]) -> str:
+            first = f"${{{match[1]}}}"
+            second = match[2].strip("'\"")
             if not self._has_default(first, second):
-                self.notes.add_lost(place, f"'|| {found[2]}': a placeholder has no fallback here; it is {first} now")
+                self.notes.add_lost(place, f"'|| {match[2]}': a placeholder has no fallback here; it is {first} now")
             return first
 
         plain = _INSIDE.sub(default, template)

@@ -87,7 +87,7 @@ def convert_steps(source: Any, place: Place, notes: Notes, fallbacks: FallbackTe
     """Convert the requests that follow the token request."""
     out: list[dict[str, Any]] = []
     for index, step in enumerate(source if isinstance(source, list) else ()):
-        one: dict[str, Any] = {}
+        call: dict[str, Any] = {}
         for key, value in step.items() if isinstance(step, Mapping) else ():
             at = (*place, index, key)
             ours = _STEP.get(key)
@@ -96,12 +96,12 @@ def convert_steps(source: Any, place: Place, notes: Notes, fallbacks: FallbackTe
             elif key == "body_format" and value == "xml":
                 notes.add_refused(at, NO_XML)
             elif ours == "params" and not is_flat(value):
-                one["body"] = convert_value(value, at, fallbacks)
+                call["body"] = convert_value(value, at, fallbacks)
             elif ours in {"params", "headers"}:
-                one[ours] = convert_text_map(value, at, notes, fallbacks)
+                call[ours] = convert_text_map(value, at, notes, fallbacks)
             else:
-                one[ours] = as_text(value)
-        out.append({"body_format": "json", **one} if "body" not in one else one)
+                call[ours] = as_text(value)
+        out.append({"body_format": "json", **call} if "body" not in call else call)
     return out
 
 

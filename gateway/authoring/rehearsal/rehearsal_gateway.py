@@ -58,10 +58,10 @@ class Gateway:
 
     async def only_id(self) -> str:
         """Return the id of the only connection. Raises RehearsalRefused if there is no connection, or several."""
-        found = (await self.json("GET", "/connections"))["connections"]
-        if len(found) != 1:
-            raise RehearsalRefused(f"there are {len(found)} connections instead of one")
-        return str(found[0]["connection_id"])
+        connections = (await self.json("GET", "/connections"))["connections"]
+        if len(connections) != 1:
+            raise RehearsalRefused(f"there are {len(connections)} connections instead of one")
+        return str(connections[0]["connection_id"])
 
 
 def _error_text(text: str) -> str:
@@ -70,7 +70,7 @@ def _error_text(text: str) -> str:
         error = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
         return text[:300]
-    issues = "; ".join(str(one.get("message")) for one in error.get("errors", ()))
+    issues = "; ".join(str(issue.get("message")) for issue in error.get("errors", ()))
     return f"{error['code']}: {error['message']}" + (f" ({issues})" if issues else "")
 
 

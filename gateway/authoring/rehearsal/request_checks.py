@@ -58,7 +58,9 @@ class KnownValues:
         if differs_each_time(template) or needs_request(template):
             return None
         defaults = {
-            name: one.default_value for name, one in self.provider.connection_config.items() if one.default_value
+            name: setting.default_value
+            for name, setting in self.provider.connection_config.items()
+            if setting.default_value
         }
         config = {f"connectionConfig.{name}": value for name, value in {**defaults, **self.config}.items()}
         try:
@@ -329,20 +331,20 @@ def _is_signed(
 def aws_checks(arrival: ReceivedRequest, known: KnownValues, access_key: str) -> Iterator[RehearsalCheck]:
     """Check the access key, the region and the service that Authorization names."""
     signing = known.provider.request_signing
-    found = _AWS_AUTHORIZATION.fullmatch(arrival.headers.get("Authorization", ""))
+    match = _AWS_AUTHORIZATION.fullmatch(arrival.headers.get("Authorization", ""))
     yield RehearsalCheck(
-        "Authorization is AWS Signature Version 4", found is not None, ("request_signing",), "it has another form"
+        "Authorization is AWS Signature Version 4", match is not None, ("request_signing",), "it has another form"
     )
-    if found is None or signing is None:
+    if match is None or signing is None:
         return
     yield RehearsalCheck(
-        "it names the access key", found["key"] == access_key, ("credentials",), "it names another key"
+        "it names the access key", match["key"] == access_key, ("credentials",), "it names another key"
     )
     for part in ("region", "service"):
         expected = known.text(getattr(signing, part))
         if expected is not None:
-            ok = found[part] == expected
-            yield RehearsalCheck(f"{part} is {expected}", ok, ("request_signing", part), f"it was {found[part]}")
+            ok = match[part] == expected
+            yield RehearsalCheck(f"{part} is {expected}", ok, ("request_signing", part), f"it was {match[part]}")
 
 
 def jwt_checks(token: str, key: str, known: KnownValues) -> Iterator[RehearsalCheck]:

@@ -124,7 +124,9 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
     """
     keys = dict(_key_names(provider))
     forms: dict[str, Mapping[str, Setting]] = {
-        "connection_config": {name: one for name, one in provider.connection_config.items() if not one.automated},
+        "connection_config": {
+            name: setting for name, setting in provider.connection_config.items() if not setting.automated
+        },
         "credentials": _typed_fields(provider),
         "assertion_option": provider.assertion_option,
     }
@@ -157,7 +159,11 @@ def _typed_fields(provider: Provider) -> Mapping[str, Setting]:
         return {}
     # A role is left out, because the gateway would call AWS to assume it.
     left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
-    own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
+    own = {
+        name: setting
+        for name, setting in provider.credentials.items()
+        if not setting.automated and name not in left_out
+    }
     default = {name: Setting(secret=True) for name in (mode.typed_fields if mode else ())}
     if (
         provider.auth_mode == "OAUTH2_CC"
@@ -213,9 +219,9 @@ def _keys_in(template: Template) -> Iterator[tuple[str, str]]:
     for part in template.parts:
         if isinstance(part, FunctionCall):
             kind = KEY_FUNCTIONS.get(part.function)
-            for one in part.arguments[-1].parts if kind else ():
-                if isinstance(one, Name):
-                    yield _bare(one.name), str(kind)
+            for value in part.arguments[-1].parts if kind else ():
+                if isinstance(value, Name):
+                    yield _bare(value.name), str(kind)
             for argument in part.arguments:
                 yield from _keys_in(argument)
 

@@ -46,7 +46,7 @@ class Stage:
         proxy = said["proxy"]
         proxy["base_url"] = self.with_sandbox_origin(proxy["base_url"])
         if "allowed_origins" in proxy:
-            proxy["allowed_origins"] = [self.with_sandbox_origin(one) for one in proxy["allowed_origins"]]
+            proxy["allowed_origins"] = [self.with_sandbox_origin(origin) for origin in proxy["allowed_origins"]]
         if "base_url_override" in proxy.get("verification", {}):
             proxy["verification"]["base_url_override"] = self.with_sandbox_origin(
                 proxy["verification"]["base_url_override"]
@@ -81,8 +81,8 @@ class Stage:
 
 def split(template: str) -> tuple[str, str]:
     """Return the two parts of a URL template: the origin, and the rest."""
-    found = _AUTHORITY.match(template)
-    end = found.end() if found else 0
+    match = _AUTHORITY.match(template)
+    end = match.end() if match else 0
     return template[:end], template[end:]
 
 

@@ -63,7 +63,7 @@ def access_checks(requests: list[ReceivedRequest], known: KnownValues, user_toke
     `requests`: the requests that created the connection, in order. `user_token`: the end user's access token.
     """
     role, place = "installation_access_url", ("installation_access_url",)
-    first = next((one for one in requests if one.role in {role, "installation_token_url"}), None)
+    first = next((request for request in requests if request.role in {role, "installation_token_url"}), None)
     ok = first is not None and first.role == role
     yield RehearsalCheck(f"{role} is called before installation_token_url", ok, place, "it was not")
     if first is None or not ok:

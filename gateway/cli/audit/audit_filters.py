@@ -21,7 +21,7 @@ OPTIONS = (
     click.option("--until", metavar="WHEN", help="Only before this time."),
     click.option(
         "--action",
-        type=click.Choice([one.value for one in AuditAction]),
+        type=click.Choice([action.value for action in AuditAction]),
         metavar="ACTION",
         help="Only this action, such as credential.read.",
     ),

@@ -61,22 +61,22 @@ def uses(
         wanted = CredentialUseFilter(
             select_environment(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
         )
-        found = credential_uses_json(wanted, await runtime.store.uses.find(wanted))
+        uses = credential_uses_json(wanted, await runtime.store.uses.find(wanted))
         if as_json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(uses, indent=2))
             return 0
         rows = [
             (
-                str(one["key_id"] or ""),
-                one["provider_config_key"],
-                one["connection_id"],
-                str(one["calls"]),
-                str(one["failed"]),
+                str(use["key_id"] or ""),
+                use["provider_config_key"],
+                use["connection_id"],
+                str(use["calls"]),
+                str(use["failed"]),
             )
-            for one in found["data"]
+            for use in uses["data"]
         ]
         table(("KEY", "INTEGRATION", "CONNECTION", "CALLS", "FAILED"), rows)
-        print(f"{found['from']} to {found['to']}: {counted(found['calls'], 'call')}, {found['failed']:,} failed")
+        print(f"{uses['from']} to {uses['to']}: {counted(uses['calls'], 'call')}, {uses['failed']:,} failed")
         return 0
 
     run(file, work, as_json=as_json)

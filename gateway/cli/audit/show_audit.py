@@ -14,7 +14,7 @@ from gateway.cli.run_command import run_on_store, table
 
 if TYPE_CHECKING:
     from gateway.config import Config
-    from gateway.records.audit import SealedRecord
+    from gateway.records.audit import ChainedRecord
     from gateway.store import Store
 
 COLUMNS: Final = ("NUMBER", "AT (UTC)", "ACTION", "BY", "FROM", "OF", "OUTCOME", "DETAIL")
@@ -35,12 +35,12 @@ def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any
     wanted = build_filter(given, limit=limit, before=cursor)
 
     async def work(store: "Store", _config: "Config") -> int:
-        await store.audit.seal()
-        found = await store.audit.find(wanted)
+        await store.audit.append_to_chain()
+        records = await store.audit.find(wanted)
         if as_json:
-            print(json.dumps([one.as_json() for one in found], indent=2))
+            print(json.dumps([record.as_json() for record in records], indent=2))
         else:
-            table(COLUMNS, [_row(one) for one in found])
+            table(COLUMNS, [_row(record) for record in records])
         return 0
 
     run_on_store(file, work, as_json=as_json)
@@ -63,16 +63,16 @@ def export(file: Path, after: int | None, **given: Any) -> None:
     wanted = build_filter(given, after=after)
 
     async def work(store: "Store", _config: "Config") -> int:
-        await store.audit.seal()
+        await store.audit.append_to_chain()
         async for page in store.audit.pages(wanted):
-            sys.stdout.write("".join(json.dumps(one.as_json(), separators=(",", ":")) + "\n" for one in page))
+            sys.stdout.write("".join(json.dumps(record.as_json(), separators=(",", ":")) + "\n" for record in page))
         sys.stdout.flush()
         return 0
 
     run_on_store(file, work)
 
 
-def _row(record: "SealedRecord") -> tuple[str, ...]:
+def _row(record: "ChainedRecord") -> tuple[str, ...]:
     members = record.as_json()
     what = members.get("object", {})
     of = "/".join(what[name] for name in ("integration", "connection") if name in what)

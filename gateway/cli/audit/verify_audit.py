@@ -44,19 +44,19 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
 
     given: list[Checkpoint] = []
     for one in files:
-        found = checkpoints_in(one.read_text(errors="replace"))
-        if not found:
+        checkpoints = checkpoints_in(one.read_text(errors="replace"))
+        if not checkpoints:
             raise click.UsageError(
                 f"{one} has no checkpoint. Give the file of audit.checkpoint_file, or a log of the gateway."
             )
-        given += found
+        given += checkpoints
 
     async def work(store: "Store", _config: "Config") -> int:
         from gateway import clock
         from gateway.store.audit.audit_check import verified
         from gateway.vault import VaultError
 
-        await store.audit.seal()
+        await store.audit.append_to_chain()
         trusted = list(public_keys)
         if not trusted:
             try:
@@ -85,7 +85,9 @@ def _report(verdict: "Verdict") -> dict[str, object]:
         "checkpoints": verdict.checkpoints,
         "proven_to": verdict.proven_to,
         "unproven": verdict.unproven,
-        "faults": [{"sequence": one.sequence, "kind": one.kind, "message": one.message} for one in verdict.faults],
+        "faults": [
+            {"sequence": fault.sequence, "kind": fault.kind, "message": fault.message} for fault in verdict.faults
+        ],
     }
 
 

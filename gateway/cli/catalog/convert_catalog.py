@@ -39,40 +39,42 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     from gateway.cli.catalog.catalog_in_use import external_names, shipped_values
 
     try:
-        found = convert_catalog(file, external_names(), shipped_values())
+        entries = convert_catalog(file, external_names(), shipped_values())
     except (UnreadableFile, NotACatalog) as wrong:
         print(wrong.fault, file=sys.stderr)
         sys.exit(1)
-    usable = [one for one in found if one.values is not None]
+    usable = [entry for entry in entries if entry.values is not None]
     there = [] if folder is None else write(usable, folder, source=file.name, force=force)
     if as_json:
-        report = {"ok": len(usable) == len(found) and not there, "entries": len(found), "usable": len(usable)}
+        report = {"ok": len(usable) == len(entries) and not there, "entries": len(entries), "usable": len(usable)}
         wrote = None if folder is None else str(folder)
-        print(json.dumps({**report, "folder": wrote, "not_written": there, "data": list(report_rows(found))}, indent=2))
+        print(
+            json.dumps({**report, "folder": wrote, "not_written": there, "data": list(report_rows(entries))}, indent=2)
+        )
     else:
-        for line in _lines(found, changes=changes):
+        for line in _lines(entries, changes=changes):
             print(line)
         for name in there:
             print(
                 f"{folder}/{name}.yaml already exists and was not changed; to replace it, use --force", file=sys.stderr
             )
-        print(_summary(found, folder, len(usable) - len(there)))
-    sys.exit(0 if len(usable) == len(found) and not there else 1)
+        print(_summary(entries, folder, len(usable) - len(there)))
+    sys.exit(0 if len(usable) == len(entries) and not there else 1)
 
 
-def _lines(found: Sequence["ConvertedEntry"], *, changes: bool) -> Iterator[str]:
-    for one in found:
-        for note in one.notes:
+def _lines(entries: Sequence["ConvertedEntry"], *, changes: bool) -> Iterator[str]:
+    for entry in entries:
+        for note in entry.notes:
             if note.kind != "changed" or changes:
-                yield f"{note.where}: {one.name}: {note.kind}: {f'{note.field}: ' if note.field else ''}{note.message}"
+                yield f"{note.where}: {entry.name}: {note.kind}: {f'{note.field}: ' if note.field else ''}{note.message}"
 
 
-def _summary(found: Sequence["ConvertedEntry"], folder: Path | None, written: int) -> str:
-    usable = [one for one in found if one.values is not None]
-    kinds = Counter(note.kind for one in found for note in one.notes)
-    whole = sum(not any(note.kind == "lost" for note in one.notes) for one in usable)
-    share = f"{len(usable)} of {counted(len(found), 'entry', 'entries')} can be used, {whole} of them completely"
-    refused = counted(len(found) - len(usable), "entry", "entries")
+def _summary(entries: Sequence["ConvertedEntry"], folder: Path | None, written: int) -> str:
+    usable = [entry for entry in entries if entry.values is not None]
+    kinds = Counter(note.kind for entry in entries for note in entry.notes)
+    whole = sum(not any(note.kind == "lost" for note in entry.notes) for entry in usable)
+    share = f"{len(usable)} of {counted(len(entries), 'entry', 'entries')} can be used, {whole} of them completely"
+    refused = counted(len(entries) - len(usable), "entry", "entries")
     notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} written in another way, {refused} refused"
     end = (
         "nothing was written; to write them, use --out DIR"

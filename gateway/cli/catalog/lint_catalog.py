@@ -36,30 +36,30 @@ def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
     from gateway import resources
     from gateway.cli.catalog.catalog_in_use import lint_folders
 
-    found = lint_folders(list(folders) or [resources.folder("catalog")])
-    faults = [one for one in found if one.level == "fault"]
+    findings = lint_folders(list(folders) or [resources.folder("catalog")])
+    faults = [finding for finding in findings if finding.level == "fault"]
     if as_json:
-        rows = [{"where": one.where, "level": one.level, "message": one.message} for one in found]
+        rows = [{"where": finding.where, "level": finding.level, "message": finding.message} for finding in findings]
         print(json.dumps({"ok": not faults, "data": rows}, indent=2))
     else:
-        for line in _lines(found, every=every):
+        for line in _lines(findings, every=every):
             print(line, file=sys.stderr)
         if not faults:
-            warnings = len(found)
+            warnings = len(findings)
             print("no faults" + (f", {counted(warnings, 'warning')}" if warnings else ""))
     sys.exit(1 if faults else 0)
 
 
-def _lines(found: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
+def _lines(findings: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
     """Yield a line for each fault and warning.
 
     If more than `MAX_EQUAL_WARNINGS` warnings have the same text, one line reports all of them, unless `every` is set.
     """
-    alike = Counter(one.message for one in found if one.level == "warning")
+    alike = Counter(finding.message for finding in findings if finding.level == "warning")
     many = {message for message, count in alike.items() if count > MAX_EQUAL_WARNINGS and not every}
-    for one in found:
-        if one.message not in many:
-            yield f"{one.where}: {'' if one.level == 'fault' else f'{one.level}: '}{one.message}"
+    for finding in findings:
+        if finding.message not in many:
+            yield f"{finding.where}: {'' if finding.level == 'fault' else f'{finding.level}: '}{finding.message}"
     for message in sorted(many):
-        places = [one.where for one in found if one.message == message]
+        places = [finding.where for finding in findings if finding.message == message]
         yield f"warning: {message}; in {len(places)} places, listed by --all: {', '.join(places[:MAX_PLACES])} …"

@@ -43,23 +43,23 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
         except ValueError:
             raise click.BadParameter("write NAME=VALUE", param_hint="--set") from None
         try:
-            found = asyncio.run(run(provider, values))
+            report = asyncio.run(run(provider, values))
         except NoSample as missing:
             print(f"{catalog.where(name, *missing.place)}: {missing}", file=sys.stderr)
             sys.exit(1)
     if as_json:
-        print(json.dumps(_report(name, found, catalog), indent=2))
+        print(json.dumps(_report(name, report, catalog), indent=2))
     else:
-        for line in _lines(name, provider.auth_mode, found, catalog):
+        for line in _lines(name, provider.auth_mode, report, catalog):
             print(line)
-    sys.exit(0 if found.ok else 1)
+    sys.exit(0 if report.ok else 1)
 
 
-def _lines(name: str, mode: str, found: "RehearsalReport", catalog: "Catalog") -> Iterator[str]:
+def _lines(name: str, mode: str, report: "RehearsalReport", catalog: "Catalog") -> Iterator[str]:
     yield f"{name} ({catalog.where(name).rpartition(':')[0]}): {mode}, its provider played by the sandbox"
-    for origin, local in found.origins.items():
+    for origin, local in report.origins.items():
         yield f"  {origin} is played at {local}"
-    for step in found.steps:
+    for step in report.steps:
         yield ""
         yield f"{step.name}: {_outcome(step)}"
         for request in step.sent:
@@ -71,9 +71,9 @@ def _lines(name: str, mode: str, found: "RehearsalReport", catalog: "Catalog") -
             else:
                 yield f"  FAIL  {catalog.where(name, *check.place)}: {check.what}: {check.detail}"
     yield ""
-    yield from (f"not shown: {one}" for one in found.unproved)
-    failed = sum(not check.ok for step in found.steps for check in step.checks)
-    total = sum(len(step.checks) for step in found.steps)
+    yield from (f"not shown: {unproved_field}" for unproved_field in report.unproved)
+    failed = sum(not check.ok for step in report.steps for check in step.checks)
+    total = sum(len(step.checks) for step in report.steps)
     yield f"{name}: {total - failed} of {total} checks passed" + (f", {failed} FAIL" if failed else "")
 
 
@@ -83,7 +83,7 @@ def _outcome(step: "RehearsedStep") -> str:
     return "ok" if all(check.ok for check in step.checks) else "FAIL"
 
 
-def _report(name: str, found: "RehearsalReport", catalog: "Catalog") -> dict[str, Any]:
+def _report(name: str, report: "RehearsalReport", catalog: "Catalog") -> dict[str, Any]:
     steps = [
         {
             "step": step.name,
@@ -100,6 +100,12 @@ def _report(name: str, found: "RehearsalReport", catalog: "Catalog") -> dict[str
                 for check in step.checks
             ],
         }
-        for step in found.steps
+        for step in report.steps
     ]
-    return {"ok": found.ok, "name": name, "origins": dict(found.origins), "steps": steps, "not_shown": found.unproved}
+    return {
+        "ok": report.ok,
+        "name": name,
+        "origins": dict(report.origins),
+        "steps": steps,
+        "not_shown": report.unproved,
+    }

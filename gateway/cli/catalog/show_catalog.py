@@ -38,17 +38,21 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
     listing = Listing(catalog, public_url)
     if category is not None:
         every = json.loads(listing.page(Query()).content)["data"]
-        _refuse_unknown("--category", category, (name for one in every for name in one["categories"]))
+        _refuse_unknown("--category", category, (name for provider in every for name in provider["categories"]))
     if auth_mode is not None:
         _refuse_unknown("--auth-mode", auth_mode, known_modes())
     body = listing.page(Query(search=search, category=category, auth_mode=auth_mode))
-    found = json.loads(body.content)["data"]
+    providers = json.loads(body.content)["data"]
     if as_json:
-        print(json.dumps({"data": found}, indent=2))
+        print(json.dumps({"data": providers}, indent=2))
         return
     columns = ("NAME", "DISPLAY NAME", "AUTH MODE", "CATEGORIES")
     _print_table(
-        columns, ((one["name"], one["display_name"], one["auth_mode"], ", ".join(one["categories"])) for one in found)
+        columns,
+        (
+            (provider["name"], provider["display_name"], provider["auth_mode"], ", ".join(provider["categories"]))
+            for provider in providers
+        ),
     )
 
 
@@ -156,10 +160,10 @@ def operations(
         raise click.ClickException(str(wrong.fault)) from wrong
     if known is None:
         raise click.ClickException(f"the catalog has no operations of '{name}'; its API can still be called")
-    found = known.find(" ".join(words), risk.casefold() if risk else None, scope, starter=starter)
-    scopes = scopes_json(known, found, granted)
+    matching = known.find(" ".join(words), risk.casefold() if risk else None, scope, starter=starter)
+    scopes = scopes_json(known, matching, granted)
     if as_json:
-        shown = [] if only_scopes else [api_operation_json(one, known.prefix) for one in found]
+        shown = [] if only_scopes else [api_operation_json(operation, known.prefix) for operation in matching]
         print(
             json.dumps(
                 {**({} if only_scopes else {"data": shown}), "source": provenance(known), "scopes": scopes}, indent=2
@@ -171,20 +175,27 @@ def operations(
         return
     rows = (
         (
-            one.id,
-            one.graphql or one.method,
-            one.origin + one.path if one.origin else known.prefix + (one.field or one.path),
+            operation.id,
+            operation.graphql or operation.method,
+            operation.origin + operation.path
+            if operation.origin
+            else known.prefix + (operation.field or operation.path),
         )
-        for one in found
+        for operation in matching
     )
     _print_table(
         ("ID", "METHOD", "PATH", "RISK", "SCOPES", "SUMMARY"),
         (
-            (*row, f"{one.risk}{' *' if one.starter else ''}", " ".join(one.scopes), one.summary)
-            for row, one in zip(rows, found, strict=True)
+            (
+                *row,
+                f"{operation.risk}{' *' if operation.starter else ''}",
+                " ".join(operation.scopes),
+                operation.summary,
+            )
+            for row, operation in zip(rows, matching, strict=True)
         ),
     )
-    print(f"{len(found)} of {len(known.operations)}; * starters. {_provenance(known.header)}", file=sys.stderr)
+    print(f"{len(matching)} of {len(known.operations)}; * starters. {_provenance(known.header)}", file=sys.stderr)
 
 
 def _provenance(header: Mapping[str, str]) -> str:

@@ -67,8 +67,8 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
         from gateway.records.access import Environment
 
         named = select_environment(runtime, environment)
-        for one in integrations:
-            await check_integration(runtime, named, one)
+        for integration in integrations:
+            await check_integration(runtime, named, integration)
         caller = Caller(Environment(named))
         body = _body(**asked)
         if reconnect is None:

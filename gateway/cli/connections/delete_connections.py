@@ -67,7 +67,7 @@ def delete(
 
         name = select_environment(runtime, environment)
         await check_integration(runtime, name, integration)
-        refs = [ConnectionRef(name, integration, one) for one in connection_ids]
+        refs = [ConnectionRef(name, integration, connection_id) for connection_id in connection_ids]
         refs = refs or await connection_refs(runtime, name, integration)
         if not refs:
             print(f"gateway: integration '{integration}' has no connections", file=sys.stderr)
@@ -124,8 +124,8 @@ class DeletionReport:
         else:
             self.deleted += 1
         outcomes = deleted.revocation if deleted else ()
-        ended = [{"token": one.token, "outcome": one.outcome, "detail": one.detail} for one in outcomes]
-        self.still_valid += sum(one.may_still_work for one in outcomes)
+        ended = [{"token": outcome.token, "outcome": outcome.outcome, "detail": outcome.detail} for outcome in outcomes]
+        self.still_valid += sum(outcome.may_still_work for outcome in outcomes)
         for row in ended or [{"token": None, "outcome": None, "detail": None}]:
             whole = {**place, "deleted": deleted is not None, **row}
             self.rows.append(whole)

@@ -86,7 +86,9 @@ async def _write_bundle(
     from gateway.vault import VaultError
 
     integrations = [
-        one for one in runtime.generation.integrations.of(environment) if not only or one.integration_id in only
+        integration
+        for integration in runtime.generation.integrations.of(environment)
+        if not only or integration.integration_id in only
     ]
     writer = SealedWriter(out, passphrase) if passphrase is not None else None
     with progress("exporting") as step:
@@ -120,8 +122,8 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
         """
         await runtime.store.connections.record_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
 
-    async for one in pages(runtime, environment, integration_ids=only):
-        some.append(one)
+    async for connection in pages(runtime, environment, integration_ids=only):
+        some.append(connection)
         if len(some) == RECORDS_PER_WRITE:
             await recorded()
             for passed in some:

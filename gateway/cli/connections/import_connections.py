@@ -44,18 +44,18 @@ def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
 def print_import_result(intake: "Importer", *, as_json: bool) -> int:
     """Print the results of the import, and return the exit code."""
     tally, dry = intake.tally, intake.options.dry_run
-    faults = [one for one in intake.integrations if one.fault]
+    faults = [integration for integration in intake.integrations if integration.fault]
     code = 0 if tally.is_ok and not faults else 1
     if as_json:
         made = {
-            "made": [one.key for one in intake.integrations if one.created],
-            "faults": {one.key: one.fault for one in faults},
+            "made": [integration.key for integration in intake.integrations if integration.created],
+            "faults": {fault.key: fault.fault for fault in faults},
         }
         print(json.dumps({"ok": code == 0, "dry_run": dry, **tally.as_json(), "integrations": made}, indent=2))
         return code
-    for one in intake.integrations:
+    for integration in intake.integrations:
         word = "would be created" if dry else "created"
-        print(f"integration {one.key}: {f'not created: {one.fault}' if one.fault else word}")
+        print(f"integration {integration.key}: {f'not created: {integration.fault}' if integration.fault else word}")
     ahead = "would be " if dry else ""
     rows = [
         (f"{ahead}{result}", reason, f"{count:,}", _example(intake, result, reason))
@@ -72,30 +72,32 @@ def print_import_result(intake: "Importer", *, as_json: bool) -> int:
 
 
 def _example(intake: "Importer", result: str, reason: str) -> str:
-    one = intake.tally.examples[result, reason]
-    place = f"{one.integration_id}/{one.connection_id}".strip("/")
-    return f"{place}: {one.detail}" if place and one.detail else place or one.detail
+    example = intake.tally.examples[result, reason]
+    place = f"{example.integration_id}/{example.connection_id}".strip("/")
+    return f"{place}: {example.detail}" if place and example.detail else place or example.detail
 
 
 def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
     """Print the preview, and return the exit code: 0 if everything can be moved without changes, otherwise 1."""
-    well = not preview.orphans and all(one.verdict in ("works", "register_callback") for one in preview.forecasts)
+    well = not preview.orphans and all(
+        forecast.verdict in ("works", "register_callback") for forecast in preview.forecasts
+    )
     if as_json:
         report = {
             "ok": well,
             "callback_url": preview.callback_url,
             "webhook_url": preview.webhook_url,
             "connections": preview.counts(),
-            "integrations": [one.as_json() for one in preview.forecasts],
+            "integrations": [forecast.as_json() for forecast in preview.forecasts],
             "without_integration": dict(preview.orphans),
             "steps": list(preview.steps),
         }
         print(json.dumps(report, indent=2))
         return 0 if well else 1
-    for one in preview.forecasts:
-        name = one.key if one.key == one.local_key else f"{one.key} → {one.local_key}"
-        print(f"{one.verdict:<17} {name} ({one.provider}): {counted(one.connections, 'connection')}")
-        for line in one.todo:
+    for forecast in preview.forecasts:
+        name = forecast.key if forecast.key == forecast.local_key else f"{forecast.key} → {forecast.local_key}"
+        print(f"{forecast.verdict:<17} {name} ({forecast.provider}): {counted(forecast.connections, 'connection')}")
+        for line in forecast.todo:
             print(f"{'':<17} - {line}")
     for key, count in preview.orphans.items():
         print(f"{'not_possible':<17} {key}: {counted(count, 'connection')} of an integration that is not listed there")
@@ -430,10 +432,12 @@ def _peer_source(
 def _parse_pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
     """Return the pairs ``there=here`` as a mapping. `option`: the option's name in errors. Raises UsageError."""
     pairs: dict[str, str] = {}
-    for one in given:
-        there, sign, here = one.partition("=")
+    for renamed in given:
+        there, sign, here = renamed.partition("=")
         if not (there and sign and here):
-            raise click.UsageError(f"{option} must be two names with an equals sign between them, not '{one[:80]}'.")
+            raise click.UsageError(
+                f"{option} must be two names with an equals sign between them, not '{renamed[:80]}'."
+            )
         if there in pairs:
             raise click.UsageError(f"{option} has '{there}' twice.")
         pairs[there] = here

@@ -88,10 +88,10 @@ async def _refs(
         from gateway.records.connection import ConnectionRef
 
         await check_integration(runtime, environment, integration)
-        named = [ConnectionRef(environment, integration, one) for one in connection_ids]
+        named = [ConnectionRef(environment, integration, connection_id) for connection_id in connection_ids]
         return named or await connection_refs(runtime, environment, integration)
-    found = [await find_connection(runtime, environment, None, one) for one in connection_ids]
-    return [one.ref for one in found if one is not None] if all(found) else None
+    connections = [await find_connection(runtime, environment, None, connection_id) for connection_id in connection_ids]
+    return [connection.ref for connection in connections if connection is not None] if all(connections) else None
 
 
 def _help_text(results: list[dict[str, Any]]) -> str:

@@ -38,14 +38,14 @@ async def find_connection(
         await check_integration(runtime, environment, integration)
     of = (integration,) if integration is not None else ()
     wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MAX_LISTED)
-    found = await runtime.store.connections.list(environment, wanted)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        _print_several(connection_id, [one.ref.integration_id for one in found])
+    connections = await runtime.store.connections.list(environment, wanted)
+    if len(connections) == 1:
+        return connections[0]
+    if connections:
+        _print_several(connection_id, [connection.ref.integration_id for connection in connections])
     else:
         some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=MAX_COMPARED))
-        near = did_you_mean(connection_id, dict.fromkeys(one.ref.connection_id for one in some))
+        near = did_you_mean(connection_id, dict.fromkeys(connection.ref.connection_id for connection in some))
         where = f"integration '{integration}'" if integration is not None else "any integration"
         print(
             f"gateway: there is no connection '{connection_id}' in {where} of environment '{environment}'{near}",
@@ -104,8 +104,8 @@ def list_connections(
         from gateway.store import ListFilter, cursor_after
 
         name = select_environment(runtime, environment)
-        for one in integrations:
-            await check_integration(runtime, name, one)
+        for integration in integrations:
+            await check_integration(runtime, name, integration)
         wanted = ListFilter(
             integration_ids=integrations,
             search=search,
@@ -121,10 +121,13 @@ def list_connections(
             shown = found[:limit]
             following = cursor_after(shown[-1]) if len(found) > limit else None
         if as_json:
-            body: dict[str, Any] = {"connections": [listed_connection_json(one) for one in shown]}
+            body: dict[str, Any] = {"connections": [listed_connection_json(connection) for connection in shown]}
             print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
             return 0
-        table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "EXPIRES", "CREATED"), [_row(one) for one in shown])
+        table(
+            ("CONNECTION", "INTEGRATION", "END USER", "STATE", "EXPIRES", "CREATED"),
+            [_row(connection) for connection in shown],
+        )
         if following:
             print(f"There are more: --cursor {following}", file=sys.stderr)
         return 0
@@ -242,22 +245,22 @@ def why(file: Path, environment: str | None, integration: str | None, connection
 
 
 def _text(body: dict[str, Any]) -> str:
-    found = body["diagnosis"]
+    diagnosis = body["diagnosis"]
     lines = [
-        f"{body['connection_id']} ({body['provider_config_key']}) is {found['state']} since {_day(found['since'])}"
+        f"{body['connection_id']} ({body['provider_config_key']}) is {diagnosis['state']} since {_day(diagnosis['since'])}"
     ]
     lines += ["", "What happened"]
-    for one in found["timeline"]:
-        detail = f"  ({one['detail']})" if one["detail"] else ""
-        lines.append(f"  {_day(one['at'])}  {'→ ' if one['ahead'] else '  '}{one['what']}{detail}")
-    if found["causes"]:
+    for event in diagnosis["timeline"]:
+        detail = f"  ({event['detail']})" if event["detail"] else ""
+        lines.append(f"  {_day(event['at'])}  {'→ ' if event['ahead'] else '  '}{event['what']}{detail}")
+    if diagnosis["causes"]:
         lines += ["", "Likely causes, most likely first"]
-        lines += [f"  {place}. {one['why']}" for place, one in enumerate(found["causes"], 1)]
+        lines += [f"  {place}. {cause['why']}" for place, cause in enumerate(diagnosis["causes"], 1)]
     scopes = body["scopes"]
     if scopes["granted"] is not None:
         lines += ["", f"Scopes granted: {' '.join(scopes['granted'])}"]
         lines += [f"Scopes missing: {' '.join(scopes['missing'])}"] if scopes["missing"] else []
-    return "\n".join([*lines, "", "What to do", f"  {found['action']['how']}"])
+    return "\n".join([*lines, "", "What to do", f"  {diagnosis['action']['how']}"])
 
 
 def _day(stamp: str) -> str:

@@ -85,8 +85,8 @@ class Child:
             sink.flush()
             if not self._ready.done():
                 seen += piece
-                if found := _READY_LINE.search(seen):
-                    self._ready.set_result(found[1].decode())
+                if match := _READY_LINE.search(seen):
+                    self._ready.set_result(match[1].decode())
 
     def _last_lines(self) -> list[str]:
         lines = self._log.read_text(errors="replace").splitlines()

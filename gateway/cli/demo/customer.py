@@ -153,8 +153,8 @@ class Customer:
         return f"/ex/sandbox/{shown['connection_config']['cloudId']}/rest/api/3/search?maxResults=2"
 
     async def _works(self, connection_id: str, path: str) -> bool:
-        found = await self._call("GET", f"/proxy{path}", headers=_connection_headers(connection_id), dead_is=None)
-        return found is not None
+        response = await self._call("GET", f"/proxy{path}", headers=_connection_headers(connection_id), dead_is=None)
+        return response is not None
 
     async def _call(
         self,

@@ -79,8 +79,8 @@ async def _examine(
         findings.append(_unknown_integration(config, integration))
     elif not findings:
         findings.append(ok("configuration", f"{file} is valid"))
-    async with examined_gateway(config, catalog, integrations) as one:
-        findings += await _run_checks(one, offline=offline)
+    async with examined_gateway(config, catalog, integrations) as examined:
+        findings += await _run_checks(examined, offline=offline)
     return findings, config
 
 

@@ -11,10 +11,10 @@ from gateway.integrations.client_mistakes import client_mistakes, client_values
 
 
 def check_integrations(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
-    for one in examined.integrations:
-        yield from check_redirect(examined, one)
-        yield from check_scopes(one)
-        yield from check_client(examined, one)
+    for integration in examined.integrations:
+        yield from check_redirect(examined, integration)
+        yield from check_scopes(integration)
+        yield from check_client(examined, integration)
     yield from check_entries(examined)
 
 
@@ -65,15 +65,15 @@ def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     The check of the configuration reports their faults.
     """
     shipped = resources.folder("catalog").absolute()
-    seen = {one.provider.name: one for one in examined.integrations}
+    seen = {integration.provider.name: integration for integration in examined.integrations}
     fine = []
-    for name, one in seen.items():
+    for name, integration in seen.items():
         found = []
         if not Path(examined.catalog.where(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
-            found = list(warnings(one.provider))
+            found = list(warnings(integration.provider))
         for place, message in found:
             where = examined.catalog.where(name, *place)
-            yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", one.name)
+            yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", integration.name)
         if not found:
             fine.append(name)
     if fine:

@@ -29,10 +29,10 @@ WARN_BELOW_BYTES: Final = 1 << 30
 def check_files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Check the file modes of the configuration, its secret files and the database, and the free disk space."""
     config = examined.config
-    found = open_files(config)
-    for one in found:
-        yield DoctorFinding("warn", "files", one.message, str(one.path), one.fix)
-    if not found:
+    files = open_files(config)
+    for file in files:
+        yield DoctorFinding("warn", "files", file.message, str(file.path), file.fix)
+    if not files:
         yield ok("files", "only their owner can read keys, configuration and database")
     if config.store.url.startswith(SQLITE):
         yield _check_free_space(examined, Path(config.store.url.removeprefix(SQLITE)))
@@ -63,20 +63,26 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
 
     Such a connection ends when its access token expires.
     """
-    by_name = {one.name: one for one in examined.integrations}
+    by_name = {integration.name: integration for integration in examined.integrations}
     try:
         found = connections_ending_with_token(examined.config.store)
     except StoreRefused:  # for example, another process locks the file; `check_store` reports such faults
         return
     for environment, key, number, first in found:
-        one = by_name.get(f"{environment}/{key}")
-        if one is None:
+        integration = by_name.get(f"{environment}/{key}")
+        if integration is None:
             continue
         has = "has no refresh token and ends" if number == 1 else "have no refresh token and end"
         message = f"{counted(number, 'connection')} {has} with its access token, the next on {first} UTC"
-        asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes or ()
-        how = advice_on_refresh_token(one.provider, asked)
-        yield DoctorFinding("warn", "refresh tokens", message, examined.where(*one.place), how, one.name)
+        asked = (
+            integration.config.scopes
+            if integration.config.scopes is not None
+            else integration.provider.default_scopes or ()
+        )
+        how = advice_on_refresh_token(integration.provider, asked)
+        yield DoctorFinding(
+            "warn", "refresh tokens", message, examined.where(*integration.place), how, integration.name
+        )
 
 
 def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:

@@ -101,18 +101,18 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
     """
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
-        for one in examined.integrations:
-            for origin in origins(one):
+        for integration in examined.integrations:
+            for origin in origins(integration):
                 if origin.url not in asked:
                     asked[origin.url] = group.create_task(_request_head(examined, origin.url))
         for environment in examined.config.environments.values():
             if environment.webhook_url is not None and environment.webhook_url not in asked:
                 receiver = _request_head(examined, _origin_of(environment.webhook_url), has_clock=False)
                 asked[environment.webhook_url] = group.create_task(receiver)
-    for one in examined.integrations:
-        results = [(origin, asked[origin.url].result()) for origin in origins(one)]
+    for integration in examined.integrations:
+        results = [(origin, asked[origin.url].result()) for origin in origins(integration)]
         bad = [
-            _unreachable_finding(examined, one, origin, found)
+            _unreachable_finding(examined, integration, origin, found)
             for origin, found in results
             if isinstance(found, EgressError)
         ]
@@ -120,7 +120,7 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
             yield finding
         if results and not bad:
             hosts = ", ".join(dict.fromkeys(urlsplit(origin.url).netloc for origin, _ in results))
-            yield ok("provider", f"{hosts} can be reached", integration=one.name)
+            yield ok("provider", f"{hosts} can be reached", integration=integration.name)
     for environment in examined.config.environments.values():
         if environment.webhook_url is not None:
             result = asked[environment.webhook_url].result()
@@ -302,7 +302,7 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
                 body = await response.json(content_type=None)
             if response.status == 200 and body == HEALTHY_BODY:
                 shown = response.headers.get(INSTANCE_HEADER)
-                known = {instance(one) for one in Keyring(examined.config.store.encryption_keys).ids}
+                known = {instance(id_) for id_ in Keyring(examined.config.store.encryption_keys).ids}
                 return HealthResponse(is_gateway=True, is_another_gateway=shown is not None and shown not in known)
             return HealthResponse(problem=f"responds to GET /health with {response.status}, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:

@@ -60,7 +60,7 @@ def replay(
                 f"{counted(queued, 'delivery', 'deliveries')} queued; list them with `gateway events list --state pending`"
             )
         if nothing:
-            ids = " or ".join(f"'{one}'" for one in message_ids)
+            ids = " or ".join(f"'{message_id}'" for message_id in message_ids)
             print(f"gateway: there is no event {ids}, or it is being sent now", file=sys.stderr)
         return 1 if nothing else 0
 

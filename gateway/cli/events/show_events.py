@@ -90,11 +90,15 @@ def list_events(
             limit=limit + 1,
             cursor=cursor,
         )
-        found = await runtime.store.event_log.list(wanted)
-        shown = found[:limit]
-        following = shown[-1].id if len(found) > limit else None
+        deliveries = await runtime.store.event_log.list(wanted)
+        shown = deliveries[:limit]
+        following = shown[-1].id if len(deliveries) > limit else None
         if as_json:
-            print(json.dumps({"events": [delivery_json(one) for one in shown], "next_cursor": following}, indent=2))
+            print(
+                json.dumps(
+                    {"events": [delivery_json(delivery) for delivery in shown], "next_cursor": following}, indent=2
+                )
+            )
             return 0
         columns = (
             "ID",
@@ -108,10 +112,16 @@ def list_events(
             "LAST RESPONSE",
         )
         rows = []
-        for one in shown:
-            last = one.detail or str(one.status or "")
-            whose = (one.message_id, day(one.at), one.event, one.connection_id or "", one.target)
-            rows.append((*whose, one.state.value, str(one.attempts), day(one.due_at), last))
+        for delivery in shown:
+            last = delivery.detail or str(delivery.status or "")
+            whose = (
+                delivery.message_id,
+                day(delivery.at),
+                delivery.event,
+                delivery.connection_id or "",
+                delivery.target,
+            )
+            rows.append((*whose, delivery.state.value, str(delivery.attempts), day(delivery.due_at), last))
         table(columns, rows)
         if following is not None:
             print(f"there are more: --cursor {following}", file=sys.stderr)
@@ -135,11 +145,11 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
         from gateway.store import EventFilter
 
         name = select_environment(runtime, environment)
-        found = await runtime.store.event_log.list(EventFilter(environment=name, message_ids=[message_id]))
-        if not found:
+        deliveries = await runtime.store.event_log.list(EventFilter(environment=name, message_ids=[message_id]))
+        if not deliveries:
             print(f"gateway: environment '{name}' has no event '{message_id}'", file=sys.stderr)
             return 1
-        report = await _event_json(runtime, found)
+        report = await _event_json(runtime, deliveries)
         print(
             json.dumps(report, indent=2, ensure_ascii=False) if as_json else without_control_characters(_text(report))
         )
@@ -148,14 +158,14 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
     run(file, work, as_json=as_json)
 
 
-async def _event_json(runtime: "Runtime", found: "list[Delivery]") -> dict[str, Any]:
+async def _event_json(runtime: "Runtime", deliveries: "list[Delivery]") -> dict[str, Any]:
     from gateway.events.event_body import build_message
 
-    content = await runtime.store.deliveries.content(found[0])
+    content = await runtime.store.deliveries.content(deliveries[0])
     entry = runtime.generation.catalog.get(content.provider)
-    body, fields = build_message(found[0], content, entry.auth_mode if entry is not None else None)
+    body, fields = build_message(deliveries[0], content, entry.auth_mode if entry is not None else None)
     return {
-        "deliveries": [delivery_json(one) for one in found],
+        "deliveries": [delivery_json(delivery) for delivery in deliveries],
         "headers": fields,
         "body": body.decode("utf-8", "replace"),
     }
@@ -164,8 +174,10 @@ async def _event_json(runtime: "Runtime", found: "list[Delivery]") -> dict[str, 
 def _text(report: dict[str, Any]) -> str:
     first = report["deliveries"][0]
     lines = [f"{first['id']}  {first['event']}  {first['at']}", ""]
-    for one in report["deliveries"]:
-        last = f", {one['detail'] or one['status']}" if one["detail"] or one["status"] else ""
-        coming = f", next attempt {one['next_attempt_at']}" if one["next_attempt_at"] else ""
-        lines.append(f"  {one['target']}: {one['state']} after {counted(one['attempts'], 'attempt')}{last}{coming}")
+    for delivery in report["deliveries"]:
+        last = f", {delivery['detail'] or delivery['status']}" if delivery["detail"] or delivery["status"] else ""
+        coming = f", next attempt {delivery['next_attempt_at']}" if delivery["next_attempt_at"] else ""
+        lines.append(
+            f"  {delivery['target']}: {delivery['state']} after {counted(delivery['attempts'], 'attempt')}{last}{coming}"
+        )
     return "\n".join([*lines, "", report["body"]])

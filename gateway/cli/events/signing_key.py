@@ -30,8 +30,8 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
         if rotate:
             _, retires_at = await signatures.rotate(runtime.generation.config, runtime.store, name)
             print(f"the former key also signs until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
-        found = (await signatures.signing_keys(runtime.generation.config, runtime.store, name))[0]
-        shown, standard = found.reveal(), standard_form(found).reveal()
+        key = (await signatures.signing_keys(runtime.generation.config, runtime.store, name))[0]
+        shown, standard = key.reveal(), standard_form(key).reveal()
         if as_json:
             report = {"webhook_signing_key": shown, "standard_webhooks_key": standard}
             print(json.dumps({"environment": name, **report}))

@@ -45,17 +45,17 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
     from gateway.vault import Keyring
 
     ids = Keyring(store.encryption_keys).ids
-    wrapped = [counts.under_master(one) for one in ids]
+    wrapped = [counts.under_master(id_) for id_ in ids]
     return [
         EncryptionKeyUse(place, one, len(keys), sum(key.total for key in keys))
         for place, (one, keys) in enumerate(zip(ids, wrapped, strict=True), start=1)
     ]
 
 
-def advice(found: Sequence[EncryptionKeyUse]) -> str:
+def advice(uses: Sequence[EncryptionKeyUse]) -> str:
     """Return the operator's next step, in one line."""
-    gone = [str(one.place) for one in found if one.is_removable]
-    needed = [one for one in found if one.place > 1 and one.data_keys]
+    gone = [str(key.place) for key in uses if key.is_removable]
+    needed = [key for key in uses if key.place > 1 and key.data_keys]
     if needed:
         return (
             "Run `gateway keys rotate` to encrypt everything again with key 1. Until then, keep all keys in the list."
@@ -108,18 +108,18 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
 
 def status_json(config: "Config", counts: "KeyCounts", damaged: list[str] | None = None) -> dict[str, Any]:
 
-    found = key_uses(config.store, counts)
+    uses = key_uses(config.store, counts)
     report: dict[str, Any] = {
         "encryption_keys": [
             {
-                "place": one.place,
-                "id": one.id,
-                "data_keys": one.data_keys,
-                "values": one.values,
-                "removable": one.is_removable,
-                "may_go": one.is_removable,  # the former name of `removable`
+                "place": key.place,
+                "id": key.id,
+                "data_keys": key.data_keys,
+                "values": key.values,
+                "removable": key.is_removable,
+                "may_go": key.is_removable,  # the former name of `removable`
             }
-            for one in found
+            for key in uses
         ],
         "data_keys": [
             {
@@ -134,7 +134,7 @@ def status_json(config: "Config", counts: "KeyCounts", damaged: list[str] | None
         ],
         "values": counts.total,
         "without_a_key": sum(counts.without_data_key.values()),
-        "advice": advice(found),
+        "advice": advice(uses),
     }
     return report if damaged is None else {**report, "damaged": damaged}
 
@@ -142,10 +142,10 @@ def status_json(config: "Config", counts: "KeyCounts", damaged: list[str] | None
 def _print(config: "Config", counts: "KeyCounts") -> None:
     from gateway.cli.run_command import table
 
-    found = key_uses(config.store, counts)
+    uses = key_uses(config.store, counts)
     rows = [
-        (str(one.place), one.id, str(one.data_keys), f"{one.values:,}", _use_text(one.place, one.is_removable))
-        for one in found
+        (str(key.place), key.id, str(key.data_keys), f"{key.values:,}", _use_text(key.place, key.is_removable))
+        for key in uses
     ]
     table(("ENCRYPTION KEY", "ID", "DATA KEYS", "VALUES", ""), rows)
     print()
@@ -156,7 +156,7 @@ def _print(config: "Config", counts: "KeyCounts") -> None:
     ]
     table(("DATA KEY", "ENVIRONMENT", "ENCRYPTION KEY", "CREATED", "VALUES", ""), shown)
     print()
-    print(advice(found))
+    print(advice(uses))
 
 
 def _use_text(place: int, may_go: bool) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
     """Yield each limit of a key: its name, and its values as text."""
-    for one in key.limits:
-        for name, values in one.as_json().items():
+    for key_limits in key.limits:
+        for name, values in key_limits.as_json().items():
             yield name, ", ".join(_limits_in_words(values))
     if key.rate is not None:
         yield "rate", f"{key.rate:,} per minute"
@@ -39,8 +39,8 @@ def unknown_integration_warnings(runtime: "Runtime", environment: str, integrati
 
     An unknown integration is not an error, because somebody might add the integration later.
     """
-    of_connections = (one.partition("/")[0] for one in integrations.connections)
-    known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
+    of_connections = (connection.partition("/")[0] for connection in integrations.connections)
+    known = [integration.integration_id for integration in runtime.generation.integrations.of(environment)]
     for name in dict.fromkeys((*integrations.integrations, *of_connections)):
         if name != "*" and not runtime.generation.integrations.has(environment, name):
             hint = did_you_mean(name, known) or f"; its integrations: {', '.join(known) or 'none'}"
@@ -68,21 +68,21 @@ def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
 
     The path of such a rule contains a placeholder, or its method is a typo.
     """
-    from gateway.access.key_policy import parse_rule
+    from gateway.access.key_rule import parse_rule
     from gateway.access.operation_rules import is_reference
 
     for text in rules:
         if is_reference(text):
             continue
         rule = parse_rule(text)
-        if not rule.name and (found := _PLACEHOLDER.search(rule.path_pattern)):
+        if not rule.name and (match := _PLACEHOLDER.search(rule.path_pattern)):
             written = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
             yield (
-                f"rule '{text}' matches only paths that hold the characters '{found[0]}'. For any value, write *: "
+                f"rule '{text}' matches only paths that hold the characters '{match[0]}'. For any value, write *: "
                 f"'{written}'"
             )
         for method in sorted((rule.methods or frozenset()) - _REGISTERED_METHODS):
-            near = close_matches(method, _USUAL_METHODS, most=1)
+            near = close_matches(method, _USUAL_METHODS, limit=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             yield f"rule '{text}' has the method '{method}', which is not a registered HTTP method{hint}"
 
@@ -243,12 +243,12 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 
         name = select_environment(runtime, environment)
         now = clock.now()
-        found = await runtime.store.keys.list(name, alive_at=None if ended else now, limit=limit + 1)
+        keys = await runtime.store.keys.list(name, alive_at=None if ended else now, limit=limit + 1)
         if as_json:
-            print(json.dumps({"keys": [shown(key) for key in found[:limit]]}, indent=2))
+            print(json.dumps({"keys": [shown(key) for key in keys[:limit]]}, indent=2))
         else:
-            table(COLUMNS, [_row(key, now) for key in found[:limit]])
-        if len(found) > limit:
+            table(COLUMNS, [_row(key, now) for key in keys[:limit]])
+        if len(keys) > limit:
             print(f"There are more than {counted(limit, 'key')}: raise --limit to see the others.", file=sys.stderr)
         return 0
 
@@ -267,7 +267,7 @@ def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
         ", ".join(scope.removeprefix("environment:") for scope in key.scopes),
         what,
         _time_text(key.last_used_at) or "never",
-        "revoked" if key.revoked_at else "expired" if not key.alive(now) else _time_text(key.expires_at),
+        "revoked" if key.revoked_at else "expired" if not key.is_valid(now) else _time_text(key.expires_at),
     )
 
 
@@ -295,19 +295,19 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
         name = select_environment(runtime, environment)
         revoked: dict[int, int] = {}
         missing: list[int] = []
-        for one in ids:
+        for key_id in ids:
             try:
-                revoked[one] = await runtime.issuer.revoke(name, one, "gateway keys revoke")
+                revoked[key_id] = await runtime.issuer.revoke(name, key_id, "gateway keys revoke")
             except NotFound:
-                missing.append(one)
+                missing.append(key_id)
         if as_json:
-            report = [{"id": one, "revoked": count} for one, count in revoked.items()]
+            report = [{"id": key_id, "revoked": count} for key_id, count in revoked.items()]
             print(json.dumps({"keys": report, "not_found": missing}, indent=2))
         else:
-            for one, count in revoked.items():
-                print(f"key {one}: {_revocation_text(count)}")
-        for one in missing:
-            print(f"gateway: there is no key {one} in environment '{name}'", file=sys.stderr)
+            for key_id, count in revoked.items():
+                print(f"key {key_id}: {_revocation_text(count)}")
+        for key_id in missing:
+            print(f"gateway: there is no key {key_id} in environment '{name}'", file=sys.stderr)
         return 1 if missing else 0
 
     run(file, work, as_json=as_json)

@@ -84,12 +84,12 @@ def _add_hints(
             advice,
             fault,
             call_path.integration,
-            [one["unique_key"] for one in client.list_integrations()],
+            [integration["unique_key"] for integration in client.list_integrations()],
             "integrations",
         )
     elif fault.code == "unknown_connection" and call_path is not None:
         some = islice(client.list_connections(integrations=[call_path.integration]), MAX_COMPARED)
-        ids = [one["connection_id"] for one in some]
+        ids = [connection["connection_id"] for connection in some]
         _add_known_names(
             advice, fault, call_path.connection, ids, f"connections of '{call_path.integration}', newest first"
         )
@@ -111,12 +111,14 @@ def _add_hints(
         )
     if fault.retry_at is not None:
         advice.lines.append(f"retry after {fault.retry_at:%Y-%m-%d %H:%M:%S %Z}")
-    advice.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
+    advice.lines += [
+        f"{'.'.join(map(str, error.get('path', ())))}: {error.get('message', '')}" for error in fault.errors
+    ]
 
 
 def _add_known_names(advice: RefusalHints, fault: GatewayError, unknown_name: str, known: list[str], kind: str) -> None:
     advice.known = known
-    near = nearest(unknown_name, known) or next((one for one in known if one.startswith(unknown_name)), None)
+    near = nearest(unknown_name, known) or next((name for name in known if name.startswith(unknown_name)), None)
     if near is not None:
         advice.near = near
         if f"'{near}'" not in fault.message:
@@ -124,7 +126,7 @@ def _add_known_names(advice: RefusalHints, fault: GatewayError, unknown_name: st
     if not known:
         advice.lines.append(f"there are no {kind}")
         return
-    advice.lines += [f"{kind}:", *(f"  {one}" for one in known[:MAX_SHOWN])]
+    advice.lines += [f"{kind}:", *(f"  {name}" for name in known[:MAX_SHOWN])]
     if len(known) > MAX_SHOWN:
         advice.lines.append(f"  … more: {program()} connections list")
 

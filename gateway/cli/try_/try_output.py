@@ -33,9 +33,9 @@ def timing_parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
     """
     durations: dict[str, float] = {}
     for field in fields:
-        for found in _METRIC.finditer(field):
-            if found[1] in PARTS and found[2].count(".") <= 1:
-                durations[found[1]] = float(found[2])
+        for match in _METRIC.finditer(field):
+            if match[1] in PARTS and match[2].count(".") <= 1:
+                durations[match[1]] = float(match[2])
     rest = max(0.0, total_ms - sum(durations.values()))
     return {**durations, "transfer": round(rest, 2), "total": round(total_ms, 2)}
 

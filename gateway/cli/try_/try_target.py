@@ -152,12 +152,12 @@ def resolve(client: Client, integration: str | None, connection: str | None, pat
 
 
 def _newest_connection(client: Client, integration: str | None) -> tuple[str, str]:
-    known = [one["unique_key"] for one in client.list_integrations()]
+    known = [integration["unique_key"] for integration in client.list_integrations()]
     if integration is not None and integration not in known:
         return integration, "none"  # the gateway will refuse the call, and `refused_call` will explain why
     filters = {} if integration is None else {"integrations": [integration]}
-    for one in client.list_connections(**filters):  # type: ignore[arg-type]
-        return one["provider_config_key"], one["connection_id"]
+    for connection in client.list_connections(**filters):  # type: ignore[arg-type]
+        return connection["provider_config_key"], connection["connection_id"]
     of = f"integration '{integration}'" if integration else "this environment"
     if not known:
         raise TrialFailed("no integration is configured", "declare one in gateway.yaml, under environments")
@@ -203,10 +203,10 @@ def _proxy_settings(client: Client, integration: str) -> Mapping[str, Any]:
 def _fill_settings(client: Client, call_path: ConnectionPath) -> str:
     config = client.get_connection(call_path.integration, call_path.connection)["connection_config"]
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in config:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in config:
             known = ", ".join(sorted(config)) or "none"
-            raise TrialFailed(f"the connection has no setting '{found[1]}' for {found[0]}; its settings: {known}")
-        return str(config[found[1]])
+            raise TrialFailed(f"the connection has no setting '{match[1]}' for {match[0]}; its settings: {known}")
+        return str(config[match[1]])
 
     return _SETTING.sub(value, call_path.path)

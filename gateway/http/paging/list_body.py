@@ -81,7 +81,7 @@ def first_body(body: bytes, paging_options: Sequence[PagingScheme], limit: int |
 
 def body_at(body: bytes, position: Position) -> bytes:
     """Return the body that requests the page at `position`; `body` is the body of the first page."""
-    paging = position.way
+    paging = position.scheme
     name = paging.offset_name_in_request if paging.type == "offset" else paging.cursor_name_in_request
     assert name is not None  # a `PagingScheme` has all names that its type needs
     return _put(b"{}" if paging.next_path_in_request is not None else body, name, json.loads(position.at))
@@ -163,8 +163,8 @@ def _definitions(query: str) -> tuple[set[str], set[str]]:
     kinds: set[str] = set()
     variables: set[str] = set()
     depth, at_definition_start = 0, True
-    for found in _LEXEME.finditer(query):
-        word = found[0]
+    for match in _LEXEME.finditer(query):
+        word = match[0]
         if word in "{([":
             if at_definition_start and depth == 0:
                 kinds.add("query")

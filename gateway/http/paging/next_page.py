@@ -75,14 +75,14 @@ def link_target(rel: str, lines: Iterable[str]) -> str | None:
 def parse_page_url(url: str) -> PageUrl:
     """Parse an absolute http or https URL, and remove its fragment. Raises ValueError with the reason."""
     text = quote(url.strip(), safe=_UNQUOTED).partition("#")[0]
-    found = ABSOLUTE.match(text)
-    if found is None:
+    match = ABSOLUTE.match(text)
+    if match is None:
         raise ValueError("it is not an http or https URL")
-    scheme = found["scheme"].lower()
-    authority = parse_authority(scheme, found["authority"])
+    scheme = match["scheme"].lower()
+    authority = parse_authority(scheme, match["authority"])
     if authority is None:
         raise ValueError("its host is not an ASCII name or an IP address, with or without a port")
-    rest = text[found.end() :]
+    rest = text[match.end() :]
     target = rest if rest.startswith("/") else f"/{rest}"
     if "\\" in target or has_dot_segment(target.partition("?")[0]):
         raise ValueError("its path holds a backslash or a dot segment")

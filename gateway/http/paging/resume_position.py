@@ -35,7 +35,7 @@ def digest_of_request(*parts: str) -> str:
 
 def encode_position(position: Position, request_digest: str) -> str:
     """Return the position as text. The caller must encrypt the text before the gateway sends it."""
-    paging = {name: value for name, value in asdict(position.way).items() if value is not None}
+    paging = {name: value for name, value in asdict(position.scheme).items() if value is not None}
     body_entry = {"body": position.body_digest} if position.body_digest else {}
     encoded = {"v": VERSION, "for": request_digest, **body_entry, "way": paging, "at": position.at}
     return json.dumps(encoded, separators=(",", ":"))
@@ -63,7 +63,7 @@ def point_at_page(
 
     Raises ForbiddenPageOrigin, and ValueError if the position is not a valid URL.
     """
-    paging = position.way
+    paging = position.scheme
     if paging.in_body:
         if paging.next_path_in_request is not None:
             path = paging.next_path_in_request.replace("{path}", first_path)

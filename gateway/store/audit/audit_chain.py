@@ -17,12 +17,12 @@ from typing import Any, Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gateway.records.audit import SealedRecord, canonical_json, columns_of
+from gateway.records.audit import ChainedRecord, canonical_json, columns_of
 
 _RECORD: Final = b"gateway audit record 1\0"
 _START: Final = b"gateway audit start 1\0"
 _CHECKPOINT: Final = b"gateway audit checkpoint 1\0"
-MOST_FAULTS: Final = 100
+MAX_FAULTS: Final = 100
 
 
 def first_hash(store_id: str) -> str:
@@ -90,7 +90,7 @@ class Checkpoint:
             if not isinstance(sequence, int) or isinstance(sequence, bool):
                 raise ValueError("not a checkpoint: 'sequence' is not a whole number")
             texts = [members[name] for name in ("store", "hash", "at", "public_key", "signature")]
-            if not all(isinstance(one, str) for one in texts):
+            if not all(isinstance(text, str) for text in texts):
                 raise ValueError("not a checkpoint: a member is not text")
             store, digest, at, public_key, signature = texts
             return cls(store, sequence, digest, datetime.fromisoformat(at), public_key, signature)
@@ -103,15 +103,15 @@ def checkpoints_in(text: str) -> list[Checkpoint]:
 
     Each checkpoint is a JSON object on a line of its own. Other lines are skipped.
     """
-    found = []
+    checkpoints = []
     for line in text.splitlines():
         if '"signature"' not in line or '"sequence"' not in line:
             continue
         try:
-            found.append(Checkpoint.from_json(json.loads(line)))
+            checkpoints.append(Checkpoint.from_json(json.loads(line)))
         except ValueError:
             continue
-    return found
+    return checkpoints
 
 
 def public_text(key: Ed25519PrivateKey) -> str:
@@ -176,13 +176,13 @@ class ChainCheck:
     def __init__(self, start: tuple[int, str], checkpoints: Sequence[Checkpoint]) -> None:
         self._sequence, self._hash = start
         self.verdict = Verdict(first=start[0] + 1, last=start[0], last_hash=start[1])
-        self._wanted = sorted(checkpoints, key=lambda one: one.sequence)
+        self._wanted = sorted(checkpoints, key=lambda checkpoint: checkpoint.sequence)
         self._begun = start[0]
         self._next = 0
         # The first record at fault. A later checkpoint proves nothing about this record and the records after it.
         self._broken_at = 0
 
-    def feed(self, records: Iterable[SealedRecord]) -> None:
+    def feed(self, records: Iterable[ChainedRecord]) -> None:
         for record in records:
             self._check_record(record)
 
@@ -190,7 +190,7 @@ class ChainCheck:
         """Finish the verification. Call this method once, after the last record."""
         self._check_checkpoints(None)
         verdict = self.verdict
-        ahead = [one for one in self._wanted if one.sequence > verdict.last]
+        ahead = [checkpoint for checkpoint in self._wanted if checkpoint.sequence > verdict.last]
         if ahead:
             last = ahead[-1]
             self._fault(
@@ -201,10 +201,10 @@ class ChainCheck:
                 f"after record {verdict.proven_to}",
             )
         verdict.checkpoints = len(self._wanted)
-        verdict.faults.sort(key=lambda one: one.sequence)
+        verdict.faults.sort(key=lambda checkpoint: checkpoint.sequence)
         return verdict
 
-    def _check_record(self, record: SealedRecord) -> None:
+    def _check_record(self, record: ChainedRecord) -> None:
         verdict, expected = self.verdict, self._sequence + 1
         verdict.records += 1
         if record.sequence <= self._sequence:
@@ -249,29 +249,33 @@ class ChainCheck:
         `up_to`: the number of the next record; None after the last record.
         """
         while self._next < len(self._wanted):
-            one = self._wanted[self._next]
-            if one.sequence > self._sequence and (up_to is None or one.sequence >= up_to):
+            checkpoint = self._wanted[self._next]
+            if checkpoint.sequence > self._sequence and (up_to is None or checkpoint.sequence >= up_to):
                 return
             self._next += 1
-            if one.sequence < self._begun:
+            if checkpoint.sequence < self._begun:
                 continue  # the records that this checkpoint proves were pruned
-            if one.sequence != self._sequence:
+            if checkpoint.sequence != self._sequence:
                 continue  # the record is missing; `_check_record` reports it
-            if one.hash == self._hash:
+            if checkpoint.hash == self._hash:
                 if not self._broken_at:
-                    self.verdict.proven_to = max(self.verdict.proven_to, one.sequence)
+                    self.verdict.proven_to = max(self.verdict.proven_to, checkpoint.sequence)
                 continue
             after = max(self.verdict.proven_to, self._begun) + 1
-            which = f"record {after}" if after == one.sequence else f"one or more of records {after} to {one.sequence}"
+            which = (
+                f"record {after}"
+                if after == checkpoint.sequence
+                else f"one or more of records {after} to {checkpoint.sequence}"
+            )
             self._fault(
                 after,
                 "rewritten",
-                f"{which} changed after the checkpoint of {iso(one.at)} signed record {one.sequence}: the chain was rewritten "
-                "and its hashes computed again",
+                f"{which} changed after the checkpoint of {iso(checkpoint.at)} signed record {checkpoint.sequence}: the "
+                "chain was rewritten and its hashes computed again",
             )
 
     def _fault(self, sequence: int, kind: str, message: str) -> None:
         if not self._broken_at:
             self._broken_at = sequence
-        if len(self.verdict.faults) < MOST_FAULTS:
+        if len(self.verdict.faults) < MAX_FAULTS:
             self.verdict.faults.append(ChainFault(sequence, kind, message))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.records.audit import AuditAction, AuditFilter
-from gateway.store.audit.audit_chain import MOST_FAULTS, ChainCheck, ChainFault, Checkpoint, Verdict, iso
+from gateway.store.audit.audit_chain import MAX_FAULTS, ChainCheck, ChainFault, Checkpoint, Verdict, iso
 from gateway.store.audit.audit_records import AuditRecords
 
 
@@ -19,21 +19,25 @@ async def verified(
     pruned_to, digest, start = await records.start()
     faults = []
     good = []
-    for one in given:
-        if one.store != end.store:
+    for checkpoint in given:
+        if checkpoint.store != end.store:
             faults.append(
-                _checkpoint_fault(one, f"is of another store, {one.store[:12]}; this one is {end.store[:12]}")
+                _checkpoint_fault(
+                    checkpoint, f"is of another store, {checkpoint.store[:12]}; this one is {end.store[:12]}"
+                )
             )
-        elif not one.proven_by(public_keys):
-            faults.append(_checkpoint_fault(one, "has no valid signature by a key that is trusted here"))
+        elif not checkpoint.proven_by(public_keys):
+            faults.append(_checkpoint_fault(checkpoint, "has no valid signature by a key that is trusted here"))
         else:
-            good.append(one)
+            good.append(checkpoint)
     if own:
-        for one in await records.checkpoints():
-            if one.proven_by(public_keys):
-                good.append(one)
+        for checkpoint in await records.checkpoints():
+            if checkpoint.proven_by(public_keys):
+                good.append(checkpoint)
             else:
-                faults.append(_checkpoint_fault(one, "is kept in the store and has no valid signature: it was edited"))
+                faults.append(
+                    _checkpoint_fault(checkpoint, "is kept in the store and has no valid signature: it was edited")
+                )
     if start is not None and not start.proven_by(public_keys):
         faults.append(
             ChainFault(
@@ -45,8 +49,9 @@ async def verified(
     async for page in records.pages(AuditFilter(after=pruned_to)):
         check.feed(page)
         pruned = pruned or any(
-            one.columns.action == AuditAction.AUDIT_PRUNED and one.as_json().get("detail", {}).get("to_hash") == digest
-            for one in page
+            record.columns.action == AuditAction.AUDIT_PRUNED
+            and record.as_json().get("detail", {}).get("to_hash") == digest
+            for record in page
         )
     verdict = check.finish()
     if start is not None and not pruned:
@@ -58,10 +63,14 @@ async def verified(
     if not verdict.faults and (verdict.last, verdict.last_hash) != (end.sequence, end.hash):
         text = f"the chain ends at record {verdict.last}, and the store says that it should end at {end.sequence}"
         faults.append(ChainFault(verdict.last + 1, "truncated", f"{text}: records were removed or added by hand"))
-    verdict.faults = sorted([*faults, *verdict.faults], key=lambda one: one.sequence)[:MOST_FAULTS]
+    verdict.faults = sorted([*faults, *verdict.faults], key=lambda fault: fault.sequence)[:MAX_FAULTS]
     verdict.unsealed = await records.waiting()
     return verdict
 
 
-def _checkpoint_fault(one: Checkpoint, text: str) -> ChainFault:
-    return ChainFault(one.sequence, "checkpoint", f"the checkpoint of {iso(one.at)} on record {one.sequence} {text}")
+def _checkpoint_fault(checkpoint: Checkpoint, text: str) -> ChainFault:
+    return ChainFault(
+        checkpoint.sequence,
+        "checkpoint",
+        f"the checkpoint of {iso(checkpoint.at)} on record {checkpoint.sequence} {text}",
+    )

@@ -1,8 +1,8 @@
 """Moves records into the chain; finds, prunes and signs records.
 
-`seal` moves committed records from `audit_pending` to `audit_records`. Only one process at a time moves records,
-because `seal` locks the single row of `audit_state`. If a transaction commits late, its records get later places in the
-chain. No record is skipped, because `seal` always reads all rows of `audit_pending`.
+`append_to_chain` moves committed records from `audit_pending` to `audit_records`. Only one process at a time moves
+records, because `append_to_chain` locks the single row of `audit_state`. If a transaction commits late, its records get
+later places in the chain. No record is skipped, because `append_to_chain` always reads all rows of `audit_pending`.
 """
 
 import uuid
@@ -21,7 +21,7 @@ from gateway.records.audit import (
     AuditColumns,
     AuditEntry,
     AuditFilter,
-    SealedRecord,
+    ChainedRecord,
     columns_of,
 )
 from gateway.store.audit.audit_chain import Checkpoint, first_hash, link, public_text
@@ -66,9 +66,9 @@ class AuditRecords:
         self._trail = trail
         self._keys = keys
 
-    # ── Sealing: moves records into the chain.
+    # ── The chain: moves records into the chain.
 
-    async def seal(self) -> int:
+    async def append_to_chain(self) -> int:
         """Move every committed record into the chain. Return how many were moved. Raises Unavailable."""
         total = 0
         while True:
@@ -87,13 +87,13 @@ class AuditRecords:
             return 0
         sequence, digest = state.sequence, state.hash or first_hash(state.store_id)
         rows = []
-        for one in waiting:
+        for row in waiting:
             sequence += 1
-            digest = link(digest, sequence, one.body)
-            columns = _columns(one.body)._asdict()
-            rows.append({"sequence": sequence, "hash": digest, **columns, "body": one.body})
+            digest = link(digest, sequence, row.body)
+            columns = _columns(row.body)._asdict()
+            rows.append({"sequence": sequence, "hash": digest, **columns, "body": row.body})
         await db.execute(insert(audit_records), rows)
-        await db.execute(delete(audit_pending).where(audit_pending.c.id.in_([one.id for one in waiting])))
+        await db.execute(delete(audit_pending).where(audit_pending.c.id.in_([row.id for row in waiting])))
         await db.execute(update(audit_state).values(sequence=sequence, hash=digest))
         return len(rows)
 
@@ -208,54 +208,54 @@ class AuditRecords:
 
     # ── Reading.
 
-    async def find(self, wanted: AuditFilter, *, oldest_first: bool = False) -> list[SealedRecord]:
-        """Return at most `wanted.limit` matching records, beginning with the newest.
+    async def find(self, filters: AuditFilter, *, oldest_first: bool = False) -> list[ChainedRecord]:
+        """Return at most `filters.limit` matching records, beginning with the newest.
 
         `oldest_first`: whether to begin with the oldest instead.
         """
         async with self._transactions.read() as db:
-            conditions = await self._conditions(db, wanted)
+            conditions = await self._conditions(db, filters)
             if conditions is None:
                 return []
             order = audit_records.c.sequence if oldest_first else audit_records.c.sequence.desc()
-            rows = await db.execute(select(audit_records).where(*conditions).order_by(order).limit(wanted.limit))
+            rows = await db.execute(select(audit_records).where(*conditions).order_by(order).limit(filters.limit))
             return [_record(row) for row in rows]
 
-    async def pages(self, wanted: AuditFilter) -> AsyncIterator[list[SealedRecord]]:
-        """Yield all matching records in pages, the oldest first. `wanted.limit` is ignored."""
-        after = wanted.after or 0
+    async def pages(self, filters: AuditFilter) -> AsyncIterator[list[ChainedRecord]]:
+        """Yield all matching records in pages, the oldest first. `filters.limit` is ignored."""
+        after = filters.after or 0
         while True:
-            page = await self.find(replace(wanted, after=after, limit=PAGE), oldest_first=True)
+            page = await self.find(replace(filters, after=after, limit=PAGE), oldest_first=True)
             if page:
                 yield page
                 after = page[-1].sequence
             if len(page) < PAGE:
                 return
 
-    async def _conditions(self, db: AsyncConnection, wanted: AuditFilter) -> list[ColumnElement[bool]] | None:
+    async def _conditions(self, db: AsyncConnection, filters: AuditFilter) -> list[ColumnElement[bool]] | None:
         """Return the conditions of a search; None if no record can match."""
         table = audit_records.c
         exact = {
-            table.environment: wanted.environment,
-            table.action: wanted.action,
-            table.integration_id: wanted.integration_id,
-            table.connection_id: wanted.connection_id,
+            table.environment: filters.environment,
+            table.action: filters.action,
+            table.integration_id: filters.integration_id,
+            table.connection_id: filters.connection_id,
         }
         conditions: list[ColumnElement[bool]] = [
             column == value for column, value in exact.items() if value is not None
         ]
-        if wanted.key_ids:
-            conditions.append(table.key_id.in_(wanted.key_ids))
-        if wanted.since is not None:
-            conditions.append(table.at >= wanted.since)
-        if wanted.until is not None:
-            conditions.append(table.at < wanted.until)
-        if wanted.before is not None:
-            conditions.append(table.sequence < wanted.before)
-        if wanted.after is not None:
-            conditions.append(table.sequence > wanted.after)
-        if wanted.end_user_id is not None:
-            digest = await self._trail.known_digest(db, wanted.environment or "", wanted.end_user_id)
+        if filters.key_ids:
+            conditions.append(table.key_id.in_(filters.key_ids))
+        if filters.since is not None:
+            conditions.append(table.at >= filters.since)
+        if filters.until is not None:
+            conditions.append(table.at < filters.until)
+        if filters.before is not None:
+            conditions.append(table.sequence < filters.before)
+        if filters.after is not None:
+            conditions.append(table.sequence > filters.after)
+        if filters.end_user_id is not None:
+            digest = await self._trail.known_digest(db, filters.environment or "", filters.end_user_id)
             if digest is None:
                 return None
             conditions.append(table.end_user == digest)
@@ -289,7 +289,7 @@ class AuditRecords:
         start = await self._transactions.write(begin)
         if start is None:
             return 0
-        await self.seal()
+        await self.append_to_chain()
         return await self._remove(start.sequence)
 
     async def oldest_before(self, when: datetime) -> bool:
@@ -381,6 +381,6 @@ def _checkpoint(store: str, row: Row[Any]) -> Checkpoint:
     return Checkpoint(store, row.sequence, row.hash, row.at, row.public_key, row.signature)
 
 
-def _record(row: Row[Any]) -> SealedRecord:
+def _record(row: Row[Any]) -> ChainedRecord:
     columns = AuditColumns(*(getattr(row, name) for name in AuditColumns._fields))
-    return SealedRecord(row.sequence, row.hash, columns, row.body)
+    return ChainedRecord(row.sequence, row.hash, columns, row.body)

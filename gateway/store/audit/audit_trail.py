@@ -1,7 +1,8 @@
 """Writes a record in the transaction of the change that it describes.
 
 A record names an end user only by a keyed digest. A new record is not in the chain yet. Otherwise every change, on any
-node, would have to wait for the previous change. `AuditRecords.seal` later moves committed records into the chain.
+node, would have to wait for the previous change. `AuditRecords.append_to_chain` later moves committed records into the
+chain.
 """
 
 import asyncio

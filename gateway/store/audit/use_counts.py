@@ -28,7 +28,7 @@ class UseStore:
         """Add the counts to the stored sums. Raises Unavailable; some of the counts can then already be stored."""
         for at in range(0, len(counts), AT_ONCE):
             # All processes use the same order, so that no deadlock is possible.
-            rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]
+            rows = [_row(count) for count in sorted(counts[at : at + AT_ONCE])]
 
             async def write(db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows) -> None:
                 statement = inserting(db)(credential_uses)
@@ -38,37 +38,38 @@ class UseStore:
 
             await self._transactions.write(write)
 
-    async def find(self, wanted: CredentialUseFilter) -> CredentialUsePage:
+    async def find(self, filters: CredentialUseFilter) -> CredentialUsePage:
         """Return the sums by connection and key, the most used first."""
         table = credential_uses.c
         conditions: list[ColumnElement[bool]] = [
-            table.environment == wanted.environment,
-            table.hour >= hour_of(wanted.since),
-            table.hour <= hour_of(wanted.until - timedelta(microseconds=1)),
+            table.environment == filters.environment,
+            table.hour >= hour_of(filters.since),
+            table.hour <= hour_of(filters.until - timedelta(microseconds=1)),
         ]
-        if wanted.key_ids:
-            conditions.append(table.key_id.in_(wanted.key_ids))
-        if wanted.integration_id is not None:
-            conditions.append(table.integration_id == wanted.integration_id)
-        if wanted.connection_id is not None:
-            conditions.append(table.connection_id == wanted.connection_id)
+        if filters.key_ids:
+            conditions.append(table.key_id.in_(filters.key_ids))
+        if filters.integration_id is not None:
+            conditions.append(table.integration_id == filters.integration_id)
+        if filters.connection_id is not None:
+            conditions.append(table.connection_id == filters.connection_id)
         of = (table.integration_id, table.connection_id, table.key_id)
         sums = select(*of, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
         grouped = sums.where(*conditions).group_by(*of).subquery()
         # Each row also has the totals of all rows, so that one query is enough.
         whole = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
-        most = select(
-            grouped, *(one.label(name) for one, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True))
+        largest_first = select(
+            grouped,
+            *(column.label(name) for column, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True)),
         )
-        most = most.order_by(grouped.c.calls.desc(), *(grouped.c[one.name] for one in of))
+        largest_first = largest_first.order_by(grouped.c.calls.desc(), *(grouped.c[column.name] for column in of))
         async with self._transactions.read() as db:
-            rows = (await db.execute(most.limit(wanted.limit))).all()
+            rows = (await db.execute(largest_first.limit(filters.limit))).all()
         if not rows:
             return CredentialUsePage([], 0, 0, 0)
         first = rows[0]
         uses = [
             (
-                CredentialUseRef(wanted.environment, row.integration_id, row.connection_id, row.key_id),
+                CredentialUseRef(filters.environment, row.integration_id, row.connection_id, row.key_id),
                 int(row.calls),
                 int(row.failed),
             )
@@ -99,5 +100,5 @@ def hour_at(number: int) -> datetime:
     return datetime.fromtimestamp(number * HOUR_S, UTC)
 
 
-def _row(one: CredentialUseCount) -> dict[str, Any]:
-    return {"hour": hour_of(one.hour), **one.use._asdict(), "calls": one.calls, "failed": one.failed}
+def _row(count: CredentialUseCount) -> dict[str, Any]:
+    return {"hour": hour_of(count.hour), **count.use._asdict(), "calls": count.calls, "failed": count.failed}

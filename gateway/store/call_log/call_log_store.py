@@ -36,8 +36,8 @@ class CallLogStore(Protocol):
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
         """Store all records or none. Raises Unavailable."""
 
-    async def find(self, wanted: OperationFilter) -> OperationPage:
-        """Return the newest operations that match `wanted`. Raises Unavailable."""
+    async def find(self, filters: OperationFilter) -> OperationPage:
+        """Return the newest operations that match `filters`. Raises Unavailable."""
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
         """Return the sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
@@ -50,4 +50,4 @@ class CallLogStore(Protocol):
 
 def operations(records: Sequence[ExchangeRecord | Operation]) -> list[Operation]:
     """Convert exchange records to operations. Return all operations, in the same order."""
-    return [one if isinstance(one, Operation) else call_operation(one) for one in records]
+    return [record if isinstance(record, Operation) else call_operation(record) for record in records]

@@ -57,22 +57,22 @@ def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, 
     """
     found: dict[tuple[Any, ...], list[Any]] = {}
     empty = [0, 0, 0, 0.0, 0.0, 0.0, 0.0, *[0] * len(CLASSES)]
-    for one in records:
-        kind = KINDS.index(one.kind) if isinstance(one, Operation) else 0
-        status, at = one.status, one.at.timestamp()
-        reason = one.error_code[:64] if one.error_code else str(status) if status >= 400 else ""
-        key = (one.environment, int(at) // SLOT_S, kind, one.integration_id, reason)
+    for record in records:
+        kind = KINDS.index(record.kind) if isinstance(record, Operation) else 0
+        status, at = record.status, record.at.timestamp()
+        reason = record.error_code[:64] if record.error_code else str(status) if status >= 400 else ""
+        key = (record.environment, int(at) // SLOT_S, kind, record.integration_id, reason)
         sums = found.get(key)
         if sums is None:
             sums = found[key] = empty.copy()
         sums[0] += 1
         if at > sums[_LAST]:
             sums[_LAST] = at
-        upstream_ms = one.upstream_ms
+        upstream_ms = record.upstream_ms
         if upstream_ms is not None:
             sums[2] += 1
-            sums[3] += one.gateway_ms or 0.0
-            sums[4] += one.token_ms or 0.0
+            sums[3] += record.gateway_ms or 0.0
+            sums[4] += record.token_ms or 0.0
             sums[5] += upstream_ms
             if upstream_ms > 0:
                 sums[_FIRST_CLASS + bisect_left(TIMES_MS, upstream_ms)] += 1

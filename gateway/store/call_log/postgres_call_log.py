@@ -101,9 +101,9 @@ class PostgresCallLog:
         rows = operations(records)
         values = []
         for at in range(0, len(rows), AT_ONCE):
-            values.append([_row_values(one) for one in rows[at : at + AT_ONCE]])
+            values.append([_row_values(row) for row in rows[at : at + AT_ONCE]])
             await asyncio.sleep(0)
-        days = {one.at.astimezone(UTC).date() for one in rows} - self._days
+        days = {row.at.astimezone(UTC).date() for row in rows} - self._days
         totals = totals_of(rows)
 
         async def write(db: AsyncConnection) -> None:
@@ -117,33 +117,33 @@ class PostgresCallLog:
         await self._transactions.write(write)
         self._days |= days
 
-    async def find(self, wanted: OperationFilter) -> OperationPage:
-        """Return the newest operations that match `wanted`. Raises Unavailable."""
+    async def find(self, filters: OperationFilter) -> OperationPage:
+        """Return the newest operations that match `filters`. Raises Unavailable."""
         try:
-            return await self._found(wanted)
+            return await self._found(filters)
         except ProgrammingError as fault:
             if getattr(fault.orig, "sqlstate", None) != UNDEFINED_TABLE:
                 raise
-            return await self._found(wanted)  # another node has just dropped the partition of a day
+            return await self._found(filters)  # another node has just dropped the partition of a day
 
-    async def _found(self, wanted: OperationFilter) -> OperationPage:
+    async def _found(self, filters: OperationFilter) -> OperationPage:
         since = self.bounds.oldest(clock.now())
-        since = since if wanted.since is None else max(since, wanted.since)
-        where, values = _conditions(wanted, since)
+        since = since if filters.since is None else max(since, filters.since)
+        where, values = _conditions(filters, since)
         started, page = clock.monotonic(), list[StoredOperation]()
         async with self._transactions.read() as db:
             days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
             for day in days:
-                if not _overlaps(day, since, wanted.until):
+                if not _overlaps(day, since, filters.until):
                     continue
-                for low, high in await _id_ranges(db, day, wanted):
-                    values |= {"low_id": low, "high_id": high, "most": wanted.limit + 1 - len(page)}
+                for low, high in await _id_ranges(db, day, filters):
+                    values |= {"low_id": low, "high_id": high, "most": filters.limit + 1 - len(page)}
                     statement = text(
                         f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {where} LIMIT :most"
                     )
                     page += [_operation(row) for row in await db.execute(statement, values)]
-                    if len(page) > wanted.limit:
-                        return OperationPage(page[: wanted.limit], more=True)
+                    if len(page) > filters.limit:
+                        return OperationPage(page[: filters.limit], more=True)
                     if clock.monotonic() - started > SEARCH_S:
                         oldest = text(f"SELECT at FROM {day.strftime(NAME)} WHERE id >= :low_id ORDER BY id LIMIT 1")
                         reached = (await db.execute(oldest, {"low_id": low})).scalar_one_or_none()
@@ -183,8 +183,8 @@ class PostgresCallLog:
 
         `days`: the days with a partition, the newest first.
         """
-        most = self.bounds.max_bytes // ROW_BYTES
-        most = most if self.bounds.max_rows is None else min(most, self.bounds.max_rows)
+        max_rows = self.bounds.max_bytes // ROW_BYTES
+        max_rows = max_rows if self.bounds.max_rows is None else min(max_rows, self.bounds.max_rows)
         gone, newest = 0, 0
         for day in days:
             name = day.strftime(NAME)
@@ -193,7 +193,7 @@ class PostgresCallLog:
             if ends[1] is None:
                 continue
             newest = max(newest, ends[1])
-            kept_from = newest - most + 1
+            kept_from = newest - max_rows + 1
             if ends[1] < kept_from:
                 await self._transactions.write(lambda db, day=day: _dropped(db, day))  # type: ignore[misc]
                 self._days.discard(day)
@@ -215,7 +215,7 @@ def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-async def _id_ranges(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
+async def _id_ranges(db: AsyncConnection, day: date, filters: OperationFilter) -> list[tuple[int, int]]:
     """Return the ranges of ids that a search reads in a day, the newest first. Both ends are included.
 
     A search that must read every row gets short ranges, so that it can stop between two of them.
@@ -223,9 +223,9 @@ async def _id_ranges(db: AsyncConnection, day: date, wanted: OperationFilter) ->
     ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
     if ends[0] is None:
         return []
-    low = max(ends[0], 0 if wanted.after is None else wanted.after + 1)
-    high = ends[1] if wanted.before is None else min(ends[1], wanted.before - 1)
-    if wanted.text is None and wanted.path is None and wanted.tool is None:
+    low = max(ends[0], 0 if filters.after is None else filters.after + 1)
+    high = ends[1] if filters.before is None else min(ends[1], filters.before - 1)
+    if filters.text is None and filters.path is None and filters.tool is None:
         return [(low, high)] if low <= high else []
     return [(max(low, top - SLICE + 1), top) for top in range(high, low - 1, -SLICE)]
 
@@ -259,31 +259,31 @@ async def _prune_totals(db: AsyncConnection, slot: int) -> None:
         await db.execute(text(f"DELETE FROM {TABLE} WHERE slot < :slot"), {"slot": slot})
 
 
-def _row_values(one: Operation) -> tuple[Any, ...]:
+def _row_values(operation: Operation) -> tuple[Any, ...]:
     """Return the values in the order of `COLUMNS`. Remove NUL characters, which PostgreSQL rejects in text."""
     return (
-        one.at,
-        one.kind,
-        one.request_id,
-        one.environment,
-        one.integration_id,
-        one.connection_id,
-        one.method,
-        one.host,
-        one.path.replace("\x00", ""),
-        one.status,
-        one.error_code,
-        one.duration_ms,
-        one.gateway_ms,
-        one.token_ms,
-        one.upstream_ms,
-        one.bytes_in,
-        one.bytes_out,
-        one.key_id,
-        one.trace_id,
-        one.rule,
-        one.attempts,
-        None if one.detail is None else json.dumps(one.detail, default=str),
+        operation.at,
+        operation.kind,
+        operation.request_id,
+        operation.environment,
+        operation.integration_id,
+        operation.connection_id,
+        operation.method,
+        operation.host,
+        operation.path.replace("\x00", ""),
+        operation.status,
+        operation.error_code,
+        operation.duration_ms,
+        operation.gateway_ms,
+        operation.token_ms,
+        operation.upstream_ms,
+        operation.bytes_in,
+        operation.bytes_out,
+        operation.key_id,
+        operation.trace_id,
+        operation.rule,
+        operation.attempts,
+        None if operation.detail is None else json.dumps(operation.detail, default=str),
     )
 
 
@@ -304,46 +304,46 @@ def _any_of_condition(column: str, kind: str, values: frozenset[Any]) -> tuple[s
     return column, f"{column} = ANY(CAST(:{column} AS {kind}[]))", sorted(values) or None
 
 
-def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
+def _conditions(filters: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
     """Return the text after WHERE, including ORDER BY, and its parameters."""
     where = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
-    values: dict[str, Any] = {"environment": wanted.environment, "since": since}
+    values: dict[str, Any] = {"environment": filters.environment, "since": since}
     for name, condition, value in (
-        ("until", "at < :until", wanted.until),
-        ("kind", "kind = :kind AND kind <> 'call'" if wanted.kind != "call" else "kind = :kind", wanted.kind),
-        ("integration_id", "integration_id = :integration_id", wanted.integration_id),
-        ("connection_id", "connection_id = :connection_id", wanted.connection_id),
-        _any_of_condition("key_id", "bigint", wanted.key_ids),
-        ("method", "method = :method", wanted.method),
-        _any_of_condition("error_code", "text", wanted.error_codes),
+        ("until", "at < :until", filters.until),
+        ("kind", "kind = :kind AND kind <> 'call'" if filters.kind != "call" else "kind = :kind", filters.kind),
+        ("integration_id", "integration_id = :integration_id", filters.integration_id),
+        ("connection_id", "connection_id = :connection_id", filters.connection_id),
+        _any_of_condition("key_id", "bigint", filters.key_ids),
+        ("method", "method = :method", filters.method),
+        _any_of_condition("error_code", "text", filters.error_codes),
         (
             "excluded_codes",
             "(error_code IS NULL OR error_code <> ALL(CAST(:excluded_codes AS text[])))",
-            sorted(wanted.excluded_codes) or None,
+            sorted(filters.excluded_codes) or None,
         ),
-        ("request_id", "request_id = :request_id", wanted.request_id),
-        ("trace_id", "trace_id = :trace_id", wanted.trace_id),
-        ("path", "starts_with(path, :path)", wanted.path),
-        ("tool", "detail IS NOT NULL AND CAST(detail AS jsonb) ->> 'tool' = :tool", wanted.tool),
+        ("request_id", "request_id = :request_id", filters.request_id),
+        ("trace_id", "trace_id = :trace_id", filters.trace_id),
+        ("path", "starts_with(path, :path)", filters.path),
+        ("tool", "detail IS NOT NULL AND CAST(detail AS jsonb) ->> 'tool' = :tool", filters.tool),
         (
             "words",
             "strpos(lower(concat_ws(' ', path, error_code, detail)), :words) > 0",
-            wanted.text and wanted.text.lower(),
+            filters.text and filters.text.lower(),
         ),
     ):
         if value is not None:
             where.append(condition)
             values[name] = value
-    if wanted.status is not None:
-        where.append("status BETWEEN :low AND :high" + (" AND status >= 400" if wanted.status[0] >= 400 else ""))
-        values["low"], values["high"] = wanted.status
-    if wanted.failed is not None:
+    if filters.status is not None:
+        where.append("status BETWEEN :low AND :high" + (" AND status >= 400" if filters.status[0] >= 400 else ""))
+        values["low"], values["high"] = filters.status
+    if filters.failed is not None:
         failed = "(error_code IS NOT NULL OR status >= 400)"
-        where.append(failed if wanted.failed else f"NOT {failed}")
-    if wanted.connections is not None:
+        where.append(failed if filters.failed else f"NOT {failed}")
+    if filters.connections is not None:
         where.append(
             "(integration_id, connection_id) IN (SELECT * FROM unnest(CAST(:integrations AS text[]), CAST(:names AS text[])))"
         )
-        pairs = sorted(wanted.connections)
-        values["integrations"], values["names"] = [one[0] for one in pairs], [one[1] for one in pairs]
+        pairs = sorted(filters.connections)
+        values["integrations"], values["names"] = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     return f"{' AND '.join(where)} ORDER BY id DESC", values

@@ -95,12 +95,12 @@ class SqliteCallLog:
         if records:
             await self._writer.run(lambda db: self._add(db, records))
 
-    async def find(self, wanted: OperationFilter) -> OperationPage:
-        """Return the newest operations that match `wanted`. Raises Unavailable."""
+    async def find(self, filters: OperationFilter) -> OperationPage:
+        """Return the newest operations that match `filters`. Raises Unavailable."""
         if not self.path.exists():
             return OperationPage()
         oldest = self.bounds.oldest(clock.now())
-        return await self._reader.run(lambda db: find_operations(db, wanted, oldest))
+        return await self._reader.run(lambda db: find_operations(db, filters, oldest))
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
         """Return the sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
@@ -131,9 +131,9 @@ class SqliteCallLog:
                 for at in range(0, len(records), AT_ONCE[0]):
                     # Writing so many rows takes a millisecond. Then other threads can run.
                     some = records[at : at + AT_ONCE[0]]
-                    values = [_row(top + at + n, one, number(one)) for n, one in enumerate(some, 1)]
+                    values = [_row(top + at + n, operation, number(operation)) for n, operation in enumerate(some, 1)]
                     _insert(db, segment, values)
-                    ats += [one[1] for one in values]
+                    ats += [value[1] for value in values]
                 db.execute(
                     "UPDATE segments SET rows = rows + :rows, since_at = min(coalesce(since_at, :since), :since),"
                     " until_at = max(coalesce(until_at, :until), :until) WHERE id = :id",
@@ -158,8 +158,8 @@ class SqliteCallLog:
     @property
     def _segment_rows(self) -> int:
         bounds = self.bounds
-        most = bounds.max_bytes // ROW_BYTES if bounds.max_rows is None else bounds.max_rows
-        return max(1, min(SEGMENT_ROWS, most // SEGMENTS, bounds.max_bytes // ROW_BYTES // SEGMENTS))
+        max_rows = bounds.max_bytes // ROW_BYTES if bounds.max_rows is None else bounds.max_rows
+        return max(1, min(SEGMENT_ROWS, max_rows // SEGMENTS, bounds.max_bytes // ROW_BYTES // SEGMENTS))
 
     def _too_old(self, since_us: int | None) -> bool:
         if since_us is None:
@@ -178,15 +178,15 @@ class SqliteCallLog:
             self._segment = segment
         known, insert = self._subjects, NEW_SUBJECT.format(segment)
 
-        def number(one: ExchangeRecord | Operation) -> int:
+        def number(operation: ExchangeRecord | Operation) -> int:
             subject = (
-                one.environment,
-                one.integration_id,
-                one.connection_id,
-                one.key_id,
-                one.method,
-                one.host,
-                one.rule,
+                operation.environment,
+                operation.integration_id,
+                operation.connection_id,
+                operation.key_id,
+                operation.method,
+                operation.host,
+                operation.rule,
             )
             there = known.get(subject)
             if there is None:
@@ -209,7 +209,7 @@ class SqliteCallLog:
         bounds, gone = self.bounds, 0
         while True:
             segments = db.execute("SELECT id, rows FROM segments ORDER BY id").fetchall()
-            rows = sum(one[1] for one in segments)
+            rows = sum(segment[1] for segment in segments)
             too_many = bounds.max_rows is not None and rows > bounds.max_rows
             if len(segments) < 2 or not (too_many or _used_bytes(db) + WAL_BYTES > bounds.max_bytes):
                 return gone
@@ -364,30 +364,30 @@ def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]
             at += size
 
 
-def _row(number: int, one: ExchangeRecord | Operation, subject: int) -> tuple[Any, ...]:
+def _row(number: int, operation: ExchangeRecord | Operation, subject: int) -> tuple[Any, ...]:
     """Return the values in the order of `COLUMNS`."""
-    if isinstance(one, Operation):
-        kind, trace_id, detail = KINDS.index(one.kind), one.trace_id, one.detail
+    if isinstance(operation, Operation):
+        kind, trace_id, detail = KINDS.index(operation.kind), operation.trace_id, operation.detail
     else:
-        kind, trace_id, detail = 0, trace_id_in(one.traceparent), call_detail(one)
-    gateway_ms, token_ms, upstream_ms = one.gateway_ms, one.token_ms, one.upstream_ms
+        kind, trace_id, detail = 0, trace_id_in(operation.traceparent), call_detail(operation)
+    gateway_ms, token_ms, upstream_ms = operation.gateway_ms, operation.token_ms, operation.upstream_ms
     return (
         number,
-        microseconds(one.at),
+        microseconds(operation.at),
         kind,
         subject,
-        one.request_id,
-        crc32(one.request_id.encode()),
+        operation.request_id,
+        crc32(operation.request_id.encode()),
         trace_id,
-        one.path,
-        one.status,
-        one.error_code,
-        int(one.duration_ms * 1000),
+        operation.path,
+        operation.status,
+        operation.error_code,
+        int(operation.duration_ms * 1000),
         None if gateway_ms is None else int(gateway_ms * 1000),
         None if token_ms is None else int(token_ms * 1000),
         None if upstream_ms is None else int(upstream_ms * 1000),
-        one.attempts,
-        one.bytes_in,
-        one.bytes_out,
+        operation.attempts,
+        operation.bytes_in,
+        operation.bytes_out,
         None if detail is None else json.dumps(detail, ensure_ascii=False, default=str),
     )

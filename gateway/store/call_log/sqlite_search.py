@@ -36,20 +36,20 @@ class _Segment(NamedTuple):
     counted: int | None = None
 
 
-def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> OperationPage:
-    since = microseconds(max(oldest, wanted.since) if wanted.since is not None else oldest)
-    until = None if wanted.until is None else microseconds(wanted.until)
+def find_operations(db: sqlite3.Connection, filters: OperationFilter, oldest: datetime) -> OperationPage:
+    since = microseconds(max(oldest, filters.since) if filters.since is not None else oldest)
+    until = None if filters.until is None else microseconds(filters.until)
     started = clock.monotonic()
     page: list[StoredOperation] = []
     db.execute("BEGIN")  # all reads see the same snapshot of segments and rows
     try:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'segments'").fetchone() is None:
             return OperationPage()  # the first writer has not created the tables yet
-        for segment in _matching_segments(db, wanted, since, until):
-            left = wanted.limit + 1 - len(page)
-            page += _in_segment(db, segment, wanted, since, until, left)
-            if len(page) > wanted.limit:
-                return OperationPage(page[: wanted.limit], more=True)
+        for segment in _matching_segments(db, filters, since, until):
+            left = filters.limit + 1 - len(page)
+            page += _in_segment(db, segment, filters, since, until, left)
+            if len(page) > filters.limit:
+                return OperationPage(page[: filters.limit], more=True)
             if clock.monotonic() - started > SEARCH_S:
                 until_at = EPOCH + timedelta(microseconds=segment.since_at)
                 return OperationPage(page, True, segment.id << ID_BITS, until_at)
@@ -59,7 +59,7 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
 
 
 def _matching_segments(
-    db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None
+    db: sqlite3.Connection, filters: OperationFilter, since: int, until: int | None
 ) -> list[_Segment]:
     """Return the segments that can contain a match.
 
@@ -71,43 +71,43 @@ def _matching_segments(
             "SELECT id, sealed, since_at, until_at FROM segments WHERE since_at IS NOT NULL ORDER BY id DESC"
         )
     ]
-    if wanted.before is not None:
-        rows = [one for one in rows if one.id << ID_BITS < wanted.before]
-    if wanted.after is not None:
-        rows = [one for one in rows if one.id >= wanted.after >> ID_BITS]
-    rows = [one for one in rows if one.until_at >= since and (until is None or one.since_at < until)]
-    for what, values in _counted_values(wanted):
+    if filters.before is not None:
+        rows = [row for row in rows if row.id << ID_BITS < filters.before]
+    if filters.after is not None:
+        rows = [row for row in rows if row.id >= filters.after >> ID_BITS]
+    rows = [row for row in rows if row.until_at >= since and (until is None or row.since_at < until)]
+    for what, values in _counted_values(filters):
         wanted_values = f"what = ? AND value IN ({_placeholders(values)})"
         statement = f"SELECT segment, sum(rows) FROM counts WHERE {wanted_values} GROUP BY segment"
         have: dict[int, int] = dict(db.execute(statement, (what, *values)).fetchall())
         rows = [
-            one._replace(counted=min(have.get(one.id, 0), SEGMENT_ROWS if one.counted is None else one.counted))
-            if one.sealed
-            else one
-            for one in rows
+            row._replace(counted=min(have.get(row.id, 0), SEGMENT_ROWS if row.counted is None else row.counted))
+            if row.sealed
+            else row
+            for row in rows
         ]
-    return [one for one in rows if one.counted != 0]
+    return [row for row in rows if row.counted != 0]
 
 
-def _counted_values(wanted: OperationFilter) -> Iterator[tuple[str, Sequence[int | str]]]:
-    if wanted.status is not None:
-        yield "status", range(wanted.status[0] // 100, wanted.status[1] // 100 + 1)
-    if wanted.error_codes:
-        yield "error", sorted(wanted.error_codes)
-    if wanted.kind is not None:
-        yield "kind", (KINDS.index(wanted.kind),)
+def _counted_values(filters: OperationFilter) -> Iterator[tuple[str, Sequence[int | str]]]:
+    if filters.status is not None:
+        yield "status", range(filters.status[0] // 100, filters.status[1] // 100 + 1)
+    if filters.error_codes:
+        yield "error", sorted(filters.error_codes)
+    if filters.kind is not None:
+        yield "kind", (KINDS.index(filters.kind),)
 
 
 def _in_segment(
-    db: sqlite3.Connection, segment: _Segment, wanted: OperationFilter, since: int, until: int | None, most: int
+    db: sqlite3.Connection, segment: _Segment, filters: OperationFilter, since: int, until: int | None, limit: int
 ) -> list[StoredOperation]:
-    where, values, index = _row_conditions(wanted, segment, since, until)
-    subject, subject_values = _subject_conditions(wanted)
+    where, values, index = _row_conditions(filters, segment, since, until)
+    subject, subject_values = _subject_conditions(filters)
     by_index = f"INDEXED BY calls_{segment.id}_{index}" if segment.sealed and index is not None else "NOT INDEXED"
     at_once = segment.sealed and index in ("request", "trace")
     # The search has more conditions than the environment.
-    if not at_once and (len(subject_values) > 1 or wanted.connections is not None):
-        numbers = _matching_subjects(db, segment.id, wanted)
+    if not at_once and (len(subject_values) > 1 or filters.connections is not None):
+        numbers = _matching_subjects(db, segment.id, filters)
         if not numbers:
             return []
         if len(numbers) <= FEW_SUBJECTS and (segment.counted is None or _has_fewer_rows(db, segment, numbers)):
@@ -120,9 +120,9 @@ def _in_segment(
         f" WHERE {' AND '.join([*where, *subject])} ORDER BY c.id DESC LIMIT ?"
     )
     # The connection of each row is checked below, not in SQL. So SQL must not limit the number of rows.
-    rows = db.execute(statement, (*values, *subject_values, most if wanted.connections is None else -1))
+    rows = db.execute(statement, (*values, *subject_values, limit if filters.connections is None else -1))
     try:
-        return [_operation(row) for row in islice((row for row in rows if _reached(row, wanted)), most)]
+        return [_operation(row) for row in islice((row for row in rows if _reached(row, filters)), limit)]
     finally:
         rows.close()
 
@@ -136,79 +136,79 @@ def _has_fewer_rows(db: sqlite3.Connection, segment: _Segment, subjects: Sequenc
 
 
 def _row_conditions(
-    wanted: OperationFilter, segment: _Segment, since: int, until: int | None
+    filters: OperationFilter, segment: _Segment, since: int, until: int | None
 ) -> tuple[list[str], list[Any], str | None]:
     """Return the conditions on a row, their values, and the name of the best index (None: no index helps).
 
     If several indexes apply, the last of them is the best.
     """
-    kind = None if wanted.kind is None else KINDS.index(wanted.kind)
-    low, high = wanted.status or (None, None)
+    kind = None if filters.kind is None else KINDS.index(filters.kind)
+    low, high = filters.status or (None, None)
     of_trouble = low is not None and low >= 400
-    words = None if wanted.text is None else wanted.text.lower()
-    hashed = None if wanted.request_id is None else crc32(wanted.request_id.encode())
+    words = None if filters.text is None else filters.text.lower()
+    hashed = None if filters.request_id is None else crc32(filters.request_id.encode())
     conditions: list[tuple[str, tuple[Any, ...], str | None]] = [
-        ("c.id < ?", (wanted.before,), None),
-        ("c.id > ?", (wanted.after,), None),
+        ("c.id < ?", (filters.before,), None),
+        ("c.id > ?", (filters.after,), None),
         ("c.at >= ?", (since if since > segment.since_at else None,), None),
         ("c.at < ?", (until if until is not None and until <= segment.until_at else None,), None),
         ("c.kind = ? AND c.kind > 0" if kind else "c.kind = ?", (kind,), "kind" if kind else None),
         ("c.status BETWEEN ? AND ?", (low, high), None),
         ("c.status >= 400", () if of_trouble else (None,), "status"),
-        (f"{FAILED} = ?", (wanted.failed,), None),
+        (f"{FAILED} = ?", (filters.failed,), None),
         (
-            f"c.error_code IN ({_placeholders(wanted.error_codes)})",
-            tuple(sorted(wanted.error_codes)) or (None,),
+            f"c.error_code IN ({_placeholders(filters.error_codes)})",
+            tuple(sorted(filters.error_codes)) or (None,),
             "error",
         ),
         (
-            f"(c.error_code IS NULL OR c.error_code NOT IN ({_placeholders(wanted.excluded_codes)}))",
-            tuple(sorted(wanted.excluded_codes)) or (None,),
+            f"(c.error_code IS NULL OR c.error_code NOT IN ({_placeholders(filters.excluded_codes)}))",
+            tuple(sorted(filters.excluded_codes)) or (None,),
             None,
         ),
-        ("c.trace_id = ?", (wanted.trace_id,), "trace"),
-        ("c.request_hash = ? AND c.request_id = ?", (hashed, wanted.request_id), "request"),
-        ("substr(c.path, 1, ?) = ?", (wanted.path and len(wanted.path), wanted.path), None),
+        ("c.trace_id = ?", (filters.trace_id,), "trace"),
+        ("c.request_hash = ? AND c.request_id = ?", (hashed, filters.request_id), "request"),
+        ("substr(c.path, 1, ?) = ?", (filters.path and len(filters.path), filters.path), None),
         (f"instr(lower({SEARCHED}), ?)", (words,), None),
-        ("c.detail IS NOT NULL AND json_extract(c.detail, '$.tool') = ?", (wanted.tool,), None),
+        ("c.detail IS NOT NULL AND json_extract(c.detail, '$.tool') = ?", (filters.tool,), None),
     ]
-    conditions = [one for one in conditions if None not in one[1]]
+    conditions = [condition for condition in conditions if None not in condition[1]]
     indexes = [index for _, _, index in conditions if index is not None]
     values = [value for _, some, _ in conditions for value in some]
     return ["1", *(condition for condition, _, _ in conditions)], values, indexes[-1] if indexes else None
 
 
-def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
+def _subject_conditions(filters: OperationFilter) -> tuple[list[str], list[Any]]:
     where = ["s.environment = ?"]
-    values: list[Any] = [wanted.environment]
+    values: list[Any] = [filters.environment]
     # The index on the connection finds few rows. SQLite has no statistics of the segment and could choose another
     # index. The sign `+` prevents the use of the other indexes.
-    plus = "" if wanted.connection_id is None else "+"
+    plus = "" if filters.connection_id is None else "+"
     for name, value in (
-        (f"{plus}s.integration_id", wanted.integration_id),
-        ("s.connection_id", wanted.connection_id),
-        ("s.method", wanted.method),
+        (f"{plus}s.integration_id", filters.integration_id),
+        ("s.connection_id", filters.connection_id),
+        ("s.method", filters.method),
     ):
         if value is not None:
             where.append(f"{name} = ?")
             values.append(value)
-    if wanted.key_ids:
-        where.append(f"{plus}s.key_id IN ({_placeholders(wanted.key_ids)})")
-        values += sorted(wanted.key_ids)
+    if filters.key_ids:
+        where.append(f"{plus}s.key_id IN ({_placeholders(filters.key_ids)})")
+        values += sorted(filters.key_ids)
     return where, values
 
 
-def _matching_subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> list[int]:
+def _matching_subjects(db: sqlite3.Connection, segment: int, filters: OperationFilter) -> list[int]:
     """Return the numbers of the matching subjects.
 
     If the result has more than `FEW_SUBJECTS` numbers, it can be incomplete. The caller must then not search rows by
     these numbers.
     """
-    where, values = _subject_conditions(wanted)
-    if wanted.connections is None:
+    where, values = _subject_conditions(filters)
+    if filters.connections is None:
         statement = f"SELECT s.id FROM subjects_{segment} AS s WHERE {' AND '.join(where)} LIMIT {FEW_SUBJECTS + 1}"
         return [row[0] for row in db.execute(statement, values)]
-    names = sorted({connection for _, connection in wanted.connections})
+    names = sorted({connection for _, connection in filters.connections})
     numbers: list[int] = []
     for at in range(0, len(names), 500):
         some = names[at : at + 500]
@@ -216,7 +216,9 @@ def _matching_subjects(db: sqlite3.Connection, segment: int, wanted: OperationFi
             f"SELECT s.id, s.integration_id, s.connection_id FROM subjects_{segment} AS s"
             f" WHERE {' AND '.join(where)} AND s.connection_id IN ({_placeholders(some)})"
         )
-        numbers += [row[0] for row in db.execute(statement, (*values, *some)) if (row[1], row[2]) in wanted.connections]
+        numbers += [
+            row[0] for row in db.execute(statement, (*values, *some)) if (row[1], row[2]) in filters.connections
+        ]
     return numbers
 
 
@@ -224,9 +226,9 @@ def _placeholders(values: Sized) -> str:
     return ", ".join("?" * len(values))
 
 
-def _reached(row: tuple[Any, ...], wanted: OperationFilter) -> bool:
+def _reached(row: tuple[Any, ...], filters: OperationFilter) -> bool:
     width = len(COLUMNS)
-    return wanted.connections is None or (row[width + 1], row[width + 2]) in wanted.connections
+    return filters.connections is None or (row[width + 1], row[width + 2]) in filters.connections
 
 
 def _operation(row: tuple[Any, ...]) -> StoredOperation:

@@ -111,9 +111,10 @@ async def _sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[WrappedKey
     ids, total = [bytes.fromhex(key.id) for key in keys], 0
     try:
         async with asyncio.timeout(COUNT_S):
-            for one in SEALED:
-                key_id = f"substring({one.column} FROM {KEY_ID_FROM} FOR {KEY_ID_BYTES})"
-                total += await db.fetchval(f"SELECT count(*) FROM {one.table} WHERE {key_id} = ANY($1::bytea[])", ids)  # noqa: S608 (names of ours)
+            for column in SEALED:
+                key_id = f"substring({column.column} FROM {KEY_ID_FROM} FOR {KEY_ID_BYTES})"
+                query = f"SELECT count(*) FROM {column.table} WHERE {key_id} = ANY($1::bytea[])"  # noqa: S608 (names of ours)
+                total += await db.fetchval(query, ids)
     except (asyncpg.PostgresError, TimeoutError):  # counting took too long, or an older schema lacks a table
         return None
     return total

@@ -139,9 +139,10 @@ def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | N
     ids = [bytes.fromhex(key.id) for key in keys]
     marks, total = ", ".join("?" * len(ids)), 0
     try:
-        for one in SEALED:
-            key_id = f"substr({one.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
-            total += db.execute(f"SELECT count(*) FROM {one.table} WHERE {key_id} IN ({marks})", ids).fetchone()[0]  # noqa: S608 (names of ours)
+        for column in SEALED:
+            key_id = f"substr({column.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
+            query = f"SELECT count(*) FROM {column.table} WHERE {key_id} IN ({marks})"  # noqa: S608 (names of ours)
+            total += db.execute(query, ids).fetchone()[0]
     except sqlite3.OperationalError:  # counting was interrupted, or an older schema lacks a table
         return None
     finally:

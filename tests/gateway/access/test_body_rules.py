@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.access.body_rules import MAX_COMPARISON_COST, SentBody, comparison_cost, parse_body_rule, read_body
-from gateway.access.key_policy import Breach, Policy, SentRequest, parse_rule
+from gateway.access.key_policy import Breach, Policy, SentRequest
+from gateway.access.key_rule import parse_rule
 from gateway.access.tool_filter import ToolFilter
 from gateway.http.graphql_document import GraphqlOperation
 from gateway.records.access import KeyLimits

@@ -18,12 +18,12 @@ class Budget:
         self.open = asyncio.Event()
         self.open.set()
 
-    async def reserve_calls(self, most: int) -> int:
-        self.asked.append(most)
+    async def reserve_calls(self, limit: int) -> int:
+        self.asked.append(limit)
         await self.open.wait()
         if self.away:
             raise Unavailable("store_unavailable", "The store is away.")
-        taken = most if most < 0 else min(most, max(1, self.left // 20), self.left)
+        taken = limit if limit < 0 else min(limit, max(1, self.left // 20), self.left)
         self.left -= taken
         return taken
 

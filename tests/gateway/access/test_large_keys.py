@@ -14,7 +14,8 @@ import pytest
 
 from gateway import clock
 from gateway.access.freeze_operations import snapshot
-from gateway.access.key_policy import INLINE_CHARS, Policy, SentRequest, is_slow_to_compile, parse_rule
+from gateway.access.key_policy import INLINE_CHARS, Policy, SentRequest, is_slow_to_compile
+from gateway.access.key_rule import parse_rule
 from gateway.catalog.load_catalog import Catalog
 from gateway.records.access import KeyLimits
 from gateway.secret import digest

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.access.ambiguous_requests import path_ambiguity
 from gateway.access.freeze_operations import snapshot
-from gateway.access.key_policy import Breach, Policy, SentRequest, parse_rule, path_ambiguity
+from gateway.access.key_policy import Breach, Policy, SentRequest
+from gateway.access.key_rule import parse_rule
 from gateway.access.operation_rules import (
     OperationSet,
     _parse_line,

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.access.key_policy import MAX_PATH_LENGTH, MAX_RULE_LENGTH, Breach, Policy, SentRequest, parse_rule
+from gateway.access.ambiguous_requests import MAX_PATH_LENGTH
+from gateway.access.key_policy import Breach, Policy, SentRequest
+from gateway.access.key_rule import MAX_RULE_LENGTH, parse_rule
 from gateway.access.rule_paths import MAX_LAZY_LENGTH, path_matcher
 from gateway.records.access import KeyLimits
 from tests.fakes.scaling import cpu_s, linear_fault, reference_s

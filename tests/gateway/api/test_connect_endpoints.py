@@ -242,7 +242,7 @@ async def test_failed_attempts_of_a_session_are_limited_and_hide_no_connection(
     running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
     await running.restart()
     monkeypatch.setattr(open_authorizations, "MAX_OPEN", 3)
-    monkeypatch.setattr(pending_authorizations, "MOST", 2)
+    monkeypatch.setattr(pending_authorizations, "MAX_RESULTS", 2)
     monkeypatch.setattr(pending_authorizations, "MAX_KEPT_FAILURES", 2)
     session = await create_session(running, max_connections=1)
     url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"

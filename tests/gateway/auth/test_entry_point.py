@@ -28,9 +28,10 @@ class Ticket(AuthMode):
 
 
 class Former(GrantingMode):
-    """A mode written for an earlier release, with the method names of that release."""
+    """A mode written for an earlier release, with the names of that release."""
 
     name = "FORMER"
+    momentary = True
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         return {"type": self.name}
@@ -75,7 +76,7 @@ def entry_point(name: str, what: str) -> EntryPoint:
 def test_mode_of_another_package_is_added(installed_points: list[EntryPoint]) -> None:
     installed_points.append(entry_point("TICKET", "Ticket"))
     mode = auth.modes()["TICKET"]
-    assert (mode.types(), mode.revocable({}), mode.momentary) == (("TICKET",), (), False)
+    assert (mode.types(), mode.revocable({}), mode.single_use) == (("TICKET",), (), False)
     assert len(auth.modes()) == 18
 
 
@@ -83,6 +84,7 @@ def test_mode_for_an_earlier_release_works(installed_points: list[EntryPoint]) -
     installed_points.append(entry_point("FORMER", "Former"))
     mode = auth.modes()["FORMER"]
     assert isinstance(mode, GrantingMode)
+    assert mode.single_use
     context = AuthContext(cast(Any, None), cast(Any, None))
     with pytest.raises(StopIteration) as began:
         next(mode.start_consent(context, cast(Any, None)))

@@ -112,7 +112,7 @@ def test_backup_is_created_and_restored(folder: Path) -> None:
 
 async def audit_records(folder: Path) -> list[Any]:
     store = await open_store(f"sqlite:///{folder}/gateway.db", Keyring([KEY]), environments={"dev"})
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(), oldest_first=True)
     await store.close()
     return [one.as_json() for one in found]

@@ -5,8 +5,8 @@ import pytest
 from gateway.documents.nodes import UnreadableText
 from gateway.documents.read_document import Dialect, decode_utf8, dotted, read_document
 
-ENTRY = Dialect(most_values=50, yes_is_true=False, merges=False)
-CONFIG = Dialect(most_values=50, yes_is_true=True, merges=True)
+ENTRY = Dialect(max_values=50, yes_is_true=False, merges=False)
+CONFIG = Dialect(max_values=50, yes_is_true=True, merges=True)
 
 
 def test_each_value_knows_its_line() -> None:

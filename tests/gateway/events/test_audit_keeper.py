@@ -19,7 +19,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.store import Store, open_store
 from gateway.vault import Keyring, VaultError
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 from tests.gateway.events.conftest import Receiver
 
 CONFIG = AuditConfig("changes", 0, 90, 5, 10, None, None)
@@ -27,7 +27,7 @@ CONFIG = AuditConfig("changes", 0, 90, 5, 10, None, None)
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    lay(tmp_path / "gateway.db")
+    create_database(tmp_path / "gateway.db")
     made = await open_store(f"sqlite:///{tmp_path}/gateway.db", Keyring([os.urandom(32)]), environments={"dev"})
     yield made
     await made.close()
@@ -103,7 +103,7 @@ async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store,
 
 
 async def test_a_lost_signing_key_leaves_records_without_a_checkpoint_until_a_new_one_is_made(tmp_path: Path) -> None:
-    lay(tmp_path / "gateway.db")
+    create_database(tmp_path / "gateway.db")
     url, former, newer = f"sqlite:///{tmp_path}/gateway.db", os.urandom(32), os.urandom(32)
     first = await open_store(url, Keyring([former]), environments={"dev"})
     await first.audit.public_key(now=clock.now())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.graphql_document import MAX_DEPTH, MOST_CHARS, AmbiguousDocument, GraphqlOperation, operation_of
+from gateway.http.graphql_document import MAX_CHARS, MAX_DEPTH, AmbiguousDocument, GraphqlOperation, operation_of
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_kind_name_and_root_fields_are_read(document: str, kind: str, name: str,
         "{ a(x: [)] }",
         "{" * (MAX_DEPTH + 2) + "a" + "}" * (MAX_DEPTH + 2),
         "{ a" + "{ a" * (MAX_DEPTH + 2) + "}" * (MAX_DEPTH + 3),
-        "{ a }" + " " * MOST_CHARS,
+        "{ a }" + " " * MAX_CHARS,
         "{ ... " * (MAX_DEPTH + 2) + "}" * (MAX_DEPTH + 2),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.json_depth import MOST_STORED_LEVELS, nests_deeper, parse_stored_json, prune, prune_text
+from gateway.http.json_depth import MAX_STORED_LEVELS, nests_deeper, parse_stored_json, prune, prune_text
 
 
 def nested(levels: int, value: Any = 1) -> Any:
@@ -23,12 +23,12 @@ def test_depth_is_the_number_of_arrays_and_objects(levels: int, innermost: Any) 
     assert levels == 0 or nests_deeper(value, levels - 1)
 
 
-@pytest.mark.parametrize("most", [1, 4, 5])
-def test_pruning_a_text_and_a_value_gives_the_same_result(most: int) -> None:
+@pytest.mark.parametrize("max_levels", [1, 4, 5])
+def test_pruning_a_text_and_a_value_gives_the_same_result(max_levels: int) -> None:
     value = {"deep": nested(9), "flat": [1, {"x": "}"}], "text": '{"['}
-    cut = prune(value, most)
-    assert json.loads(prune_text(json.dumps(value), most)) == cut
-    assert (nests_deeper(cut, most), nests_deeper(cut, most - 1)) == (False, True)
+    cut = prune(value, max_levels)
+    assert json.loads(prune_text(json.dumps(value), max_levels)) == cut
+    assert (nests_deeper(cut, max_levels), nests_deeper(cut, max_levels - 1)) == (False, True)
     assert (prune(value, 10), prune_text("[1]", 1)) == (value, "[1]")
 
 
@@ -36,8 +36,8 @@ def test_stored_text_of_any_depth_is_read() -> None:
     text = '{"a":' * 50_000 + "1" + "}" * 50_000
     value = parse_stored_json(f'{{"deep":{text},"b":[1]}}')
     assert value["b"] == [1]
-    assert not nests_deeper(value, MOST_STORED_LEVELS)
-    assert nests_deeper(value, MOST_STORED_LEVELS - 1)
+    assert not nests_deeper(value, MAX_STORED_LEVELS)
+    assert nests_deeper(value, MAX_STORED_LEVELS - 1)
     many = [{"n": n} for n in range(1000)]
     assert parse_stored_json(json.dumps(many)) == many
     with pytest.raises(TypeError):

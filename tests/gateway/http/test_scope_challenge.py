@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.scope_challenge import MOST_SCOPES, challenges_in, refused_scopes
+from gateway.http.scope_challenge import MAX_SCOPES, challenges_in, refused_scopes
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_only_a_403_with_a_challenge_names_scopes() -> None:
 
 
 def test_the_number_of_scopes_is_bounded() -> None:
-    many = " ".join(f"s{number}" for number in range(MOST_SCOPES * 3))
+    many = " ".join(f"s{number}" for number in range(MAX_SCOPES * 3))
     found = refused_scopes(403, [("WWW-Authenticate", f'Bearer error="insufficient_scope", scope="{many}"')])
     assert found is not None
-    assert len(found) == MOST_SCOPES
+    assert len(found) == MAX_SCOPES

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 from yarl import URL
 
-from gateway.access.key_policy import parse_rule
+from gateway.access.key_rule import parse_rule
 from tests.fakes.agents import BASE, Agents
 
 PAIRS: Final = int(os.environ.get("DOOR_PAIRS", "2000"))

@@ -1,6 +1,6 @@
 """Complete responses are kept for their key, for minutes, within a memory limit."""
 
-from gateway.mcp.kept_responses import KEPT_S, MOST_BYTES, SHARE_BYTES, KeptResponses
+from gateway.mcp.kept_responses import KEPT_S, MAX_BYTES, SHARE_BYTES, KeptResponses
 from tests.fakes.clock import Clock
 
 
@@ -31,7 +31,7 @@ def test_a_key_pushes_out_its_own_first_and_the_whole_is_bounded(clock: Clock) -
     assert kept.get("other", other) is not None
     for number in range(20):
         kept.keep(f"key {number}", "", large)
-    assert kept.size <= MOST_BYTES
+    assert kept.size <= MAX_BYTES
     assert kept.get("other", other) is None
 
 

@@ -103,7 +103,7 @@ async def test_a_link_to_another_host_is_not_followed(tmp_path: Path) -> None:
         assert (result["isError"], cursor_in(result)) == (False, None)
 
 
-async def test_a_page_behind_is_decided_as_any_call(tmp_path: Path) -> None:
+async def test_a_next_page_is_decided_as_any_call(tmp_path: Path) -> None:
     async def outside(request: web.Request) -> web.Response:
         there = str(request.url.with_path("/base/v1/secrets").with_query(start=20))
         return web.json_response({"items": ITEMS, "meta": {"url": there}})

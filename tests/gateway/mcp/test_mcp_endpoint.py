@@ -13,7 +13,7 @@ from pytest_aiohttp.plugin import AiohttpClient
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.tool_provider_call import MOST_RESPONSE
+from gateway.mcp.tool_provider_call import MAX_RESPONSE
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, agents, text_of
 
@@ -275,7 +275,7 @@ async def test_response_above_the_memory_limit_is_dropped(door: Agents) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        for _ in range(MOST_RESPONSE // 65536 + 1600):
+        for _ in range(MAX_RESPONSE // 65536 + 1600):
             await response.write(b" " * 65536)
         return response
 

@@ -11,10 +11,12 @@ import pytest
 from aiohttp import web
 
 from gateway.access.freeze_operations import operation_details, snapshot
-from gateway.access.key_policy import KeyRule, Policy, parse_rule
+from gateway.access.key_policy import Policy
+from gateway.access.key_rule import KeyRule, parse_rule
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
-from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, matching_tools, tools_of
+from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
+from gateway.mcp.tool_list import listed, matching_tools
 from gateway.records.access import KeyLimits
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import BASE, Agents, text_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.mcp.path_overlap import MOST_STEPS, Overlaps, may_overlap, overlap
+from gateway.mcp.path_overlap import MAX_STEPS, Overlaps, may_overlap, overlap
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_so_many_paths_that_comparing_takes_too_long_count_as_overlapping() -> N
     one, other = "/**" + "ab" * 200 + "*b", "/**" + "ab" * 200 + "a*c"
     several = Overlaps()
     assert not several.may(one, other)
-    assert any(several.may(one, other) for _ in range(MOST_STEPS // 400))
+    assert any(several.may(one, other) for _ in range(MAX_STEPS // 400))
 
 
 def test_segments_are_compared_one_by_one_without_double_stars() -> None:

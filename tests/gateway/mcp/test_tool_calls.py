@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gateway.access.key_policy import parse_rule
-from gateway.mcp.tool_calls import MOST_BYTES, UnfitArguments, call_of_api, call_of_rule, chosen_connection
-from gateway.mcp.tool_list import PathArgument, RuleTool
+from gateway.access.key_rule import parse_rule
+from gateway.mcp.rule_tools import PathArgument, RuleTool
+from gateway.mcp.tool_calls import MAX_BYTES, UnfitArguments, call_of_api, call_of_rule, chosen_connection
 
 
 def tool(*methods: str, deep: bool = False, optional: bool = False) -> RuleTool:
@@ -39,7 +39,7 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
         ({"key": "a", "body": {}}, "Unknown argument 'body'."),  # a GET has no body
         ({"key": "a", "query": []}, "'query' must be an object"),
         ({"key": "a", "query": {"q": {"x": 1}}}, "'q' must be a text, a number"),
-        ({"key": "a", "max_bytes": MOST_BYTES + 1}, "'max_bytes' must be a whole number"),
+        ({"key": "a", "max_bytes": MAX_BYTES + 1}, "'max_bytes' must be a whole number"),
         ({"key": "a", "max_bytes": True}, "'max_bytes' must be a whole number"),
         ({"key": "a", "select": 1}, "'select' must be a JMESPath expression"),
         ({"key": "a" * 9000}, "The path must have at most"),

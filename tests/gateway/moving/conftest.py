@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gateway.cli import main
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 from tests.fakes.peer import KEY, FakePeer
 from tests.fakes.tracker import Tracker
 
@@ -78,7 +78,7 @@ def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., Place]:
         write_entry(folder, "tracker", tracker_entry(tracker.url))
         own = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"], **integrations)
         own["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
-        lay(folder / "gateway.db")
+        create_database(folder / "gateway.db")
         return Place(folder, own)
 
     return make

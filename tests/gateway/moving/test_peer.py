@@ -67,13 +67,13 @@ async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer
 async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_pages_are_short(
     place: Place, peer: FakePeer
 ) -> None:
-    peer.most = 7
+    peer.max_page_size = 7
     for n in range(40):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
     ran = await place.imported(peer, "--at-once", "3")
     assert ran.report["imported"] == 40
     assert {one["connection_id"] for one in await place.listed()} == {f"c{n}" for n in range(40)}
-    assert 1 <= peer.most_at_once <= 3
+    assert 1 <= peer.max_at_once <= 3
 
 
 async def test_an_interrupted_import_continues_without_fetching_existing_connections(

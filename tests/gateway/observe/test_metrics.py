@@ -8,8 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import clock
 from gateway.observe import metrics as counting
-from gateway.observe import metrics as paging
-from gateway.observe.metrics import CELLS, FAMILIES, PAGE_BYTES, Metrics, MetricsPage, SharedPages
+from gateway.observe import metrics_page
+from gateway.observe.metrics import FAMILIES, Metrics
+from gateway.observe.metrics_page import MetricsPage, SharedPages
 from gateway.observe.metrics_text import exposition, total
 from gateway.records.proxied_call import ExchangeRecord
 
@@ -198,7 +199,7 @@ def test_workers_are_summed_and_gauges_only_of_living_workers() -> None:
     assert seen["gateway_config_reloads_total", "outcome=taken"] == 2
     assert seen["gateway_process_cpu_seconds_total",] == 5
     assert seen["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 2
-    board.pages[0].cells[paging.SEEN_AT] = clock.monotonic() - 60  # this worker has died
+    board.pages[0].cells[metrics_page.SEEN_AT] = clock.monotonic() - 60  # this worker has died
     seen = samples(*board.pages)
     assert seen["gateway_workers",] == 1
     assert seen["gateway_process_cpu_seconds_total",] == 5
@@ -252,7 +253,7 @@ def test_names_follow_prometheus_conventions(name: str) -> None:
 def test_full_page_continues_to_count_known_series(page: MetricsPage, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Metrics(lambda *_: True, page)
     counts.observe(exchange())
-    monkeypatch.setattr(paging, "ENTRY_BYTES", int(page.cells[paging.USED]))
+    monkeypatch.setattr(metrics_page, "ENTRY_BYTES", int(page.cells[metrics_page.USED]))
     for _ in range(3):
         counts.observe(exchange())
         counts.observe(exchange("another"))
@@ -260,19 +261,3 @@ def test_full_page_continues_to_count_known_series(page: MetricsPage, monkeypatc
         counts.add("gateway_token_refreshes_total", "dev", "jira", "renewed")
     assert requests(page) == {("", "jira", "GET", "200"): 4}
     assert samples(page)["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 7
-
-
-def test_incomplete_entry_is_read_later(page: MetricsPage) -> None:
-    memory = memoryview(bytearray(PAGE_BYTES))
-    writer, reader, entries = MetricsPage(memory), MetricsPage(memory), memory[CELLS * 8 :]
-    writer.place(("first",))
-    used = writer.cells[paging.USED]
-    place = writer.place(("second",), 2)
-    writer.cells[place + 1] = 7.0
-    assert dict(reader.read()) == {("first",): [0.0], ("second",): [0.0, 7.0]}
-    late = MetricsPage(memory)
-    entry = bytes(entries[int(used) : int(writer.cells[paging.USED])])
-    entries[int(used) : int(used) + len(entry)] = bytes(len(entry))  # as another processor may see the entry at first
-    assert dict(late.read()) == {("first",): [0.0]}
-    entries[int(used) : int(used) + len(entry)] = entry
-    assert dict(late.read()) == {("first",): [0.0], ("second",): [0.0, 7.0]}

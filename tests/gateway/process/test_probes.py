@@ -8,7 +8,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from gateway.observe.metrics import SharedPages
+from gateway.observe.metrics_page import SharedPages
 from gateway.process.admin import DEAD_S, SILENT_S, Admin
 from gateway.process.workers import WorkerProcess, Workers
 

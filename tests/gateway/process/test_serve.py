@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.fakes.gateways import document
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import exchange, parsed
 
@@ -65,7 +65,7 @@ async def serve(folder: Path, **server: Any) -> AsyncIterator[Process]:
     config_text["catalog"] = []
     config_text["server"].update(server)
     (folder / "gateway.yaml").write_text(yaml.safe_dump(config_text))
-    lay(folder / "gateway.db")
+    create_database(folder / "gateway.db")
     process = await asyncio.create_subprocess_exec(
         *PYTHON,
         *("serve", "-c", str(folder / "gateway.yaml")),

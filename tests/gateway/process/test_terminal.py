@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.fakes.gateways import document
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 from tests.fakes.patience import PATIENCE_S
 
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
@@ -41,7 +41,7 @@ async def test_sighup_reloads_and_closing_the_terminal_stops(tmp_path: Path, wor
     config_text["catalog"] = []
     config_text["server"]["workers"] = workers
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(config_text))
-    lay(tmp_path / "gateway.db")
+    create_database(tmp_path / "gateway.db")
     terminal, inside = pty.openpty()
     if tostop:
         flags = termios.tcgetattr(inside)

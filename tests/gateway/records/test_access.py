@@ -39,8 +39,8 @@ def test_a_key_is_alive_until_it_is_revoked_or_expires() -> None:
         id=1,
         created_at=NOW,
     )
-    assert key.alive(NOW + timedelta(days=3650))
+    assert key.is_valid(NOW + timedelta(days=3650))
     ending = replace(key, expires_at=NOW)
-    assert ending.alive(NOW - timedelta(seconds=1))
-    assert not ending.alive(NOW)
-    assert not replace(key, revoked_at=NOW).alive(NOW)
+    assert ending.is_valid(NOW - timedelta(seconds=1))
+    assert not ending.is_valid(NOW)
+    assert not replace(key, revoked_at=NOW).is_valid(NOW)

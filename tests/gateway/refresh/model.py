@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gateway.refresh.decision import (
-    LEAST_S,
+    MIN_WAIT_S,
     SILENT_S,
     Facts,
     Holder,
@@ -198,7 +198,7 @@ class Model:
             yield from self._parent(state, number)
             yield from self._after_failover(state, number)
         yield from self._time(state)
-        if state.settled is False and self._reconciled(LEAST_S, members(state)):
+        if state.settled is False and self._reconciled(MIN_WAIT_S, members(state)):
             yield "tokens may be sent again", state._replace(settled=True), None
 
     def faults(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:

@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from gateway.refresh.decision import (
-    LEAST_S,
-    MOST_S,
+    MAX_WAIT_S,
+    MIN_WAIT_S,
     SILENT_S,
     TABLE,
     Facts,
@@ -86,13 +86,13 @@ def test_without_an_intent_a_free_lease_is_claimed_at_once() -> None:
 @pytest.mark.parametrize(
     ("since_s", "members", "may_claim"),
     [
-        (LEAST_S - 1, [Member(True, 0)], False),
-        (LEAST_S, [], True),
-        (LEAST_S, [Member(True, 0)], True),
-        (LEAST_S, [Member(True, 0), Member(False, 0)], False),
+        (MIN_WAIT_S - 1, [Member(True, 0)], False),
+        (MIN_WAIT_S, [], True),
+        (MIN_WAIT_S, [Member(True, 0)], True),
+        (MIN_WAIT_S, [Member(True, 0), Member(False, 0)], False),
         (SILENT_S, [Member(True, 0), Member(False, SILENT_S)], True),
-        (MOST_S - 1, [Member(False, 0)], False),
-        (MOST_S, [Member(False, 0)], True),
+        (MAX_WAIT_S - 1, [Member(False, 0)], False),
+        (MAX_WAIT_S, [Member(False, 0)], True),
     ],
 )
 def test_after_a_failover_all_living_processes_are_waited_for(
@@ -104,4 +104,4 @@ def test_after_a_failover_all_living_processes_are_waited_for(
 def test_a_process_taken_for_dead_after_a_failover_has_no_lease_and_no_exchange_under_way() -> None:
     assert TOKEN_CALL_S < SILENT_S
     assert LEASE.total_seconds() <= SILENT_S
-    assert (LEASE + FENCE).total_seconds() <= MOST_S
+    assert (LEASE + FENCE).total_seconds() <= MAX_WAIT_S

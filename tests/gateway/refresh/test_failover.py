@@ -133,7 +133,7 @@ async def test_refresh_in_flight_is_claimed_again(
     """The standby lacks the claim of a refresh in progress, so its node writes the claim again. The other node then
     waits.
     """
-    monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)  # so that nodes wait only for confirmations
+    monkeypatch.setattr("gateway.refresh.decision.MIN_WAIT_S", 0.0)  # so that nodes wait only for confirmations
     one, other = await start(), await start()
     await one.imported(tracker.grant())
     assert [await called(node, "c1") for node in (one, other)] == [200, 200]

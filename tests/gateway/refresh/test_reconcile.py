@@ -13,7 +13,7 @@ import pytest
 
 from gateway import clock
 from gateway.records.connection import ConnectionRef
-from gateway.refresh.decision import MOST_S, SILENT_S
+from gateway.refresh.decision import MAX_WAIT_S, SILENT_S
 from gateway.refresh.save_tokens import LEASE
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
@@ -31,7 +31,7 @@ async def start(
     """Return a function that starts a node on this machine."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)
+    monkeypatch.setattr("gateway.refresh.decision.MIN_WAIT_S", 0.0)
     running: list[RunningGateway] = []
 
     async def started() -> RunningGateway:
@@ -98,7 +98,7 @@ async def test_living_process_without_confirmation_is_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("ago_s", "silent_s"), [(SILENT_S + 1, SILENT_S + 1), (MOST_S + 1, 0.0)], ids=["silent", "for too long"]
+    ("ago_s", "silent_s"), [(SILENT_S + 1, SILENT_S + 1), (MAX_WAIT_S + 1, 0.0)], ids=["silent", "for too long"]
 )
 async def test_silent_or_slow_process_is_not_waited_for(
     ago_s: float, silent_s: float, start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"

@@ -63,7 +63,7 @@ def test_connections_are_refreshed_at_different_times() -> None:
 def test_token_without_expiry_has_no_window() -> None:
     assert refresh_from(HELD, provider()) is None
     assert last_from(HELD, provider()) is None
-    assert seconds_left(HELD, provider(), NOW, at_most=60) == 60
+    assert seconds_left(HELD, provider(), NOW, max_s=60) == 60
 
 
 @given(st.floats(0.001, 1e8), st.text(max_size=8))
@@ -81,7 +81,7 @@ def test_credential_is_checked_at_each_phase() -> None:
     held = replace(HELD, expires_at=NOW + timedelta(seconds=3600))
 
     def left(at_s: float) -> float:
-        return seconds_left(held, provider(), NOW + timedelta(seconds=at_s), at_most=60)
+        return seconds_left(held, provider(), NOW + timedelta(seconds=at_s), max_s=60)
 
     assert left(0) == 3600 - margin(3600)
     assert left(3600 - 200) == 198.9

@@ -7,20 +7,20 @@ from contextlib import AsyncExitStack
 import pytest
 from aiohttp import web
 
-from gateway.server.client_protocol import MOST_REFUSAL_RESPONSES
+from gateway.server.client_protocol import MAX_REFUSAL_RESPONSES
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial
 from tests.gateway.server.conftest import Shown, served
 
-MOST = 3
+MAX_CONNECTIONS = 3
 PROXY_OPTIONS = b"GET /x HTTP/1.1\r\nHost: gw\r\n\r\n"
 
 
 async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown: Shown) -> None:
-    server = await served(shown, connections=MOST)
+    server = await served(shown, connections=MAX_CONNECTIONS)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
-        clients = [await around.enter_async_context(dial(server.port)) for _ in range(MOST)]
+        clients = [await around.enter_async_context(dial(server.port)) for _ in range(MAX_CONNECTIONS)]
         for client in clients:
             client.send(PROXY_OPTIONS)
             assert (await client.response()).status == 200
@@ -36,7 +36,7 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
             assert (await client.response()).status == 200
         clients[0].writer.close()
         async with asyncio.timeout(PATIENCE_S):
-            while server.runner.client_connections > MOST - 1:
+            while server.runner.client_connections > MAX_CONNECTIONS - 1:
                 await asyncio.sleep(0.01)
         async with dial(server.port) as next_one:
             next_one.send(PROXY_OPTIONS)
@@ -45,10 +45,10 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
 
 async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
     """Connections above the limit are closed without a response, so that they use no file descriptors."""
-    server = await served(shown, connections=MOST)
+    server = await served(shown, connections=MAX_CONNECTIONS)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
-        for _ in range(MOST):
+        for _ in range(MAX_CONNECTIONS):
             client = await around.enter_async_context(dial(server.port))
             client.send(PROXY_OPTIONS)
             assert (await client.response()).status == 200
@@ -60,8 +60,8 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
                 first.append(await one.reader.read(1))
             except ConnectionError:
                 first.append(b"")
-        assert server.runner.client_connections <= MOST + MOST_REFUSAL_RESPONSES
-        assert first.count(b"H") >= MOST_REFUSAL_RESPONSES
+        assert server.runner.client_connections <= MAX_CONNECTIONS + MAX_REFUSAL_RESPONSES
+        assert first.count(b"H") >= MAX_REFUSAL_RESPONSES
 
 
 LARGE = bytes(16 << 20)  # more than the kernel's buffers can store

@@ -254,7 +254,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     calls.
     """
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
-    agent_door, of_calls = fast.door.running.fast_path.agent_door, fast.door.running.fast_path.call_heads
+    agent_door, call_heads = fast.door.running.fast_path.agent_door, fast.door.running.fast_path.call_heads
 
     async def compare(data: bytes) -> None:
         expected = await chain.seen(data), chain.door.provider.calls
@@ -277,7 +277,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
         spelled = whole(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(b"Content-Length", b"CONTENT-LENGTH")
         await compare(spelled)
     assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door.heads.known.values())
-    assert len(of_calls) >= 4  # heads with and without a body, for the key and for the capability
+    assert len(call_heads) >= 4  # heads with and without a body, for the key and for the capability
 
 
 async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:

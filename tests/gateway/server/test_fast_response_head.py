@@ -49,7 +49,7 @@ def plan(method: str, mount: str) -> Any:
     )
     route = SimpleNamespace(generation=SimpleNamespace(public_url="https://gw.example"))
     return cast(
-        "Any", SimpleNamespace(request_id="r1", method=method, opened=opened, route=route, mount=mount, pace=None)
+        "Any", SimpleNamespace(request_id="r1", method=method, opened=opened, route=route, mount=mount, rate_state=None)
     )
 
 

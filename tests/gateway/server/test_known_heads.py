@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.connections.opened import Placement
 from gateway.http.ids import CONNECTION_ID, id_fault
+from gateway.records.proxied_call import PROXY_PATH
 from gateway.server import known_heads
-from gateway.server.fast_plan import MOUNT
 from gateway.server.known_heads import ArrivedHead, KnownHead, KnownHeads
 from gateway.server.request_lines import LineReader
 
@@ -30,7 +30,7 @@ def read(lines: bytes) -> ArrivedHead | None:
     found = LineReader().read(lines[2:])
     if found is None:
         return None
-    known = KnownHead(MOUNT, found.key, found)
+    known = KnownHead(PROXY_PATH, found.key, found)
     return ArrivedHead(known, found.options.connection_id, found.length)
 
 

@@ -15,7 +15,7 @@ from gateway.config import PoolConfig
 from gateway.records.connection import ConnectionRef, NewConnection
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
-from tests.fakes.migrated import lay
+from tests.fakes.migrated import create_database
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 REF = ConnectionRef("dev", "jira", "u1")
@@ -66,7 +66,7 @@ async def opener(url: str) -> AsyncIterator[Opener]:
 @pytest.fixture
 async def store(opener: Opener, backend: str, path: Path) -> Store:
     if backend == "sqlite":
-        lay(path)
+        create_database(path)
     return await opener()
 
 

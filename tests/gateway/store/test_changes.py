@@ -8,7 +8,7 @@ import pytest
 from gateway.records.connection import RefreshFailure
 from gateway.records.states import State
 from gateway.store import ChangesMissed, LogPosition, Store
-from gateway.store.changes import MISSING_S, MOST, OwnChanges, missing_s
+from gateway.store.changes import MAX_OWN_CHANGES, MISSING_S, OwnChanges, missing_s
 from tests.fakes.clock import Clock
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -133,9 +133,9 @@ def test_an_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypa
 
 def test_own_changes_are_bounded_without_a_reader() -> None:
     own = OwnChanges()
-    for change_id in range(MOST + 5):
+    for change_id in range(MAX_OWN_CHANGES + 5):
         own.record(change_id, (1, NOW))
-    assert len(own) == MOST
+    assert len(own) == MAX_OWN_CHANGES
 
 
 async def test_the_version_moves_when_anyone_commits_and_not_otherwise(opener: Opener) -> None:

@@ -193,7 +193,7 @@ async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_si
 async def test_connections_above_the_limit_of_a_webhook_are_named_in_the_log(
     telling: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(received_webhooks, "MOST", 2)
+    monkeypatch.setattr(received_webhooks, "MAX_CONNECTIONS", 2)
     integration = Integration(environment="dev", integration_id="jira", provider="jira")
     origins = ["https://acme.example:443"]
     for number in range(2, 6):

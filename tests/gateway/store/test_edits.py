@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.json_depth import MOST_STORED_LEVELS, nests_deeper
+from gateway.http.json_depth import MAX_STORED_LEVELS, nests_deeper
 from gateway.records.connection import EndUser
 from gateway.store import Edit, ListFilter, Store, UnknownConnection
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -84,11 +84,11 @@ async def test_values_of_any_depth_are_read_and_cut(store: Store) -> None:
     assert row is not None
     for value in (row.metadata, row.config, (await store.connections.list("dev", ListFilter()))[0].metadata):
         assert nests_deeper(value, 64)
-        assert not nests_deeper(value, MOST_STORED_LEVELS)
+        assert not nests_deeper(value, MAX_STORED_LEVELS)
     (merged,) = await store.edits.set_metadata([REF], {"deep": 2}, merge=True, now=LATER)
     assert merged.metadata == {"n": 1, "deep": 2}
     sealed = store.vault.seal_json(
         {"token": "t", "raw": deep}, environment="dev", table="connections", row="u", column="credential", version=1
     )
     opened = store.vault.open_json(sealed)
-    assert (opened["token"], nests_deeper(opened, MOST_STORED_LEVELS)) == ("t", False)
+    assert (opened["token"], nests_deeper(opened, MAX_STORED_LEVELS)) == ("t", False)

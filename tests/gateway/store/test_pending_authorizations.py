@@ -9,7 +9,7 @@ import pytest
 
 from gateway.records.connecting import NewFlow, Outcome, PendingAuthorization, flow_details
 from gateway.store import Store
-from gateway.store.pending_authorizations import MAX_KEPT_FAILURES, MOST
+from gateway.store.pending_authorizations import MAX_KEPT_FAILURES, MAX_RESULTS
 from gateway.vault import VaultError
 from tests.gateway.store.conftest import NOW, Opener
 
@@ -89,4 +89,4 @@ async def test_failures_of_a_session_are_limited_and_push_no_connection_out(stor
     found = await store.flow_results.of_session("d1")
     assert (found[:2], found[-1]) == (connected, outcome(connection_id="c3"))
     assert [one.error_desc for one in found[2:-1]] == [str(number + 5) for number in range(MAX_KEPT_FAILURES)]
-    assert len(await store.flow_results.since(NOW)) == len(found) + 1 < MOST
+    assert len(await store.flow_results.since(NOW)) == len(found) + 1 < MAX_RESULTS

@@ -43,8 +43,10 @@ async def add(store: Store, given: NewConnection = FULL, terms: SessionTerms = T
     return (await store.pending.add(given, terms, expires_at=SOON, reconnects=False))[0]
 
 
-async def session(store: Store, most: int | None = 1) -> None:
-    await store.sessions.add(ConnectSession(digest="d1", environment="dev", expires_at=SOON, max_connections=most))
+async def session(store: Store, max_connections: int | None = 1) -> None:
+    await store.sessions.add(
+        ConnectSession(digest="d1", environment="dev", expires_at=SOON, max_connections=max_connections)
+    )
 
 
 async def made(store: Store) -> int:
@@ -89,7 +91,7 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
 async def test_typed_credential_of_another_browser_is_refused(opener: Opener, waits: bool) -> None:
     """This holds even if the claim happens immediately before the credential arrives, on any node."""
     stores = [await opener(), await opener()]
-    await session(stores[0], most=5)
+    await session(stores[0], max_connections=5)
     there = [await add(stores[0])] if waits else []
     assert await stores[1].sessions.keep_for_browser("d1", "alice")
     for other in ("", "bob"):
@@ -190,7 +192,7 @@ async def test_expired_pending_connection_is_removed_by_one_node(opener: Opener)
 
 async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: Opener) -> None:
     stores = [await opener(), await opener()]
-    await session(stores[0], most=2)
+    await session(stores[0], max_connections=2)
 
     async def one(n: int) -> bool:
         try:
@@ -217,11 +219,11 @@ async def test_second_connection_with_the_same_reference_replaces_the_pending_on
 
 
 async def test_wrong_verifiers_are_counted_and_the_last_one_drops_what_waits(store: Store) -> None:
-    await session(store, most=None)
+    await session(store, max_connections=None)
     added = await add(store)
     other = await add(store, new(REF._replace(connection_id="c2")))
-    assert [await store.pending.refuse_verifier("d1", most=3) for _ in range(2)] == [[], []]
-    dropped = await store.pending.refuse_verifier("d1", most=3)
+    assert [await store.pending.refuse_verifier("d1", limit=3) for _ in range(2)] == [[], []]
+    dropped = await store.pending.refuse_verifier("d1", limit=3)
     assert {one.uid for one in dropped} == {added.uid, other.uid}
     assert await store.pending.of_session("d1", now=NOW) == []
     assert await made(store) == 0
@@ -231,7 +233,7 @@ async def test_wrong_verifiers_are_counted_and_the_last_one_drops_what_waits(sto
 async def test_a_wrong_verifier_leaves_what_was_completed(store: Store) -> None:
     added = await add(store)
     await store.pending.complete(added, now=NOW, check=anything)
-    assert await store.pending.refuse_verifier("d1", most=1) == []
+    assert await store.pending.refuse_verifier("d1", limit=1) == []
     assert len(await store.pending.of_session("d1", now=NOW)) == 1
 
 

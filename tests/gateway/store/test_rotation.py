@@ -206,7 +206,7 @@ async def test_rotation_completes_while_the_database_is_busy(opener: Opener, mon
     done = await store.rotation.rotate(quietly, fresh=True)
     assert (done.left, done.damaged) == (0, [])
     monkeypatch.undo()
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     assert len(await store.audit.find(AuditFilter(action=AuditAction.ENCRYPTION_KEYS_ROTATED.value))) == 1
 
 

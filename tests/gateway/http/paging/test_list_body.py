@@ -40,8 +40,10 @@ def test_missing_parent_objects_are_created() -> None:
 
 
 def test_separate_path_for_next_pages_gets_only_the_cursor() -> None:
-    way = PagingScheme("cursor", cursor_name_in_request="cursor", in_body=True, next_path_in_request="{path}/continue")
-    assert body_at(b'{"path":"/x"}', Position(way, '"c"')) == b'{"cursor":"c"}'
+    scheme = PagingScheme(
+        "cursor", cursor_name_in_request="cursor", in_body=True, next_path_in_request="{path}/continue"
+    )
+    assert body_at(b'{"path":"/x"}', Position(scheme, '"c"')) == b'{"cursor":"c"}'
 
 
 def test_the_first_body_has_the_page_size_and_the_first_offset() -> None:

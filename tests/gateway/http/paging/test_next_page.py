@@ -164,14 +164,14 @@ def test_only_list_is_used_if_no_path_is_given(page: Any, count: int, found_path
     result = read(PagingScheme("offset", offset_name_in_request="o"), page)
     assert (len(result.records), result.paging.response_path) == (count, found_path)
     if result.next is not None:
-        assert result.next.way.response_path == found_path
+        assert result.next.scheme.response_path == found_path
 
 
 def test_path_found_on_the_first_page_is_used_for_later_pages() -> None:
     first = read(PagingScheme("offset", offset_name_in_request="o"), {"members": [{}]})
     assert first.next is not None
     with pytest.raises(UpstreamFailed, match="no array at 'members'"):
-        read(first.next.way, {"others": [{}]})
+        read(first.next.scheme, {"others": [{}]})
 
 
 @pytest.mark.parametrize(

@@ -61,11 +61,11 @@ def test_cursor_replaces_the_previous_one_and_nothing_else_changes() -> None:
 
 
 def test_link_is_followed_only_to_allowed_origins() -> None:
-    way = PagingScheme("link", link_rel_in_response_header="next")
+    scheme = PagingScheme("link", link_rel_in_response_header="next")
     request = upstream()
-    point_at_page(request, Position(way, "https://files.example.com:443/v1/list?p=2"), ORIGINS)
+    point_at_page(request, Position(scheme, "https://files.example.com:443/v1/list?p=2"), ORIGINS)
     assert (request.url, request.base_path) == ("https://files.example.com:443/v1/list?p=2", "/v1")
-    point_at_page(request, Position(way, "https://api.example.com:443/other"), ORIGINS)
+    point_at_page(request, Position(scheme, "https://api.example.com:443/other"), ORIGINS)
     assert (request.url, request.base_path) == ("https://api.example.com:443/other", "")
     for elsewhere in (
         "https://api.example.com.evil.example/x",
@@ -73,7 +73,7 @@ def test_link_is_followed_only_to_allowed_origins() -> None:
         "https://api.example.com:8443/",
     ):
         with pytest.raises(ForbiddenPageOrigin):
-            point_at_page(request, Position(way, elsewhere), ORIGINS)
+            point_at_page(request, Position(scheme, elsewhere), ORIGINS)
 
 
 def test_query_is_added_if_there_is_none() -> None:

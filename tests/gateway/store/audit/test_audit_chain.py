@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gateway.records.audit import AuditAction, AuditActor, AuditEntry, SealedRecord, columns_of
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry, ChainedRecord, columns_of
 from gateway.store.audit.audit_chain import (
     ChainCheck,
     Checkpoint,
@@ -43,21 +43,21 @@ def entry(number: int) -> AuditEntry:
     )
 
 
-def sealed(bodies: list[str], start: tuple[int, str] = (0, first_hash(STORE))) -> list[SealedRecord]:
+def sealed(bodies: list[str], start: tuple[int, str] = (0, first_hash(STORE))) -> list[ChainedRecord]:
     sequence, digest = start
     found = []
     for body in bodies:
         sequence += 1
         digest = link(digest, sequence, body)
-        found.append(SealedRecord(sequence, digest, columns_of(body), body))
+        found.append(ChainedRecord(sequence, digest, columns_of(body), body))
     return found
 
 
-def checkpoint(record: SealedRecord, key: Ed25519PrivateKey = KEY) -> Checkpoint:
+def checkpoint(record: ChainedRecord, key: Ed25519PrivateKey = KEY) -> Checkpoint:
     return Checkpoint(STORE, record.sequence, record.hash, START).signed(key)
 
 
-def judged(records: list[SealedRecord], *checkpoints: Checkpoint) -> Verdict:
+def judged(records: list[ChainedRecord], *checkpoints: Checkpoint) -> Verdict:
     check = ChainCheck((0, first_hash(STORE)), checkpoints)
     check.feed(records)
     return check.finish()
@@ -72,12 +72,12 @@ def test_a_chain_as_it_was_written_is_whole() -> None:
     assert (verdict.records, verdict.last, verdict.proven_to, verdict.unproven) == (60, 60, 40, 20)
 
 
-def again(records: list[SealedRecord]) -> list[SealedRecord]:
+def again(records: list[ChainedRecord]) -> list[ChainedRecord]:
     """Seal changed records again with consistent numbers and hashes, as an attacker who knows the format does."""
     return sealed([one.body for one in records])
 
 
-def edit(records: list[SealedRecord], chance: random.Random) -> None:
+def edit(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     body = records[at].body
     place = chance.randrange(len(body))
@@ -85,56 +85,56 @@ def edit(records: list[SealedRecord], chance: random.Random) -> None:
     records[at] = records[at]._replace(body=body[:place] + other + body[place + 1 :])
 
 
-def replace_whole(records: list[SealedRecord], chance: random.Random) -> None:
+def replace_whole(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     body = entry(1000 + chance.randrange(1000)).body()
     records[at] = records[at]._replace(body=body, columns=columns_of(body))
 
 
-def edit_column(records: list[SealedRecord], chance: random.Random) -> None:
+def edit_column(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     name = chance.choice(["environment", "action", "key_id", "integration_id", "connection_id", "end_user"])
     value = 77 if name == "key_id" else "another"
     records[at] = records[at]._replace(columns=records[at].columns._replace(**{name: value}))
 
 
-def edit_hash(records: list[SealedRecord], chance: random.Random) -> None:
+def edit_hash(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     records[at] = records[at]._replace(hash=chance.randbytes(32).hex())
 
 
-def drop(records: list[SealedRecord], chance: random.Random) -> None:
+def drop(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     del records[at : at + chance.randint(1, 3)]
 
 
-def swap(records: list[SealedRecord], chance: random.Random) -> None:
+def swap(records: list[ChainedRecord], chance: random.Random) -> None:
     one, other = chance.sample(range(len(records)), 2)
     first, second = records[one], records[other]
     records[one] = first._replace(body=second.body, columns=second.columns)
     records[other] = second._replace(body=first.body, columns=first.columns)
 
 
-def reorder(records: list[SealedRecord], chance: random.Random) -> None:
+def reorder(records: list[ChainedRecord], chance: random.Random) -> None:
     one, other = chance.sample(range(len(records)), 2)
     records[one], records[other] = records[other], records[one]
 
 
-def insert(records: list[SealedRecord], chance: random.Random) -> None:
+def insert(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     body = entry(5000).body()
-    records.insert(at, SealedRecord(records[at].sequence, records[at].hash, columns_of(body), body))
+    records.insert(at, ChainedRecord(records[at].sequence, records[at].hash, columns_of(body), body))
 
 
-def copy(records: list[SealedRecord], chance: random.Random) -> None:
+def copy(records: list[ChainedRecord], chance: random.Random) -> None:
     records.insert(chance.randrange(len(records)), chance.choice(records))
 
 
-def truncate(records: list[SealedRecord], chance: random.Random) -> None:
+def truncate(records: list[ChainedRecord], chance: random.Random) -> None:
     del records[chance.randrange(len(records)) :]
 
 
-KINDS: list[Callable[[list[SealedRecord], random.Random], None]] = [
+KINDS: list[Callable[[list[ChainedRecord], random.Random], None]] = [
     edit,
     replace_whole,
     edit_column,
@@ -148,7 +148,7 @@ KINDS: list[Callable[[list[SealedRecord], random.Random], None]] = [
 ]
 
 
-def readable(records: list[SealedRecord]) -> bool:
+def readable(records: list[ChainedRecord]) -> bool:
     try:
         return all(columns_of(one.body) for one in records)
     except ValueError:

@@ -39,13 +39,13 @@ def entry(number: int = 0, **members: Any) -> AuditEntry:
 
 async def filled(store: Store, records: int = 12) -> None:
     await store.trail.write(*(entry(number) for number in range(1, records + 1)))
-    await store.audit.seal()
+    await store.audit.append_to_chain()
 
 
 async def signed(store: Store) -> Checkpoint:
     """Return a checkpoint of the whole chain. The chain includes the record of the checkpoint's key."""
     await store.audit.public_key(now=NOW)
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     made = await store.audit.checkpoint(now=NOW)
     assert made is not None
     return made
@@ -73,7 +73,7 @@ async def test_a_record_has_its_place_and_is_found_as_it_was_written(store: Stor
 async def test_audit_records_are_filtered(store: Store) -> None:
     await filled(store)
     await store.trail.write(entry(20, action=AuditAction.KEY_REVOKED, environment="prod", connection_id="", key_id=7))
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     for wanted, numbers in (
         ({"environment": "prod"}, [13]),
         ({"action": "key.revoked"}, [13]),
@@ -97,14 +97,14 @@ async def test_a_change_and_its_record_are_committed_together(store: Store) -> N
     with pytest.raises(RuntimeError):
         await store.transactions.write(work)
     assert await store.audit.waiting() == 0
-    assert await store.audit.seal() == 0
+    assert await store.audit.append_to_chain() == 0
 
 
 async def test_record_has_actor_address_and_id_of_the_current_request(store: Store) -> None:
     current_actor.set(AuditActor("key", key_id=4, name="ci", address="198.51.100.3"))
     current_request_id.set("abc")
     await store.connections.put(new(), now=NOW)
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     (found,) = await store.audit.find(AuditFilter())
     members = found.as_json()
     assert (members["action"], members["actor"]["key_id"]) == ("connection.imported", 4)
@@ -125,10 +125,10 @@ async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped
     waiting = asyncio.create_task(store.transactions.write(slow))
     await begun.wait()
     await store.trail.write(entry(2), entry(3))
-    assert await store.audit.seal() == 2
+    assert await store.audit.append_to_chain() == 2
     go_on.set()
     await waiting
-    assert await store.audit.seal() == 1
+    assert await store.audit.append_to_chain() == 1
     found = await store.audit.find(AuditFilter())
     assert [one.columns.connection_id for one in found] == ["u1", "u3", "u2"]
     verdict = await judged(store)
@@ -143,10 +143,10 @@ async def test_two_nodes_write_one_chain(opener: Opener, store: Store) -> None:
         for number in range(30):
             await node.trail.write(entry(base + number))
             if number % 7 == 0:
-                await node.audit.seal()
+                await node.audit.append_to_chain()
 
     await asyncio.gather(*(writing(node, 100 * (1 + n)) for n, node in enumerate(nodes)))
-    await asyncio.gather(*(node.audit.seal() for node in nodes))
+    await asyncio.gather(*(node.audit.append_to_chain() for node in nodes))
     left = await signed(other)
     found = await store.audit.find(AuditFilter(limit=1000, action="credential.read"))
     assert sorted(one.columns.connection_id for one in found) == sorted(
@@ -251,7 +251,7 @@ async def test_a_tail_that_no_checkpoint_proves_is_counted(store: Store) -> None
     await filled(store)
     left = await signed(store)
     await store.trail.write(entry(50), entry(51))
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     await store.trail.write(entry(52))
     verdict = await judged(store, left)
     assert verdict.ok
@@ -265,7 +265,7 @@ async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> 
     assert (fault.kind, "another store" in fault.message) == ("checkpoint", True)
     former = left.public_key
     await store.audit.new_key(now=NOW)
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     assert not (await judged(store, left, own=False)).ok  # a new key does not prove the signatures of the previous key
     assert (await verified(store.audit, [left], [former])).ok
 
@@ -274,7 +274,7 @@ async def test_a_checkpoint_is_made_once_by_several_processes(opener: Opener, st
     other = await opener()
     await filled(store)
     await store.audit.public_key(now=NOW)
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     made = await asyncio.gather(*(one.audit.checkpoint(now=NOW) for one in (store, other, store)))
     assert len([one for one in made if one is not None]) == 1
 
@@ -289,7 +289,7 @@ async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Open
     assert await alone.audit.public_key(now=NOW) == left.public_key
     with pytest.raises(VaultError):
         await store.audit.public_key(now=NOW)  # `store` still has only the previous key
-    await alone.audit.seal()
+    await alone.audit.append_to_chain()
     assert (await judged(alone, left)).ok
     actions = {one.columns.action for one in await alone.audit.find(AuditFilter())}
     assert "encryption_keys.rotated" in actions
@@ -327,7 +327,7 @@ async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store
     await filled(store)
     left = await signed(store)
     await store.trail.write(entry(70))
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     await run_sql(store, f"DELETE FROM audit_records WHERE sequence <= {left.sequence}")
     await run_sql(store, f"UPDATE audit_checkpoints SET starts = true WHERE sequence = {left.sequence}")
     faults = (await judged(store, left)).faults
@@ -338,7 +338,7 @@ async def test_an_end_user_is_a_keyed_digest_that_leads_to_nobody_once_forgotten
     user = EndUser(id="anna@example.com", email="anna@example.com")
     await store.connections.put(new(end_user=user), now=NOW)
     await store.connections.put(new(REF._replace(connection_id="u2"), end_user=user), now=NOW)
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(environment="dev", end_user_id=user.id))
     assert len(found) == 2
     assert len({one.columns.end_user for one in found}) == 1
@@ -347,7 +347,7 @@ async def test_an_end_user_is_a_keyed_digest_that_leads_to_nobody_once_forgotten
     assert await store.trail.forget("dev", user.id, forgotten)
     assert not await store.trail.forget("dev", user.id, forgotten)
     assert await store.audit.find(AuditFilter(environment="dev", end_user_id=user.id)) == []
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     assert (await judged(store)).ok
     assert await _anywhere(store, "anna") == 0
 
@@ -371,7 +371,7 @@ async def test_an_end_user_is_forgotten_with_their_last_connection(store: Store)
     assert await _anywhere(store, "ben") == 0
     await store.connections.delete(second, now=NOW)
     assert await _anywhere(store, "carl") == 0
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter())
     assert [one.columns.action for one in found] == [
         "connection.deleted",
@@ -399,7 +399,7 @@ async def test_a_second_process_and_the_next_start_find_the_same_person(opener: 
             for n, node in enumerate((store, other, store, other))
         )
     )
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     found = await other.audit.find(AuditFilter(environment="dev", end_user_id="dora"))
     assert len(found) == 4
 
@@ -415,7 +415,7 @@ async def test_a_configuration_is_recorded_once_by_all_that_load_it(opener: Open
 async def test_secrets_in_details_are_masked_and_long_ones_cut(store: Store) -> None:
     detail = {"client_secret": "s3cr3t-marker", "words": "Authorization: Bearer s3cr3t-marker", "long": "x" * 9000}
     await store.trail.write(entry(1, detail=detail), entry(2, detail={str(n): "y" * 400 for n in range(30)}))
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     second, first = await store.audit.find(AuditFilter())
     assert "s3cr3t-marker" not in first.body
     assert len(first.body) < 1500
@@ -427,7 +427,7 @@ async def test_each_refresh_is_recorded_only_where_that_is_requested(store: Stor
     await refreshed(store, 1)
     store.trail.all_refreshes = True
     await refreshed(store, 2)
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(action="connection.refreshed"))
     assert len(found) == 1
 
@@ -437,7 +437,7 @@ async def test_each_refresh_in_one_statement_is_recorded_too(store: Store) -> No
     store.trail.all_refreshes = True
     for round_ in (1, 2, 3):
         await refreshed(store, round_)
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(action="connection.refreshed"))
     assert len(found) == 3
 
@@ -464,6 +464,6 @@ async def refreshed(store: Store, round_: int) -> None:
 async def test_records_keep_the_time_of_the_store(store: Store) -> None:
     at = datetime(2026, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
     await store.trail.write(entry(1, at=at))
-    await store.audit.seal()
+    await store.audit.append_to_chain()
     (found,) = await store.audit.find(AuditFilter())
     assert found.columns.at == at

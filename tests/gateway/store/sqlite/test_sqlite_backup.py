@@ -229,7 +229,7 @@ async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, cop
     await restored(copy, path, exactly=exactly)
     store = await opener()
     there = {name: await store.keys.get(name) for name in ("living", "revoked", "pruned", "replaced")}
-    alive = {name for name, key in there.items() if key is not None and key.alive(end)}
+    alive = {name for name, key in there.items() if key is not None and key.is_valid(end)}
     assert alive == (set(there) if exactly else {"living"})
     assert there["living"] is not None
     assert there["living"].calls == (0 if exactly else 3)

@@ -1,0 +1,294 @@
+"""Turns a key's rules into tools, each with its arguments. No I/O.
+
+Each rule becomes a tool. A rule that names operations of the catalog becomes one tool for each operation, named after
+the operation's id. Each placeholder and wildcard in a rule's path becomes an argument. The argument for ``{issue}`` has
+the name ``issue``; the argument for ``*`` or ``**`` has the name of the segment before the wildcard. The part of the
+path that the provider's base URL contains becomes no argument.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from gateway.access.key_rule import RESERVED_NAMES, RESERVED_PLACEHOLDERS, WEBSOCKET, KeyRule
+from gateway.access.operation_rules import OperationRule
+from gateway.catalog.api_operations import ApiOperation
+from gateway.mcp.path_overlap import Overlaps, overlap
+
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
+USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered for ``*``
+NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})  # no tool sends these methods
+WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
+_OPEN: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
+_LONGEST_NAME: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class PathArgument:
+    """A part of a path that the caller fills in.
+
+    `deep`: whether the value can contain ``/``. `optional`: whether the value can be empty.
+    """
+
+    name: str
+    deep: bool
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTool:
+    """A tool made from a rule.
+
+    `methods`: the methods that the tool can send; at least one. `path`: the path below the provider's base URL, as
+    texts and arguments. The path of an operation can begin with ``${settings}`` of the connection. `integrations`: the
+    integrations with a base URL that fits the rule. `details`: the catalog's details of an operation; None for a rule
+    with methods and a path. `pages`: whether the tool returns a list that the catalog entry can page.
+    """
+
+    name: str
+    rule: KeyRule | OperationRule
+    methods: tuple[str, ...]
+    path: tuple[str | PathArgument, ...]
+    integrations: tuple[str, ...]
+    details: ApiOperation | None = None
+    pages: bool = False
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the tool changes nothing, by its methods or by the operation's risk in the catalog."""
+        return set(self.methods) <= SAFE or (isinstance(self.rule, OperationRule) and self.rule.risk == "read")
+
+    @property
+    def is_starter(self) -> bool:
+        return isinstance(self.rule, OperationRule) and self.rule.starter
+
+    @property
+    def summary(self) -> str:
+        """The tool's purpose: the operation's summary in the catalog, or else methods and path."""
+        if self.details is not None and self.details.summary:
+            return self.details.summary
+        path = self.rule.operation_path if isinstance(self.rule, OperationRule) else self.shown_path
+        body = self.rule.body if isinstance(self.rule, KeyRule) else None
+        return f"{','.join(self.methods)} {path}" + (f", GraphQL {body.text}" if body is not None else "")
+
+    @property
+    def arguments(self) -> list[PathArgument]:
+        return [part for part in self.path if isinstance(part, PathArgument)]
+
+    @property
+    def shown_path(self) -> str:
+        return "".join(part if isinstance(part, str) else f"{{{part.name}}}" for part in self.path) or "/"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPlace:
+    """The base URL of the operations of one rule.
+
+    `integrations`: the integrations with this base URL. `base`: the path of the base URL. `details`: the catalog's
+    details of each operation, by operation id.
+    """
+
+    integrations: tuple[str, ...]
+    base: str
+    details: Mapping[str, ApiOperation]
+
+
+class _Names:
+    """The names in use. Remembers the next number for each name, because a rule can have hundreds of arguments."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._taken
+
+    def add(self, name: str) -> str:
+        """Return `name`, with a number if `name` is already in use, and mark the result as in use."""
+        free, base = name[:_LONGEST_NAME], name[: _LONGEST_NAME - 4]
+        number = self._next.get(base, 2)
+        while free in self._taken:
+            free, number = f"{base}_{number}", number + 1
+        self._next[base] = number
+        self._taken.add(free)
+        return free
+
+
+def tools_of(
+    rules: Sequence[Sequence[KeyRule | OperationRule]],
+    bases: Mapping[str, str | None],
+    places: Mapping[str, OperationPlace] | None = None,
+) -> list[RuleTool]:
+    """Return the tools of a key with these rules (`Policy.rules`).
+
+    `bases`: the path of the base URL, with placeholders, of each integration that the key can use; None if the path
+    depends on the connection. `places`: the place of each rule that names operations, by the rule's text.
+
+    A rule gives no tool if no integration has a base URL that fits it, if a parent key forbids all its requests, or if
+    it is about the tools of a provider's own MCP server, which lists them itself.
+    """
+    if not rules:
+        return []
+    made: list[RuleTool] = []
+    overlaps = Overlaps()
+    taken = _Names({rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES)
+    for rule in rules[-1]:
+        methods = _methods(rule, rules[:-1], overlaps)
+        if isinstance(rule, OperationRule):
+            place = (places or {}).get(rule.text)
+            if methods and place is not None and place.integrations:
+                made.append(_operation_tool(rule, place, taken))
+            continue
+        if rule.body is not None and rule.body.kind == "tools":
+            continue
+        fitting = {one: path for one, base in bases.items() if (path := below_base(rule, base)) is not None}
+        if not methods or not fitting:
+            continue
+        path = next(iter(fitting.values()))
+        integrations = tuple(one for one, other in fitting.items() if other == path)
+        name = rule.name or _free_name(methods, path, taken)
+        made.append(RuleTool(name, rule, methods, path, integrations))
+    return made
+
+
+def _operation_tool(rule: OperationRule, place: OperationPlace, taken: _Names) -> RuleTool:
+    first, *rest = _parts(rule.operation_path)
+    path = (f"{rule.path_prefix.removeprefix(place.base)}{first}", *rest)
+    name = rule.name
+    if name in taken:  # in use by an operation of another provider, or by a rule
+        name = f"{rule.name}_of_{place.integrations[0]}".lower()
+    return RuleTool(
+        taken.add("_".join(WORD.findall(name))),
+        rule,
+        (rule.method,),
+        path,
+        place.integrations,
+        place.details.get(rule.name),
+    )
+
+
+@lru_cache(maxsize=4096)
+def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
+    """Return the part of the rule's path below `base`, with its arguments.
+
+    Return None if the rule's path is not below `base`.
+    """
+    parts = _parts(rule.path_pattern)
+    if not base:
+        return parts
+    segments = list(_segments(parts))[1:]
+    for text in base.strip("/").split("/"):
+        if not segments:
+            return None
+        segment = segments[0]
+        if any(isinstance(part, PathArgument) and part.deep for part in segment):
+            break  # ``**`` matches any number of segments, including those of the base URL
+        if not _may_be(segment, text):
+            return None
+        segments.pop(0)
+    return _joined(segments)
+
+
+@lru_cache(maxsize=64)  # the same path is parsed for each base URL
+def _parts(path: str) -> tuple[str | PathArgument, ...]:
+    """Return a rule's `path` as texts and arguments, each argument with a unique name."""
+    parts: list[str | PathArgument] = []
+    names = _Names(match[0].strip("{}") for match in _OPEN.finditer(path) if match[0].startswith("{"))
+    at, before, word = 0, "", ""
+    for match in _OPEN.finditer(path):
+        text = path[at : match.start()]
+        at = match.end()
+        if text:
+            parts.append(text)
+        word = _last_word(word, before, text)
+        before = (before + text).rpartition("/")[2]
+        inside = bool(before) or path[at : at + 1] not in ("", "/")
+        deep = match[0] == "**"
+        if match[0].startswith("{"):
+            name = match[0].strip("{}")
+        else:
+            name = names.add(_argument_name(word or "path", inside=inside, deep=deep))
+        parts.append(PathArgument(name, deep, optional=deep or inside))
+    if path[at:]:
+        parts.append(path[at:])
+    return tuple(parts)
+
+
+def _argument_name(word: str, *, inside: bool, deep: bool) -> str:
+    name = word.lower() if not word[:1].isdigit() else f"part_{word.lower()}"
+    name = f"{name}_rest" if inside or deep else name
+    return f"{name}_" if name in RESERVED_PLACEHOLDERS else name
+
+
+def _last_word(word: str, before: str, text: str) -> str:
+    """Return the last word of a path that ends with `text`.
+
+    `word`: the last word before `text`. `before`: the last segment of the path before `text`.
+    """
+    words: list[str] = WORD.findall(text)
+    if len(words) == 1 and WORD.match(text) and WORD.match(before[-1:]):
+        return word + words[0]
+    return words[-1] if words else word
+
+
+def _segments(parts: Iterable[str | PathArgument]) -> Iterator[list[str | PathArgument]]:
+    """Yield the path's segments, cut at each ``/``; the first segment, before the first ``/``, is empty."""
+    segment: list[str | PathArgument] = []
+    for part in parts:
+        if isinstance(part, PathArgument):
+            segment.append(part)
+            continue
+        first, *others = part.split("/")
+        segment += [first] if first else []
+        for other in others:
+            yield segment
+            segment = [other] if other else []
+    yield segment
+
+
+def _joined(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | PathArgument, ...]:
+    merged: list[str | PathArgument] = []
+    for segment in segments:
+        for part in ("/", *segment):
+            if isinstance(part, str) and merged and isinstance(merged[-1], str):
+                merged[-1] += part
+            else:
+                merged.append(part)
+    return tuple(merged)
+
+
+def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
+    """Return whether a rule's segment can match a segment of the base URL, in which ``${…}`` is any text."""
+    if "${" in text:
+        return True
+    return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
+
+
+def _methods(
+    rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]], overlaps: Overlaps
+) -> tuple[str, ...]:
+    """Return the methods that a tool offers: the methods of the rule that every parent key can allow for such a path.
+
+    HEAD and OPTIONS are offered only if there are no other methods, because their responses are of little use to an
+    agent.
+    """
+    named = set(USUAL) if rule.methods is None else set(rule.methods) - NEVER
+    for rules in above:
+        missing = set(named)
+        for other in rules:
+            shared = missing if other.methods is None else missing & other.methods
+            if shared and overlaps.may(rule.path_pattern, other.path_pattern):
+                missing = missing - shared
+        named -= missing
+    named = named - _COMPANIONS or named
+    return tuple(sorted(named, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
+
+
+def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: _Names) -> str:
+    """Return a name that is not in use, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
+    words = [word for part in path if isinstance(part, str) for word in WORD.findall(part)]
+    verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"
+    return taken.add("_".join((verb, *(word.lower() for word in words)))[:_LONGEST_NAME])
