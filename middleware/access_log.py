@@ -64,8 +64,9 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     if timing.proxied and not response.prepared:  # our error is sent instead of the provider's response
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
-    attempts = int(response.headers.get(ATTEMPTS, "0"))
-    _record_exchange(request, timing, response.status, _length(response), _error_code(request, response), attempts)
+        if timing.attempts:
+            response.headers[ATTEMPTS] = str(timing.attempts)
+    _record_exchange(request, timing, response.status, _length(response), _error_code(request, response))
     return response
 
 
@@ -151,9 +152,7 @@ def _key_id(request: web.Request) -> int | None:
     return None if caller is None or caller.key is None else caller.key.id
 
 
-def _record_exchange(
-    request: web.Request, timing: Timing, status: int, bytes_out: int, error: str | None, attempts: int = 0
-) -> None:
+def _record_exchange(request: web.Request, timing: Timing, status: int, bytes_out: int, error: str | None) -> None:
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
     upstream = request.get(UPSTREAM)
@@ -187,7 +186,7 @@ def _record_exchange(
             key_id=_key_id(request),
             traceparent=_traceparent(request),
             rule=request.get(RULE),
-            attempts=attempts,
+            attempts=timing.attempts,
             trace=request.get(TRACE),
             tool=request.get(TOOL),
         )

@@ -16,10 +16,10 @@ from gateway.http.abort import abort_connection
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
 from gateway.middleware.key_limits import add_rate_limit_headers
-from gateway.middleware.who_calls import with_referrer_policy
+from gateway.middleware.who_calls import mask_keys, with_referrer_policy
 from gateway.records.operation import current_request_id
 
-# ── The request id: the caller's X-Request-Id if it can be logged safely, else a new id.
+# ── The request id: the caller's X-Request-Id if it can be logged unchanged, else a new id.
 
 LOGGABLE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 CALLER_REQUEST_ID: Final = istr("X-Request-Id")
@@ -44,8 +44,13 @@ async def request_id(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def loggable_id(given: str | None) -> str | None:
-    """Return the caller's request id if it can be logged unchanged, else None."""
-    return given if given is not None and LOGGABLE_ID.fullmatch(given) else None
+    """Return the caller's request id if it can be logged unchanged, else None.
+
+    An id that contains a minted key or a capability is not logged.
+    """
+    if given is None or LOGGABLE_ID.fullmatch(given) is None or mask_keys(given) != given:
+        return None
+    return given
 
 
 def new_id() -> str:

@@ -208,7 +208,7 @@ class Attempts:
         origin_limits = self._origin_limits
         probe = False if origin_limits.try_acquire() else await origin_limits.acquire()
         outcome: Outcome = "unknown"
-        self.count += 1
+        self._count_attempt()
         attempt = None if self._trace is None else self._trace_attempt(self._trace, again=before is not None)
         try:
             await sign(self._request, self._upload)
@@ -238,9 +238,13 @@ class Attempts:
             origin_limits.release(outcome, probe=probe)
         return exchange
 
+    def _count_attempt(self) -> None:
+        self.count += 1
+        self._timing.attempts += 1
+
     def _adopt_fast_path_attempt(self, before: ProviderExchange | Exception) -> ProviderExchange:
         """Return the response to the first attempt, which the fast path has made. Raise the fault if it failed."""
-        self.count += 1
+        self._count_attempt()
         first = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
         if isinstance(before, Exception):
             if first is not None:

@@ -59,17 +59,18 @@ class UpstreamRequest:
         return self.origin + self.target
 
 
-# ── The timing of one proxied call.
+# ── The timing and the attempts of one proxied call.
 
 
 @dataclass(slots=True)
 class Timing:
-    """The times of a request, in seconds of the monotonic clock. Code that waits adds its waiting time.
+    """The times of a request, in seconds of the monotonic clock, and its attempts. Code that waits adds its waiting time.
 
     `token_s`: time spent waiting for the store and for token endpoints. `upstream_s`: time spent waiting for the
     provider, from the first attempt to the head of the response that is passed on; this includes pauses between
     attempts, and the time in which the caller sends the body. `head_at`: when the head of our response was sent; None:
-    not sent yet. `proxied`: whether the request is a call to a provider with an accepted key.
+    not sent yet. `proxied`: whether the request is a call to a provider with an accepted key. `attempts`: number of
+    attempts to send the request to the provider so far.
     """
 
     began: float
@@ -77,6 +78,7 @@ class Timing:
     upstream_s: float = 0.0
     head_at: float | None = None
     proxied: bool = False
+    attempts: int = 0
 
     @contextmanager
     def waiting_for_token(self) -> Iterator[None]:

@@ -47,6 +47,7 @@ DOOR: Final = "/mcp"
 CAPABILITY_DOOR: Final = "/c/{capability}/mcp"
 _LINE: Final = re.compile(rb"POST (?:/mcp|(/c/gw_cap_[A-Za-z0-9_-]{49})/mcp) HTTP/1\.1\r\n")
 _END: Final = b"\r\n\r\n"
+_VARYING: Final = frozenset({b"content-length", b"traceparent"})  # `split_message` also matches similar names
 
 log = structlog.get_logger(__name__)
 
@@ -152,7 +153,8 @@ class AgentDoor:
         if split is not None and self._runtime.current.generation.keys.find_known(key_digest) is not None:
             # Remember only heads with a valid key, so that a client without a key cannot fill the memory.
             same_trace = split.values == (() if read.traceparent is None else (read.traceparent.encode(),))
-            head_id = split.digest if same_trace and self.heads.arrives_again(split.digest) else None
+            exact = _VARYING.issuperset(map(bytes.lower, split.parts[1::2]))
+            head_id = split.digest if same_trace and exact and self.heads.arrives_again(split.digest) else None
         fields = CIMultiDict(read.fields)
         fields.pop(hdrs.AUTHORIZATION, None)  # the head can be remembered, but not its key
         head = MessageHead(fields, head_id)

@@ -89,8 +89,9 @@ def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
 def split_message(lines: bytes, mount: bytes | None) -> SplitHead | None:
     """Split the header lines of a message to the agent door; return None if the lines must be read one by one.
 
-    Only the length and ``traceparent`` of such a message differ from call to call. `lines`: each line begins with CRLF.
-    `mount`: path of a capability URL; None for ``/mcp``.
+    Only the length and ``traceparent`` of such a message differ from call to call. The pattern also matches similar
+    names, so the caller checks the exact names. `lines`: each line begins with CRLF. `mount`: path of a capability URL;
+    None for ``/mcp``.
     """
     return _split(_LINE_OF_MESSAGE, lines, mount)
 

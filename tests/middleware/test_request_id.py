@@ -10,6 +10,7 @@ from tests.fakes.raw import exchange, parsed
 from tests.middleware.conftest import Serve
 
 ALONE = Chain(request_id)
+KEYS = (f"gw_sk_{'a' * 49}", f"req-gw_cap_{'a' * 49}")
 
 
 def get(fields: str = "") -> bytes:
@@ -27,7 +28,7 @@ async def test_valid_request_id_is_used(serve: Serve, given: str) -> None:
     assert response.headers["gateway-request-id"] == given
 
 
-@pytest.mark.parametrize("given", ["", "A" * 129, "a b", "a\tb", "é", "<script>", "a/b", "a;b", "a\\nb"])
+@pytest.mark.parametrize("given", ["", "A" * 129, "a b", "a\tb", "é", "<script>", "a/b", "a;b", "a\\nb", *KEYS])
 async def test_invalid_request_id_is_replaced(serve: Serve, given: str) -> None:
     response = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
     assert response.headers["gateway-request-id"] != given

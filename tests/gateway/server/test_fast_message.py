@@ -276,6 +276,9 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     for _ in range(3):  # this spelling is not recognized as the trace line or the length line
         spelled = whole(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(b"Content-Length", b"CONTENT-LENGTH")
         await compare(spelled)
+    for number in (1, 1, 1, 2):  # a name that is similar to `traceparent`
+        trace = f"00-{number:032x}-{number:016x}-01"
+        await compare(whole(CALL, f"Craceparent: {trace}", f"TraceParent: 00-{1:032x}-{1:016x}-01"))
     assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door.heads.known.values())
     assert len(call_heads) >= 4  # heads with and without a body, for the key and for the capability
 

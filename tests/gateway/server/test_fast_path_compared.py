@@ -193,6 +193,18 @@ async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> Non
         assert fast.running.fast_path.handed_over > 0
 
 
+async def test_a_request_that_breaks_off_after_it_was_sent_is_one_attempt(tmp_path: Path) -> None:
+    head = b"POST /proxy/fine HTTP/1.1\r\n" + NAMES + b"Transfer-Encoding: chunked\r\n\r\n"
+    sent = Case(b"POST", [head, b"+5\r\nhello\r\n0\r\n\r\n"])
+    async with AsyncExitStack() as stack:
+        fast = await stack.enter_async_context(side(tmp_path / "fast", fast_path=True))
+        chain = await stack.enter_async_context(side(tmp_path / "chain", fast_path=False))
+        assert await fast.outcome(sent) == await chain.outcome(sent)
+        assert fast.running.fast_path.handed_over == 1
+        for one in (fast, chain):
+            assert [(record.error_code, record.attempts) for record in one.records] == [("bad_framing", 1)]
+
+
 # ── A client disconnects at any moment. Each call is recorded exactly once; limits, write batch and pool stay
 # unchanged.
 
@@ -213,6 +225,32 @@ def responding(response: bytes, *, ends: bool = False) -> Script:
             await _held_open()
 
     return script
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_a_call_that_reached_the_provider_counts_even_if_its_caller_leaves(
+    tmp_path: Path, fast_path: bool
+) -> None:
+    arrived = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(FINE)
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        await _held_open()
+
+    records: list[ExchangeRecord] = []
+    async with raw_provider(silent) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+        await warm(running)
+        with recording_calls(running, records):
+            async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
+                client.writer.write(b"GET /proxy/x HTTP/1.1\r\n" + NAMES + b"\r\n")
+                await arrived.wait()
+            async with asyncio.timeout(PATIENCE_S):
+                while not records:
+                    await asyncio.sleep(0.001)
+    assert [(one.status, one.error_code, one.attempts) for one in records] == [(499, "client_left", 1)]
 
 
 SIZE = 300_000

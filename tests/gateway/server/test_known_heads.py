@@ -4,7 +4,7 @@ import gc
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.connections.opened import Placement
@@ -141,6 +141,7 @@ LINES = st.sampled_from(
         ),
         *(
             "Accept: */*",
+            "X-Rate: 5%",
             "Nango-Proxy-Traceparent: y",
             f"X-Key: {KEY}",
             "Connection: close",
@@ -163,12 +164,54 @@ LINES = st.sampled_from(
 )
 
 
-@given(st.lists(LINES, max_size=5), st.lists(LINES, max_size=5))
-def test_a_known_head_is_what_its_lines_say(first: list[str], second: list[str]) -> None:
+NAMES = st.sampled_from(
+    [
+        *("traceparent", "Traceparent", "tracestate", "X-Request-Id", "x-request-id", "X-REQUEST-ID"),
+        *("Idempotency-Key", "idempotency-key", "X-Idempotency-Key", "If-None-Match", "If-Modified-Since", "baggage"),
+        *("b3", "x-b3-traceid", "Brace-State", "Accept", "X_Request_Id", "Nango-Proxy-X-Request-Id"),
+    ]
+)
+PLAIN = st.sampled_from([*"0123", *TRACES, "%b", "5%s%%", 'W/"1", "2"', "a b"])
+ODD = st.sampled_from(["", "a\tb", "\xfc", "a\nb", f"{KEY}", f"x{KEY}y", KEY[:-1]])
+IDS = st.tuples(
+    st.sampled_from(["Connection-Id", "connection-id"]), st.just("c1"), st.sampled_from(["c1", "c2", "c3 "])
+)
+LENGTHS = st.tuples(
+    st.sampled_from(["Content-Length", "content-length"]), st.just("3"), st.sampled_from(["0", "44", "+7"])
+)
+PAIRS = st.builds(
+    lambda connection_id, length, varying, fixed, order: order.sample(
+        [
+            *((f"{name}: {first}", f"{name}: {second}") for name, first, second in (connection_id, *length, *varying)),
+            *((line, line) for line in fixed),
+        ],
+        1 + len(length) + len(varying) + len(fixed),
+    ),
+    IDS,
+    st.lists(LENGTHS, max_size=1),
+    st.lists(st.tuples(NAMES, PLAIN, PLAIN | PLAIN | ODD), max_size=4),
+    st.just([]) | st.lists(LINES, max_size=2),
+    st.randoms(use_true_random=False),
+)
+REPLACED = st.sets(st.sampled_from(["traceparent", "tracestate", "idempotency-key", "accept", "x-request-id"]))
+
+
+def passing(lines: bytes, replaced: frozenset[str]) -> bytes:
+    """Return the lines to pass on, without remembered heads."""
+    head = read(lines)
+    assert head is not None
+    return head.known.passing(replaced, ())
+
+
+@given(PAIRS, REPLACED)
+@example([("Connection-Id: c1", "Connection-Id: c2"), ("b3: 1", "b3: 2"), ("b3: 1", "b3: 3")], set())
+def test_a_known_head_is_what_its_lines_say(pairs: list[tuple[str, str]], replaced: set[str]) -> None:
+    """The second head has the names of the first one, and other values."""
+    first, second = [line for line, _ in pairs], [line for _, line in pairs]
     heads = KnownHeads()
     if read(lines_of(*first)) is not None:
         remembered(heads, lines_of(*first))
-    for more in (first, second):
+    for more in (first, second, first):
         found, fresh = heads.find(lines_of(*more), None), read(lines_of(*more))
         if found is None:
             continue
@@ -176,6 +219,8 @@ def test_a_known_head_is_what_its_lines_say(first: list[str], second: list[str])
             assert id_fault(found.connection_id, CONNECTION_ID) or len(found.connection_id) > 255
         else:
             assert meaning(found) == meaning(fresh)
+            names = frozenset(replaced)  # another form of the same head
+            assert found.known.passing(names, found.values) == passing(lines_of(*more), names)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +290,13 @@ def test_a_trace_that_another_field_replaces_is_not_remembered(minted: str) -> N
     fields = ["Connection-Id: c1", f"traceparent: {TRACES[0]}", f"Nango-Proxy-Traceparent: {minted}"]
     remembered(heads, lines_of(*fields))
     assert heads.find(lines_of(*fields), None) is None
+
+
+def test_a_value_that_looks_like_another_head_is_another_head() -> None:
+    heads = KnownHeads()
+    remembered(heads, lines_of("Connection-Id: c1", "Accept: a", "b3: 1", "X-Last: z"))
+    for value in ("ab3\r\nX-Last: z", "a\r\nb3:1\r\nX-Last: z", "a\r\nb3: 1 \r\nX-Last: z", "a\r\nB3: 1\r\nX-Last: z"):
+        assert heads.find(lines_of("Connection-Id: c1", f"Accept: {value}"), None) is None
 
 
 def test_an_empty_value_is_not_a_missing_one() -> None:
