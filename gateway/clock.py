@@ -3,8 +3,8 @@ Call ``clock.now()``; do not use ``from gateway.clock import now``, because a te
 
 Nodes that share a PostgreSQL database compare times: expiry, schedules, back-off. So `now` is the time of that
 database: this machine's clock plus an offset that the node measures at each heartbeat (`offset`). With SQLite, and
-before the first measurement, the offset is 0. Leases do not depend on `now`: the database itself compares the times
-of leases (ADR 42).
+before the first measurement, the offset is 0. Leases of refreshes do not depend on `now`: the database itself compares
+their times (ADR 42). Leases of deliveries and tasks do: if they overlap, an event is sent twice.
 """
 
 import asyncio

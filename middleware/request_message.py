@@ -53,10 +53,12 @@ async def invite_body(request: web.Request, handler: Handler) -> web.StreamRespo
 async def send_continue(request: web.Request) -> None:
     """Send 100 Continue if the client waits for it and no part of the body has arrived.
 
-    So a second call, after the body was read, sends nothing.
+    So a second call, after the body was read, sends nothing. A request whose body is known to be empty gets none.
     """
     expect = request.headers.get(hdrs.EXPECT, "")
-    if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:
+    if expect.strip().lower() != "100-continue" or request.version != HttpVersion11:
+        return
+    if request.content.total_bytes or request.content.is_eof():
         return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     request.writer.output_size = 0  # an interim response does not count as output (RFC 9110 §15.2)

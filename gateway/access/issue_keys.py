@@ -93,8 +93,8 @@ class KeyIssuer:
             replaced_ends_at=None if requested.replaces is None else now + requested.overlap,
         )
         key = await self._store.keys.add(new, now=now)
-        if requested.replaces is not None:
-            self._minted.missed()
+        if old is not None:
+            self._minted.forget(old.digest)
         self._minted.forget(key.digest)
         log.info(
             "key_created",
@@ -147,8 +147,9 @@ class KeyIssuer:
 
         A descendant of `old` is not allowed: it would become the parent of its ancestor's replacement. Any other key is
         allowed if it is `old` itself, minted `old` (directly or through other keys), or has the scope to revoke keys.
+        The ancestors are read from the store, because a rotation may just have changed the parent of `requester`.
         """
-        if await self._is_ancestor(old, requester):
+        if await self._is_ancestor(old, await self._store.keys.find(requester.environment, requester.id) or requester):
             raise Forbidden(
                 "forbidden",
                 f"Key {old.id} is an ancestor of this key, so this key cannot replace it.",

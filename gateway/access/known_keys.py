@@ -6,7 +6,8 @@ store cannot be read, a key in memory stays valid for at most `live.ttl_s`.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -19,13 +20,14 @@ from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.config import Config
 from gateway.errors import GatewayError, Unauthorized
 from gateway.off_loop import off_loop
-from gateway.records.access import Environment, KeyKind, MintedKey
+from gateway.records.access import Environment, KeyKind, KeyLimits, MintedKey
 from gateway.records.audit import AuditActor, current_actor
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store import Store
 
 MAX_CACHED: Final = 10_000
+MAX_CACHED_BYTES: Final = 128 * 1024 * 1024  # maximum size of the cached keys with their rules, as `CachedSize` counts
 WRITE_INTERVAL_S: Final = 30.0
 IDLE_S: Final = 30.0  # after this time without a call, unspent calls of a budget are returned to the store
 MAX_PARALLEL_READS: Final = 8
@@ -33,18 +35,69 @@ RETRY_READ_S: Final = 5.0  # time between two attempts, if the store cannot be r
 
 log = structlog.get_logger(__name__)
 
+# Measured sizes, a little above the usual ones. A rule has a fixed part and, for each character, a compiled part.
+KEY_BYTES: Final = 2_000
+RULE_BYTES: Final = 1_000
+RULE_CHAR_BYTES: Final = 24
+VALUE_BYTES: Final = 100
+OPERATION_CHAR_BYTES: Final = 60  # for each character of a packed snapshot of operations
+
+
+class CachedSize:
+    """The estimated size of the cached keys in bytes, with all rules compiled.
+
+    Keys with the same snapshot of operations share its unpacked form (`operation_rules.operation_set`), so this form
+    counts once.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._sharing: Counter[tuple[str, str]] = Counter()
+
+    def add(self, limits: Iterable[KeyLimits]) -> None:
+        self.total += KEY_BYTES
+        for one in limits:
+            self.total += _own_bytes(one)
+            for shared in one.operations.items():
+                self.total += 0 if self._sharing[shared] else OPERATION_CHAR_BYTES * len(shared[1])
+                self._sharing[shared] += 1
+
+    def subtract(self, limits: Iterable[KeyLimits]) -> None:
+        self.total -= KEY_BYTES
+        for one in limits:
+            self.total -= _own_bytes(one)
+            for shared in one.operations.items():
+                self._sharing[shared] -= 1
+                if not self._sharing[shared]:
+                    del self._sharing[shared]
+                    self.total -= OPERATION_CHAR_BYTES * len(shared[1])
+
+    def clear(self) -> None:
+        self.total = 0
+        self._sharing.clear()
+
+
+def _own_bytes(limits: KeyLimits) -> int:
+    values = [*limits.integrations, *limits.connections, *limits.hosts, *limits.tags, *limits.tags.values()]
+    values += limits.operations.values()
+    rules = RULE_BYTES * len(limits.rules) + RULE_CHAR_BYTES * sum(map(len, limits.rules))
+    return rules + VALUE_BYTES * len(values) + sum(map(len, values))
+
 
 class MintedKeyCache:
-    """The cache of minted keys. A reload of the configuration does not replace this cache."""
+    """The cache of minted keys. A reload of the configuration does not replace this cache.
+
+    The cache keeps at most `MAX_CACHED` keys of at most `MAX_CACHED_BYTES` together, and drops the oldest first.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._callers: dict[str, Caller] = {}
+        self._size = CachedSize()
         self._unknown: dict[str, None] = {}
         self._meters: dict[str, Meter] = {}
         self._loading: dict[str, asyncio.Task[Caller | None]] = {}
         self._load_limit = asyncio.Semaphore(MAX_PARALLEL_READS)
-        self._generation = 0
         self._ended: dict[str, None] = {}  # used keys that were later found to be expired or revoked
         self._tasks: set[asyncio.Task[None]] = set()
         self._first_used: set[str] = set()  # keys whose first use is recorded, but not in their cached rows
@@ -81,10 +134,14 @@ class MintedKeyCache:
         task = self._loading.get(key_digest)
         if task is None:
             task = self._loading[key_digest] = asyncio.create_task(self._load(key_digest))
-            task.add_done_callback(
-                lambda done: (self._loading.pop(key_digest, None), done.cancelled() or done.exception())
-            )
+            task.add_done_callback(lambda done: self._on_loaded(key_digest, done))
         return await asyncio.shield(task)
+
+    def _on_loaded(self, key_digest: str, task: "asyncio.Task[Caller | None]") -> None:
+        if self._loading.get(key_digest) is task:
+            del self._loading[key_digest]
+        if not task.cancelled():
+            task.exception()  # a caller that waits gets the error; without one, asyncio would log it
 
     def record_first_use(self, caller: Caller, address: str) -> None:
         """Record the first use of a minted key in the background, with the caller's IP address `address`.
@@ -114,12 +171,10 @@ class MintedKeyCache:
 
         If the key was in the cache, read the key again in the background.
         """
-        self._generation += 1
-        before = self._callers.pop(key_digest, None)
+        before = self._drop(key_digest)
         self._unknown.pop(key_digest, None)
         self._loading.pop(key_digest, None)
         if before is not None:
-            self._record_use(before)
             self._read_again(key_digest)
 
     def has_ended(self, access: Access) -> bool:
@@ -146,10 +201,10 @@ class MintedKeyCache:
 
     def missed(self) -> None:
         """Remove all keys from the cache, because this process may have missed changes."""
-        self._generation += 1
         for caller in self._callers.values():
             self._record_use(caller)
         self._callers.clear()
+        self._size.clear()
         self._unknown.clear()
         self._loading.clear()
 
@@ -180,43 +235,48 @@ class MintedKeyCache:
 
     async def _load(self, key_digest: str) -> Caller | None:
         policy = None
-        key, parents, generation = await self._read(key_digest)
+        key, parents = await self._read(key_digest)
         if key is not None and is_slow_to_compile(key.limits):
             root = parents[-1] if parents else key.id  # all descendants of one key take turns under its name
             policy = await off_loop(str(root), compiled_policy, key)
             # Read the key again, because the key may have ended in the meantime. The limits of a key never change.
-            key, parents, generation = await self._read(key_digest)
+            key, parents = await self._read(key_digest)
+        # `forget` and `missed` remove the task: then the result can be older than the change, so it is not cached.
+        may_cache = self._loading.get(key_digest) is asyncio.current_task()
         if key is None:
-            self._cache_result(self._unknown, key_digest, None, generation)
+            if may_cache:
+                while len(self._unknown) >= MAX_CACHED:
+                    del self._unknown[next(iter(self._unknown))]
+                self._unknown[key_digest] = None
             return None
         caller = Caller(Environment(key.environment), build_access(key, self._meter_for(key), parents, policy))
-        self._cache_result(self._callers, key_digest, caller, generation)
+        if may_cache:
+            self._keep(key_digest, caller, key.limits)
         return caller
 
-    async def _read(self, key_digest: str) -> tuple[MintedKey | None, tuple[int, ...], int]:
-        """Return the key, the ids of its ancestors, and the cache's generation before the read.
-
-        The key is None if it is not valid.
-        """
+    async def _read(self, key_digest: str) -> tuple[MintedKey | None, tuple[int, ...]]:
+        """Return the key and the ids of its ancestors. The key is None if it is not valid."""
         async with self._load_limit:
-            generation = self._generation
             key = await self._store.keys.get(key_digest)
             if key is None or not key.is_valid(clock.now()):
-                return None, (), generation
-            parents = () if key.parent_id is None else await self._store.keys.ancestors(key)
-        return key, parents, generation
+                return None, ()
+            return key, () if key.parent_id is None else await self._store.keys.ancestors(key)
 
-    def _cache_result(
-        self, place: dict[str, Caller] | dict[str, None], key_digest: str, result: Caller | None, then: int
-    ) -> None:
-        """Cache the result, unless a change arrived during the read: then the result can be older than the change.
+    def _keep(self, key_digest: str, caller: Caller, limits: Sequence[KeyLimits]) -> None:
+        """Cache the caller. Then drop the oldest callers until the cache is within its limits."""
+        self._drop(key_digest)
+        self._callers[key_digest] = caller
+        self._size.add(limits)
+        while len(self._callers) > MAX_CACHED or (self._size.total > MAX_CACHED_BYTES and len(self._callers) > 1):
+            self._drop(next(iter(self._callers)))
 
-        `then`: the cache's generation before the read. Each change increases the generation.
-        """
-        if then == self._generation:
-            while len(place) >= MAX_CACHED:
-                self._record_use(place.pop(next(iter(place))))
-            place[key_digest] = result  # type: ignore[assignment]
+    def _drop(self, key_digest: str) -> Caller | None:
+        """Remove the caller from the cache and return it; return None if it is not in the cache."""
+        caller = self._callers.pop(key_digest, None)
+        if caller is not None and caller.access is not None:
+            self._size.subtract(caller.access.key.limits)
+            self._record_use(caller)
+        return caller
 
     def _meter_for(self, key: MintedKey) -> Meter | None:
         """Return the key's meter; None if the key has neither a rate nor a budget.

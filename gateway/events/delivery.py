@@ -8,6 +8,7 @@ again with the same ``webhook-id``. So each event is delivered at least once (St
 """
 
 import asyncio
+import math
 import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -87,6 +88,17 @@ def outcome(
     return DeliveryOutcome(DeliveryState.PENDING, response.status, reason, now + timedelta(seconds=min(wait_s, left_s)))
 
 
+def outcome_without_url(delivery: Delivery, now: datetime) -> DeliveryOutcome:
+    """Decide the state of a delivery if gateway.yaml of this node has no URL for its target.
+
+    For `NO_URL_FOR`, another node can send the event: its gateway.yaml may be newer.
+    """
+    reason = f"environment '{delivery.environment}' has no {delivery.target} webhook_url"
+    if now - delivery.at >= NO_URL_FOR:
+        return DeliveryOutcome(DeliveryState.DEAD, None, f"{reason} any more")
+    return DeliveryOutcome(DeliveryState.PENDING, None, reason, now + timedelta(seconds=NO_URL_PAUSE_S))
+
+
 def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float:
     """Return the seconds from a failed attempt to the next attempt. `attempts`: the number of attempts before the
     failed attempt."""
@@ -97,6 +109,7 @@ def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float
 # ── The number of parallel requests per target: fewer for a failing target, so that other targets are not affected.
 
 MAX_PER_TARGET: Final = 8  # maximum parallel requests of this process to one target
+PROVEN_S: Final = 600.0  # a target whose latest request succeeded within this time is proven to respond
 FAILURES_UNTIL_DOWN: Final = 3  # a target is down after this number of failures in a row
 PROBE_S: Final = 2.0
 MAX_PROBE_S: Final = 60.0
@@ -105,11 +118,13 @@ MAX_PROBE_S: Final = 60.0
 @dataclass(slots=True)
 class TargetPace:
     """The pace of this process for one queue, which is one target of an environment. `running`: requests in progress.
-    `failures`: failures in a row. `resting_until`: monotonic seconds before which no request starts."""
+    `failures`: failures in a row. `resting_until`: monotonic seconds before which no request starts. `succeeded_at`:
+    when the latest request succeeded, in monotonic seconds."""
 
     running: int = 0
     failures: int = 0
     resting_until: float = 0.0
+    succeeded_at: float = -math.inf
 
     def free_slots(self, now: float) -> int:
         """Return how many more requests may start now."""
@@ -121,11 +136,15 @@ class TargetPace:
     def is_down(self) -> bool:
         return self.failures >= FAILURES_UNTIL_DOWN
 
+    def is_proven(self, now: float) -> bool:
+        """Return whether the target responds. Other targets can hang, so they get only a part of all requests."""
+        return not self.failures and now - self.succeeded_at < PROVEN_S
+
     def record(self, response: ReceiverResponse, now: float) -> bool:
         """Count the result of one delivery. Return True if the target was down and has recovered."""
         was_down = self.is_down
         if response.is_success:
-            self.failures, self.resting_until = 0, 0.0
+            self.failures, self.resting_until, self.succeeded_at = 0, 0.0, now
             return was_down
         self.failures += 1
         if response.wait_s:  # a wait of 0 s, for example for a date in the past, does not replace the pause
@@ -135,8 +154,9 @@ class TargetPace:
         return False
 
     def idle(self, now: float) -> bool:
-        """Return whether this object can be dropped: no request is running, and no failure is recent."""
-        return not self.running and (not self.failures or now > self.resting_until + MAX_PROBE_S)
+        """Return whether this object can be dropped: no request is running, and no result is recent."""
+        recent = now <= self.resting_until + MAX_PROBE_S if self.failures else self.is_proven(now)
+        return not self.running and not recent
 
 
 # ── One attempt: a signed POST through the egress guard; redirects are not followed.
@@ -197,9 +217,15 @@ async def _drain(exchange: ProviderExchange) -> None:
 
 LEASE: Final = timedelta(seconds=60)  # much longer than an attempt can take
 MAX_PARALLEL: Final = 64  # maximum parallel requests of a process, to all targets together
+MAX_UNPROVEN: Final = 32  # maximum parallel requests of a process to all targets that are not proven to respond
+MAX_WORK_S: Final = 0.05  # after a longer search for due events, the next search waits `WORK_PAUSE` times as long
+WORK_PAUSE: Final = 3
 POLL_S: Final = 30.0
 MIN_PAUSE_S: Final = 0.05
 ERROR_PAUSE_S: Final = 5.0  # pause after an error of the store
+# During the roll-out of a new gateway.yaml, another node can have the URL that this node lacks.
+NO_URL_PAUSE_S: Final = 60.0
+NO_URL_FOR: Final = timedelta(hours=1)
 
 log = structlog.get_logger(__name__)
 
@@ -225,6 +251,7 @@ class Deliverer:
         self._paces: dict[tuple[str, str], TargetPace] = {}
         self._claiming: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
+        self._searched_s = 0.0  # how long the latest search for due events took
         self._closed = False
 
     def key_changed(self) -> None:
@@ -246,6 +273,8 @@ class Deliverer:
                     "events_not_sent", detail=str(fault), again_in_s=ERROR_PAUSE_S, exc_info=None if known else fault
                 )
                 pause_s = ERROR_PAUSE_S
+            if self._searched_s > MAX_WORK_S:  # a large backlog must not keep this process busy
+                await clock.sleep(min(WORK_PAUSE * self._searched_s, ERROR_PAUSE_S))
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._wake_event.wait()
@@ -253,17 +282,24 @@ class Deliverer:
     async def once(self) -> float:
         """Start all deliveries that are due and within the limits. Return the seconds until the next check."""
         self._wake_event.clear()
+        began = clock.monotonic()
         work = await self._store.deliveries.work(clock.now())
         monotonic_now = clock.monotonic()
+        self._searched_s = monotonic_now - began
         soonest = POLL_S
-        for queue in work.queues:
-            pace = self._paces.setdefault(queue, TargetPace())
+        paces = [(queue, self._paces.setdefault(queue, TargetPace())) for queue in work.queues]
+        unproven = sum(pace.running for pace in self._paces.values() if not pace.is_proven(monotonic_now))
+        for queue, pace in sorted(paces, key=lambda one: one[1].failures):
+            proven, running = pace.is_proven(monotonic_now), pace.running
             limit = min(pace.free_slots(monotonic_now), MAX_PARALLEL - len(self._sending))
+            if not proven:
+                limit = min(limit, MAX_UNPROVEN - unproven)
             if limit > 0 and not self._closed:
                 claiming = asyncio.create_task(self._claim_and_start(queue, pace, limit), name="claim_events")
                 self._claiming.add(claiming)
                 claiming.add_done_callback(self._claiming.discard)
                 await asyncio.shield(claiming)  # after a cancellation, the write continues; `close` waits for its end
+                unproven += 0 if proven else max(0, pace.running - running)
             elif pace.resting_until > monotonic_now:
                 soonest = min(soonest, pace.resting_until - monotonic_now)
         for queue in [queue for queue, pace in self._paces.items() if pace.idle(monotonic_now)]:
@@ -315,8 +351,7 @@ class Deliverer:
     async def _deliver(self, delivery: Delivery, pace: TargetPace) -> None:
         url = self._url(delivery)
         if url is None:
-            reason = f"environment '{delivery.environment}' has no {delivery.target} webhook_url any more"
-            await self._settle(delivery, DeliveryOutcome(DeliveryState.DEAD, None, reason))
+            await self._settle(delivery, outcome_without_url(delivery, clock.now()))
             return
         try:
             body, fields, cause = await self._message(delivery)

@@ -321,18 +321,20 @@ class FastPath:
         """Number of remembered heads."""
         return len(self._known)
 
-    def sweep(self, now: float) -> None:
+    def sweep(self, now: float) -> bool:
         """Forget all remembered heads every `KNOWN_S` seconds. The server calls this about once a second.
 
-        `now`: monotonic seconds.
+        `now`: monotonic seconds. Return whether this call has forgotten them.
         """
-        if now - self._swept_at >= KNOWN_S:
-            self._swept_at = now
-            self._known.forget()
-            self.call_heads.forget()
-            self.agent_door.forget()
-            self._reader.forget()
-            passed_head.clear_cache()
+        if now - self._swept_at < KNOWN_S:
+            return False
+        self._swept_at = now
+        self._known.forget()
+        self.call_heads.forget()
+        self.agent_door.forget()
+        self._reader.forget()
+        passed_head.clear_cache()
+        return True
 
 
 def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:

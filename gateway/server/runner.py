@@ -123,19 +123,25 @@ class GatewayServer(Server):
         self._overdue_timer = self._loop.call_later(min(1.0, self._head_s / 4), self._close_overdue)
 
     def _close_overdue(self) -> None:
-        """Close connections that exceed a time limit.
+        """Close connections that exceed a time limit, and let the fast path forget old request heads.
 
-        One timer serves all connections, because a timer for each request would cost more.
+        One timer serves all connections, because a timer for each request would cost more. After the last connection
+        has closed, the timer continues until the fast path has forgotten them.
         """
         self._overdue_timer = None
         now = self._loop.time()
-        if self.fast_path is not None:
-            self.fast_path.sweep(now)
+        forgotten = self.fast_path is None or self.fast_path.sweep(now)
         for connection in self.connections:
             if isinstance(connection, ClientProtocol):
                 connection.enforce_time_limits(now, begun_by=now - self._head_s)
-        if self._connections:
+        if self._connections or not forgotten:
             self._plan()
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
+        await super().shutdown(timeout)
+        if self._overdue_timer is not None:
+            self._overdue_timer.cancel()
+            self._overdue_timer = None
 
 
 class GatewayRunner(web.AppRunner):

@@ -190,6 +190,14 @@ async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, 
     return int(change_id)
 
 
+async def record_changes(db: AsyncConnection, refs: Iterable[ConnectionRef], now: datetime) -> None:
+    """Add each of `refs` to the log, in the transaction that makes the changes."""
+    entries = [{"at": now, **ref._asdict()} for ref in refs]
+    if entries:
+        db.info[NOTIFIES] = True
+        await db.execute(NOTED, entries)
+
+
 async def update_and_record(
     db: AsyncConnection,
     update: Executable,

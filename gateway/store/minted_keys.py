@@ -15,7 +15,7 @@ from gateway.records.access import KeyLimits, KeyTerms, MintedKey
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.connection import ConnectionRef
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import record_change
+from gateway.store.changes import record_change, record_changes
 from gateway.store.tables import environments, keys
 from gateway.store.transactions import Transactions
 
@@ -105,8 +105,8 @@ class KeyStore:
             }
             await db.execute(insert(keys).values(row))
             stored = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
-            if new.replaces is not None:  # the new key becomes the parent of the keys minted from the old key
-                await db.execute(update(keys).where(keys.c.parent_id == new.replaces).values(parent_id=stored["id"]))
+            if new.replaces is not None:
+                await self._adopt(db, new.replaces, stored["id"], now)
             await self._trail.record(db, dataclasses.replace(entry, key_id=stored["id"]))
             await record_change(db, changed_key(new.environment, new.digest), now)
             return _key(stored)
@@ -214,6 +214,18 @@ class KeyStore:
                 f"revoke it, or replace it (--replaces {held}, through the API replaces: {held}).",
                 payload={"key_id": held},
             )
+
+    async def _adopt(self, db: AsyncConnection, old_id: int, new_id: int, now: datetime) -> None:
+        """Make the new key the parent of the keys minted from the old key.
+
+        Each node reads the active ones among them again, at any depth, because it keeps the ids of a key's ancestors.
+        """
+        await db.execute(update(keys).where(keys.c.parent_id == old_id).values(parent_id=new_id))
+        below = select(keys.c.id).where(keys.c.parent_id == new_id).cte(recursive=True)
+        every = below.union(select(keys.c.id).join(below, keys.c.parent_id == below.c.id))
+        wanted = select(keys.c.environment, keys.c.digest).where(keys.c.id.in_(select(every.c.id)), *_alive(now))
+        found = (await db.execute(wanted)).all()
+        await record_changes(db, [changed_key(one.environment, one.digest) for one in found], now)
 
     async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
         mine = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)

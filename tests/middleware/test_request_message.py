@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 
 from gateway.middleware import request_message as limits
-from gateway.middleware.chain import Chain
-from gateway.middleware.request_message import MAX_JSON_BYTES, json_only, strict
+from gateway.middleware.chain import Chain, Handler
+from gateway.middleware.request_message import MAX_JSON_BYTES, invite_body, json_only, read_within, strict
 from gateway.middleware.response_shape import error_shape, request_id
 from tests.fakes.raw import RawResponse, dial, exchange, parsed
 from tests.middleware.conftest import Serve
@@ -136,3 +136,26 @@ async def test_continue_is_sent_only_for_an_accepted_request(serve: Serve) -> No
     async with dial(port) as client:
         client.send(head.format("Content-Type: text/plain\r\n").encode())
         assert (await client.response()).status == 415
+
+
+@web.middleware
+async def read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Read the body before the last link of the chain, as `key_rules` does for a rule that looks into the body."""
+    await read_within(request, MAX_JSON_BYTES, "too large")
+    return await handler(request)
+
+
+async def test_continue_is_sent_once_if_the_body_is_read_twice_and_is_empty(serve: Serve) -> None:
+    port = await serve(Chain(request_id, error_shape, strict, read_body, invite_body), show_path)
+    async with dial(port) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.send(b"0\r\n\r\n")
+        assert (await client.response()).status == 200
+
+
+async def test_continue_is_not_sent_if_the_request_declares_an_empty_body(serve: Serve) -> None:
+    port = await serve(Chain(request_id, error_shape, strict, invite_body), show_path)
+    async with dial(port) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n")
+        assert (await client.response()).status == 200

@@ -133,8 +133,8 @@ class CycleDetector:
     def detect_repeat(self, key: str) -> bool:
         """Return whether this page repeats an earlier page.
 
-        Detects a repeat of the first page immediately, and any cycle after at most about three times as many pages as
-        there are different pages. `key`: identifies the page.
+        Detects a second page that equals the first immediately, and any cycle after at most about three times as many
+        pages as there are different pages: until then, pages are returned again. `key`: identifies the page.
         """
         if key == self._remembered_key:
             return True

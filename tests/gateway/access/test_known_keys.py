@@ -1,7 +1,7 @@
 """Minted keys through the API: what they can do, which rights they can give to other keys, and how they end."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,22 @@ from typing import Any
 import pytest
 
 from gateway import clock
-from gateway.access.key_forms import key_kind
+from gateway.access import known_keys
+from gateway.access.key_forms import RequestedKey, key_kind, mint
 from gateway.access.key_policy import Policy, SentRequest
+from gateway.access.known_keys import CachedSize
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
+from gateway.errors import Forbidden
 from gateway.middleware.chain import CHAIN_ATTRIBUTE
 from gateway.middleware.key_limits import NEEDS_ATTRIBUTE, scope
 from gateway.records.access import KeyLimits
+from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store.minted_keys import NewMintedKey
+from tests.fakes.gateways import RunningGateway
 from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, keyed
+from tests.fakes.patience import PATIENCE_S
 
 KEYS = "/environment/api-keys"
 C1 = "/connections/c1?provider_config_key=lane"
@@ -566,20 +572,152 @@ async def test_key_survives_a_reload_and_ends_with_its_environment(gateway: TwoC
 
 
 async def test_unknown_key_is_looked_up_once(gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, asked = gateway.running.runtime.store, list[str]()
-    get = store.keys.get
-
-    async def counted(key_digest: str) -> Any:
-        asked.append(key_digest)
-        return await get(key_digest)
-
-    monkeypatch.setattr(store.keys, "get", counted)
-    from gateway.access.key_forms import mint
-
+    reads = count_reads(gateway, monkeypatch)
     stranger = mint().reveal()
     for text in (stranger, stranger, "gw_sk_" + "x" * 49, "no-key-of-ours-at-all"):
         assert (await proxied(gateway, text))[0] == 401
-    assert asked == [digest(stranger)]
+    assert reads == [digest(stranger)]
+
+
+async def test_a_rotation_removes_only_the_replaced_key_from_memory(
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, other = await reported_keys(gateway, monkeypatch, {"name": "app"}, {"name": "other app"})
+    for one in (old, other):
+        assert (await proxied(gateway, one["secret"]))[0] == 200
+    reads = count_reads(gateway, monkeypatch)
+    new = await gateway.key("app", replaces=old["id"], overlap_s=0)
+    assert [(await proxied(gateway, one["secret"]))[0] for one in (old, other, new)] == [401, 200, 200]
+    assert digest(other["secret"]) not in reads
+
+
+async def test_a_key_that_is_read_while_another_one_changes_stays_in_memory(
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, other = await reported_keys(gateway, monkeypatch, {"name": "app"}, {"name": "other app"})
+    minted = gateway.running.runtime.minted
+    minted.missed()
+    reads = count_reads(gateway, monkeypatch, lambda: minted.forget(digest(other["secret"])))
+    for _ in range(2):
+        assert (await proxied(gateway, key["secret"]))[0] == 200
+    assert reads == [digest(key["secret"])]
+
+
+async def test_a_key_that_changes_while_it_is_read_is_read_again(
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (key,) = await reported_keys(gateway, monkeypatch, {"name": "app"})
+    minted = gateway.running.runtime.minted
+    minted.missed()
+
+    def change_once() -> None:
+        if len(reads) == 1:
+            minted.forget(digest(key["secret"]))
+
+    reads = count_reads(gateway, monkeypatch, change_once)
+    for _ in range(3):
+        assert (await proxied(gateway, key["secret"]))[0] == 200
+    assert reads == [digest(key["secret"])] * 2
+
+
+async def test_keys_with_many_rules_leave_memory_before_it_is_full(
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [f"GET /x{'y' * 400}{number}" for number in range(99)] + ["GET /x"]
+    wishes = [{"name": name, "limits": {"rules": rules}} for name in ("one", "two")]
+    first, second = await reported_keys(gateway, monkeypatch, *wishes)
+    reads = count_reads(gateway, monkeypatch)
+    monkeypatch.setattr(known_keys, "MAX_CACHED_BYTES", 1_500_000)  # a key of this test counts 1.1 MB
+    for one in (first, first, second, second, first):
+        assert (await proxied(gateway, one["secret"]))[0] == 200
+    # Each key is read a second time after its rules were compiled.
+    assert reads == [digest(one["secret"]) for one in (first, first, second, second, first, first)]
+
+
+def test_size_of_cached_keys_counts_shared_operations_once() -> None:
+    size, limits = CachedSize(), KeyLimits(rules=("operations jira read",), operations={"operations jira read": "1:QQ"})
+    size.add([limits])
+    first = size.total
+    size.add([limits])
+    assert first < size.total < 2 * first
+    for _ in range(2):
+        size.subtract([limits])
+    assert size.total == 0
+
+
+async def test_after_a_rotation_every_process_knows_the_new_parent_of_a_key(
+    gateway: TwoConnectionGateway,
+) -> None:
+    top = await gateway.key("top")
+    child = await gateway.key("child", key=top["secret"])
+    grandchild = await gateway.key("grandchild", key=child["secret"])
+    other = RunningGateway(gateway.running.folder, {**gateway.running.document, "server": {"host": "127.0.0.1"}})
+    await other.start()  # its change feed does not report the keys
+    try:
+
+        async def ancestors() -> tuple[int, ...]:
+            caller = await other.runtime.minted.caller(digest(grandchild["secret"]))
+            assert caller is not None
+            assert caller.access is not None
+            return caller.access.parents
+
+        assert await ancestors() == (child["id"], top["id"])
+        new = await gateway.key("top", replaces=top["id"])
+        async with asyncio.timeout(PATIENCE_S):
+            while await ancestors() != (child["id"], new["id"]):
+                await other.runtime.store.changes.wait_for_change(1.0)
+    finally:
+        await other.stop()
+
+
+async def test_a_key_cannot_replace_its_ancestor_right_after_the_ancestor_was_rotated(
+    gateway: TwoConnectionGateway,
+) -> None:
+    top = await gateway.key("top")
+    child = await gateway.key("child", key=top["secret"])
+    runtime = gateway.running.runtime
+    before = await runtime.minted.caller(digest(child["secret"]))
+    new = await gateway.key("top", replaces=top["id"])
+    with pytest.raises(Forbidden, match="is an ancestor of this key"):
+        await runtime.issuer.create(RequestedKey(name="heir", replaces=new["id"]), "dev", "a test", before)
+
+
+async def reported_keys(
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch, *wishes: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Mint keys, and wait until the change feed has reported them, so that it does not remove them from memory later."""
+    minted, reported, news = gateway.running.runtime.minted, set[str](), asyncio.Event()
+    changed = minted.changed
+
+    def record(ref: ConnectionRef) -> None:
+        changed(ref)
+        reported.add(ref.connection_id)
+        news.set()
+
+    monkeypatch.setattr(minted, "changed", record)
+    made = [await gateway.key(**wish) for wish in wishes]
+    async with asyncio.timeout(PATIENCE_S):
+        while not reported.issuperset(digest(one["secret"]) for one in made):
+            news.clear()
+            await news.wait()
+    return made
+
+
+def count_reads(
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch, after: Callable[[], None] = lambda: None
+) -> list[str]:
+    """Return a list that gets the digest of each key that is read from the store. `after`: called after each read."""
+    store, reads = gateway.running.runtime.store, list[str]()
+    get = store.keys.get
+
+    async def counted(key_digest: str) -> Any:
+        reads.append(key_digest)
+        found = await get(key_digest)
+        after()
+        return found
+
+    monkeypatch.setattr(store.keys, "get", counted)
+    return reads
 
 
 def test_every_endpoint_behind_a_key_states_its_scope() -> None:

@@ -4,6 +4,7 @@ others."""
 import asyncio
 import hashlib
 import hmac
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,88 @@ async def test_hanging_target_does_not_delay_others(
     await stuck.until_taken(2 * delivery.MAX_PER_TARGET)
     await gateway.stop()
     await server.close()
+
+
+async def test_many_hanging_targets_do_not_delay_a_target_that_responds(
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MAX_PER_TARGET", 4), ("MAX_PARALLEL", 12), ("MAX_UNPROVEN", 8)):
+        monkeypatch.setattr(delivery, name, most)
+    stuck = Receiver()
+    server = await stuck.serve()
+    stuck.hold.clear()
+    settings["egress"]["allow"].append(f"127.0.0.1/32:{stuck.port}")
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    await gateway.imported(tracker.grant(), "first")
+    await receiver.until_taken(1)
+    for n in range(12):
+        await gateway.imported(tracker.grant(), f"c{n}", webhook_url_override=f"{stuck.url}/{n // 4}")
+    await stuck.until(lambda: stuck.held == delivery.MAX_UNPROVEN)
+    await gateway.imported(tracker.grant(), "second")
+    await receiver.until_taken(2)
+    assert stuck.held == delivery.MAX_UNPROVEN
+    stuck.hold.set()
+    await stuck.until_taken(12)
+    await gateway.stop()
+    await server.close()
+
+
+async def test_after_a_slow_search_for_due_events_the_next_search_waits(
+    event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, later: Any
+) -> None:
+    deliveries, paused = event_gateway.runtime.store.deliveries, asyncio.Queue[float]()
+    work = deliveries.work
+
+    async def slow_work(now: Any) -> Any:
+        later(1.5)
+        return await work(now)
+
+    async def sleep(seconds: float) -> None:
+        await paused.put(seconds)
+
+    monkeypatch.setattr(deliveries, "work", slow_work)
+    monkeypatch.setattr(clock, "sleep", sleep)
+    event_gateway.runtime.deliverer.wake()
+    assert 4.5 <= await paused.get() <= delivery.ERROR_PAUSE_S
+
+
+async def test_event_without_a_url_on_this_node_is_sent_by_a_node_that_has_it(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    """Nodes get a new gateway.yaml one after the other, so one can claim an event of which it does not know the URL."""
+    receiver.response = failure_response()
+    for name in ("c1", "c2"):
+        await event_gateway.imported(tracker.grant(), name)
+        await wait_for_attempts(event_gateway, 1)
+    environments = event_gateway.runtime.current.generation.config.environments
+    without = {"dev": replace(environments["dev"], webhook_url=None)}
+    event_gateway.configure(environments=without)
+    later(10)
+    await deliver_due_events(event_gateway)
+    found = await deliveries_of(event_gateway)
+    assert {(one.state, one.detail) for one in found} == {
+        (DeliveryState.PENDING, "environment 'dev' has no primary webhook_url")
+    }
+    event_gateway.configure(environments=environments)
+    receiver.response = accept
+    later(61)
+    await deliver_due_events(event_gateway)
+    assert len(receiver.taken) == 2
+
+
+async def test_event_is_dead_an_hour_after_its_url_was_removed(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    receiver.response = failure_response()
+    await event_gateway.imported(tracker.grant())
+    await wait_for_attempts(event_gateway, 1)
+    environments = event_gateway.runtime.current.generation.config.environments
+    event_gateway.configure(environments={"dev": replace(environments["dev"], webhook_url=None)})
+    later(3600)
+    await deliver_due_events(event_gateway)
+    (found,) = await deliveries_of(event_gateway)
+    assert (found.state, found.detail) == (DeliveryState.DEAD, "environment 'dev' has no primary webhook_url any more")
 
 
 async def test_event_is_dead_after_a_day_and_stays_stored(

@@ -534,6 +534,33 @@ async def test_heads_are_forgotten_after_their_time_and_not_at_the_first_sweep(t
         assert running.fast_path.remembered == 0
 
 
+async def test_heads_are_forgotten_after_the_last_client_has_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running:
+        sweep, forgotten, sweeps = running.fast_path.sweep, asyncio.Event(), 0
+
+        def sweep_at_the_second_time(_now: float) -> bool:
+            """The first sweep without a client comes before the time of the heads, and the second one after it."""
+            nonlocal sweeps
+            sweeps += not running.runner.client_connections
+            done = sweep(clock.monotonic() + (KNOWN_S if sweeps > 1 else 0.0))
+            if done:
+                forgotten.set()
+            return done
+
+        monkeypatch.setattr(running.fast_path, "sweep", sweep_at_the_second_time)
+        async with dial(port_of(running)) as client:
+            await warm(running)
+            for _ in range(2):
+                await client.ask(get())
+            assert running.fast_path.remembered == 1
+        await running.http.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await forgotten.wait()
+        assert running.fast_path.remembered == 0
+
+
 async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> None:
     """Parsed header lines are remembered only after the key was accepted, so strangers cannot fill the memory."""
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
