@@ -1,13 +1,15 @@
 """Handles the request as an HTTP message: refuses ambiguous heads, sends 100 Continue, reads bodies within limits."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from aiohttp import HttpVersion11, hdrs, web
 
 from gateway import clock
 from gateway.config import ClientLimitsConfig
-from gateway.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
+from gateway.errors import BodyTooLarge, InvalidRequest, Unavailable, UnsupportedMediaType
 from gateway.http.request_head import check_head
 from gateway.middleware.chain import Handler
 from gateway.runtime import RUNTIME, generation_of
@@ -69,13 +71,89 @@ async def send_continue(request: web.Request) -> None:
 # All bodies that the gateway itself reads are read here: JSON, forms and webhooks.
 
 DEFAULT_LIMITS: Final = ClientLimitsConfig()
+RETRY_AFTER_S: Final = 5
+
+
+class ArrivingBody:
+    """A body that is being read.
+
+    `size`: received bytes. `refused`: whether the body is given up, because all bodies together need too much memory.
+    `timer`: the time limit of the present read; None between two reads.
+    """
+
+    __slots__ = ("refused", "size", "timer")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.refused = False
+        self.timer: asyncio.Timeout | None = None
+
+    def refuse(self) -> None:
+        """Give the body up. A read that waits for more bytes ends at once."""
+        self.refused = True
+        if self.timer is not None and not self.timer.expired():
+            self.timer.reschedule(asyncio.get_running_loop().time())
+
+
+class ArrivingBodies:
+    """Limits the memory of all bodies that have not arrived completely.
+
+    Most of these requests are not identified yet: anybody can send them. Above the limit, the body that began first is
+    refused, so bodies that stall cannot block others. `size`: received bytes of all these bodies.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.size = 0
+        self._most_bytes = most_bytes
+        self._bodies: dict[ArrivingBody, None] = {}  # in the order in which they began
+
+    @contextmanager
+    def begin(self) -> Iterator[ArrivingBody]:
+        """Count a body until the context ends."""
+        body = ArrivingBody()
+        self._bodies[body] = None
+        try:
+            yield body
+        finally:
+            self._end(body)
+
+    def add(self, body: ArrivingBody, size: int) -> None:
+        """Count `size` more bytes of `body`. Raises Unavailable if this body is refused."""
+        if not body.refused:
+            body.size += size
+            self.size += size
+        while self.size > self._most_bytes:
+            first = next(iter(self._bodies))
+            self._end(first)
+            first.refuse()
+        if body.refused:
+            raise bodies_full_error()
+
+    def _end(self, body: ArrivingBody) -> None:
+        if body in self._bodies:
+            del self._bodies[body]
+            self.size -= body.size
+
+
+ARRIVING_BODIES: Final = ArrivingBodies(256 << 20)
+"""The bodies that arrive in this process. A body for the gateway itself has at most some megabytes."""
+
+
+def bodies_full_error() -> Unavailable:
+    return Unavailable(
+        "busy",
+        f"Too many request bodies arrive at the same time. Send the request again in {RETRY_AFTER_S} s.",
+        retry_after_s=RETRY_AFTER_S,
+        close=True,
+    )
 
 
 async def read_within(request: web.Request, limit_bytes: int, detail: str) -> None:
     """Read the whole body, so that `request.read()` returns the body immediately.
 
     The body size limit of a host application does not apply. `limit_bytes`: the maximum size. `detail`: the message of
-    the error for a larger body. Raises BodyTooLarge, InvalidRequest.
+    the error for a larger body. Raises BodyTooLarge, InvalidRequest, and Unavailable if the bodies of all requests need
+    too much memory.
     """
     if (request.content_length or 0) > limit_bytes:
         raise BodyTooLarge("body_too_large", detail, close=True)
@@ -89,10 +167,12 @@ async def read_within(request: web.Request, limit_bytes: int, detail: str) -> No
     limits = limits_of(request)
     began = clock.monotonic()
     body_so_far = bytearray()
-    while piece := await _next_piece(request, limits, began, len(body_so_far)):
-        body_so_far += piece
-        if len(body_so_far) > limit_bytes:
-            raise BodyTooLarge("body_too_large", detail, close=True)
+    with ARRIVING_BODIES.begin() as arriving:
+        while piece := await _next_piece(request, limits, began, arriving):
+            body_so_far += piece
+            if len(body_so_far) > limit_bytes:
+                raise BodyTooLarge("body_too_large", detail, close=True)
+            ARRIVING_BODIES.add(arriving, len(piece))
     request._read_bytes = bytes(body_so_far)
 
 
@@ -101,21 +181,25 @@ def limits_of(request: web.Request) -> ClientLimitsConfig:
     return generation_of(request).config.server.limits if RUNTIME in request.app else DEFAULT_LIMITS
 
 
-async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, received: int) -> bytes:
-    now = clock.monotonic()
+async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, arriving: ArrivingBody) -> bytes:
+    now, received = clock.monotonic(), arriving.size
     until = now + limits.body_idle_s
     if limits.body_bytes_per_s:
         until = min(until, began + max(limits.body_grace_s, received / limits.body_bytes_per_s))
     try:
-        async with asyncio.timeout(until - now):
+        async with asyncio.timeout(until - now) as arriving.timer:
             return await request.content.readany()
     except TimeoutError:
+        if arriving.refused:
+            raise bodies_full_error() from None
         spent_s = clock.monotonic() - began
         raise InvalidRequest(
             "invalid_body",
             f"The request body arrived too slowly: {counted(received, 'byte')} in {spent_s:.0f} s.",
             close=True,
         ) from None
+    finally:
+        arriving.timer = None
 
 
 # ── Our own API accepts only JSON: a body with another Content-Type is refused before it is read

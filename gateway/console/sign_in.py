@@ -32,7 +32,7 @@ from gateway.console.oidc import (
     role_of,
 )
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
-from gateway.pages.connect_cookie import check_own_form
+from gateway.pages.connect_cookie import check_own_form, cookies_of
 from gateway.pages.form_fields import read_form
 from gateway.pages.frame import see_other
 from gateway.records.console import ConsoleRole, ConsoleSession
@@ -192,7 +192,7 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
     config = generation.config.console
     if config.oidc.issuer is None:
         raise NotFound("not_found", "gateway.yaml has no identity provider for the console (console.oidc).")
-    pending = PendingSignIn(Secret(request.cookies.get(_flow_cookie_name(request), "")[:MAX_LINK_CHARS]))
+    pending = PendingSignIn(Secret(cookies_of(request).get(_flow_cookie_name(request), "")[:MAX_LINK_CHARS]))
     try:
         claims = await fetch_claims(
             generation.egress, config.oidc, pending, request.query, console_path(request, "callback")
@@ -302,7 +302,7 @@ def cookie_name(request: web.Request) -> str:
 
 
 def _session_token(request: web.Request) -> Secret:
-    return Secret(request.cookies.get(cookie_name(request), ""))
+    return Secret(cookies_of(request).get(cookie_name(request), ""))
 
 
 def _csrf_token(token: Secret) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.auth.context import AuthContext
+from gateway.auth.context import AuthContext, check_settings
 from gateway.auth.mode import AuthMode
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
@@ -191,6 +191,7 @@ class ConnectionImporter:
             config = accepted_settings(provider, config, ("connection_config",))
             config = {**mode.settings(credential), **with_site(provider, config)}
             check_required_settings(provider, config, ("connection_config",))
+        check_settings(AuthContext(provider, integration, config, moved.metadata), ("connection_config",))
         there = await self._runtime.store.connections.get(ref)
         if there is not None and self._options.on_conflict != "replace":
             return self._conflict(ref)

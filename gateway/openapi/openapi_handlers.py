@@ -29,4 +29,12 @@ async def docs(request: web.Request) -> web.Response:
 
     await build_components()
     public_url = generation_of(request).public_url
-    return page(request, "docs.html", script=True, public_url=public_url, groups=groups(public_url), schemas=schemas())
+    return page(
+        request,
+        "docs.html",
+        script=True,
+        once=True,
+        public_url=public_url,
+        groups=groups(public_url),
+        schemas=schemas(),
+    )

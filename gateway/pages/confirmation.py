@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.errors import InvalidRequest
-from gateway.pages.connect_cookie import is_embedded, session_name
+from gateway.pages.connect_cookie import cookies_of, is_embedded, session_name
 from gateway.pages.frame import origin_of
 from gateway.records.connecting import ConnectSession, Outcome
 from gateway.runtime import RUNTIME, generation_of
@@ -49,7 +49,7 @@ class SessionBrowser:
         self._name = f"{'__Host-' if secure else ''}gw-confirm-{session_name(session.digest)}"
         self._secure = secure
         self._session = session
-        value = request.cookies.get(self._name, "")
+        value = cookies_of(request).get(self._name, "")
         value = value if value.isascii() else ""  # the value that `set_cookie` sets is ASCII
         self._is_new = not value
         self._value = Secret(value or secrets.token_urlsafe(32))

@@ -23,6 +23,7 @@ from gateway.pages.confirmation import (
 from gateway.pages.connect_cookie import (
     TOKEN_FIELD,
     check_own_form,
+    cookies_of,
     first_page_url,
     is_embedded,
     page_url,
@@ -188,7 +189,7 @@ async def leave_for_provider(request: web.Request) -> web.StreamResponse:
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)
-        started = await runtime.flows.started_authorization(request.match_info["flow"], request.cookies)
+        started = await runtime.flows.started_authorization(request.match_info["flow"], cookies_of(request))
         if started is None:  # the flow has ended, or belongs to another browser
             return see_other(first_page_url(request, session.digest, words))
         integration_id, authorization_url = started

@@ -12,7 +12,14 @@ from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests,
 from gateway.http.url import nested_parameters
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.confirmation import SessionBrowser, claim_session, is_browser, is_real_browser
-from gateway.pages.connect_cookie import first_page_url, holds_session, page_url, quoted_id, set_session_cookie
+from gateway.pages.connect_cookie import (
+    cookies_of,
+    first_page_url,
+    holds_session,
+    page_url,
+    quoted_id,
+    set_session_cookie,
+)
 from gateway.pages.connect_offer import make_offer
 from gateway.pages.error_page import failure_page
 from gateway.pages.form_fields import read_form
@@ -150,7 +157,7 @@ async def callback(request: web.Request) -> web.Response:
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
     try:
-        finished = await runtime.flows.finish(request.query, request.cookies, request[REQUEST_ID])
+        finished = await runtime.flows.finish(request.query, cookies_of(request), request[REQUEST_ID])
     except GatewayError as fault:
         if fault.code == "invalid_state" and (earlier := await _earlier_result(request, state_in(request.query))):
             return earlier
@@ -172,7 +179,7 @@ async def choose_site(request: web.Request) -> web.Response:
     try:
         form = await read_form(request, MAX_FORM_BYTES)
         token = form.get("token", "")
-        finished = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
+        finished = await runtime.flows.choose(token, form.get("site", ""), cookies_of(request), request[REQUEST_ID])
     except GatewayError as fault:
         return await _callback_failure_page(request, fault)
     response = await _result_response(request, finished)
@@ -253,5 +260,5 @@ async def _held_session(request: web.Request, session_digest: str | None) -> Con
 
 
 def _delete_flow_cookie(request: web.Request, response: web.Response, name: str) -> None:
-    if name in request.cookies:
+    if name in cookies_of(request):
         response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")

@@ -2,7 +2,7 @@
 keeps its own templates."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # imported at the first page: most workers never serve a page
 
 class Templates:
     """The template environment for aiohttp-jinja2, created when it is first used."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Mapping[str, Any], str]] = {}
 
     @cached_property
     def environment(self) -> "jinja2.Environment":
@@ -31,7 +34,19 @@ class Templates:
     def get_template(self, name: str) -> "jinja2.Template":
         return self.environment.get_template(name)
 
+    def render_once(self, name: str, context: Mapping[str, Any], nonce: str) -> str:
+        """Return the page of the template `name` with this `nonce`.
 
+        The page is rendered again only if `context` differs from that of the last call.
+        """
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != context:
+            kept = context, self.get_template(name).render({**context, "nonce": _NONCE_PLACE})
+            self._kept[name] = kept
+        return kept[1].replace(_NONCE_PLACE, nonce)
+
+
+_NONCE_PLACE: Final = secrets.token_urlsafe(16)  # stands for the nonce in a page that is kept
 TEMPLATES: Final = web.AppKey("gateway_templates", Templates)
 
 
@@ -46,23 +61,29 @@ def page(
     *,
     script: bool = False,
     ancestors: Sequence[str] = (),
+    once: bool = False,
     **context: Any,
 ) -> web.Response:
     """Return the page of `template`, with the security headers that every page has.
 
     Browsers do not cache the page and send no referrer from it. `script`: whether the gateway's script may run in the
-    page and send requests to the gateway's origin. `ancestors`: the origins that may show the page in a frame.
+    page and send requests to the gateway's origin. `ancestors`: the origins that may show the page in a frame. `once`:
+    whether to keep the rendered page for further requests with an equal `context`, because rendering takes long.
     """
     import aiohttp_jinja2
 
     nonce = secrets.token_urlsafe(16)
-    response = aiohttp_jinja2.render_template(
-        template,
-        request,
-        {**context, "nonce": nonce},
-        app_key=TEMPLATES,  # type: ignore[arg-type]
-        status=status,
-    )
+    if once:
+        text = request.config_dict[TEMPLATES].render_once(template, context, nonce)
+        response = web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
+    else:
+        response = aiohttp_jinja2.render_template(
+            template,
+            request,
+            {**context, "nonce": nonce},
+            app_key=TEMPLATES,  # type: ignore[arg-type]
+            status=status,
+        )
     response.headers.update(
         {
             "Content-Security-Policy": _policy(nonce, script, ancestors),

@@ -326,7 +326,10 @@ class Attempts:
         self._sent_with = None
         if not self._may_repeat(sent=True):
             self._recorded = True
-            refreshes.start(sent).add_done_callback(partial(self._record_refusal_later, sent))  # helps the next request
+            refreshing = refreshes.start(sent)  # helps the next request
+            if self.at_own_api:
+                path = self._request[UPSTREAM].target.partition("?")[0]
+                refreshing.add_done_callback(partial(self._record_refusal_later, sent, path))
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
             return True  # the token was refreshed during the fast path's attempt; the request carries the newer token
@@ -349,13 +352,16 @@ class Attempts:
             if ref in rejections.suspected:
                 rejections.record_acceptance(ref)
 
-    def _record_refusal_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
-        """Record a 401 as a refusal of the credential, if the refresh after the 401 returned no newer token."""
-        if refresh.cancelled() or refresh.exception() is not None or not self.at_own_api:
+    def _record_refusal_later(self, sent: Opened, path: str, refresh: "asyncio.Task[Opened | None]") -> None:
+        """Record a 401 as a refusal of the credential, if the refresh after the 401 returned no newer token.
+
+        The response may have been sent meanwhile, so the facts about the request are no longer available. `path`: the
+        path of the request that was sent.
+        """
+        if refresh.cancelled() or refresh.exception() is not None:
             return
         newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
-            path = self._request[UPSTREAM].target.partition("?")[0]
             self._runtime.live.rejections.record_refusal(sent, 401, path)
 
     @property

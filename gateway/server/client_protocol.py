@@ -6,7 +6,7 @@ All other requests go to aiohttp's parser and handler.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import structlog
@@ -23,7 +23,7 @@ from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.http.abort import abort_connection, unread_bytes
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
-from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
+from gateway.middleware.facts import CONNECTION, READ_BODY, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_response, new_id, unhandled_error
 from gateway.middleware.who_calls import mask_secrets_in_path
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
@@ -79,8 +79,24 @@ def connections_full_response() -> bytes:
 
 
 HELD_BYTES: Final = 64 * 1024
+# Maximum number of requests of a connection that are read before the response to an earlier request has been sent. A
+# request head needs up to 70 KiB, so aiohttp's 32 requests would need 2 MiB for each connection of any client.
+QUEUED_REQUESTS: Final = 4
 QUEUED_BYTES: Final = 64 * 1024  # maximum number of bytes that are queued; a longer queue is sent immediately
 MAX_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; others are closed silently
+
+
+def _release_data(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Release the bodies of a request and its response, and the credential of a proxied call, after the response was
+    sent.
+
+    Until the next request of the connection, aiohttp keeps both objects. So each idle connection would keep this data.
+    """
+    request._read_bytes = None
+    for fact in (READ_BODY, UPSTREAM, CONNECTION):
+        request.pop(fact, None)
+    if isinstance(response, web.Response):
+        response.body = None
 
 
 class ClientProtocol(RequestHandler):
@@ -126,6 +142,7 @@ class ClientProtocol(RequestHandler):
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
+        self._max_msg_queue_size, self._msg_queue_resume_size = QUEUED_REQUESTS, QUEUED_REQUESTS // 2
         self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
         self._chunks: ChunkWatch | None = None  # watches that body; None if it is not chunked
         self._at_boundary = False
@@ -161,6 +178,11 @@ class ClientProtocol(RequestHandler):
     def held_bytes(self) -> int:
         """Number of bytes from the client that wait until the response to an earlier request has been sent."""
         return len(self._held)
+
+    @property
+    def queued_requests(self) -> int:
+        """Number of requests that are read, but not handled yet."""
+        return len(self._messages)
 
     @property
     def on_fast_path(self) -> bool:
@@ -485,13 +507,16 @@ class ClientProtocol(RequestHandler):
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 
-    def finish_response(
+    async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+    ) -> tuple[web.StreamResponse, bool]:
         self._discard_handover()
         if self._discards_input or self._server.draining or not request.content.is_eof():
-            return self._finish_last(request, resp, start_time)
-        return super().finish_response(request, resp, start_time)
+            resp, reset = await self._finish_last(request, resp, start_time)
+        else:
+            resp, reset = await super().finish_response(request, resp, start_time)
+        _release_data(request, resp)
+        return resp, reset
 
     async def _finish_last(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -612,7 +637,7 @@ class ClientProtocol(RequestHandler):
                 super().data_received(data[at:])
                 return
             between = self._body.is_eof()
-            if between and len(self._messages) >= self._max_msg_queue_size:
+            if between and self.queued_requests >= QUEUED_REQUESTS:
                 # aiohttp has paused reading, and calls again with b"" as soon as the queue is shorter.
                 self._held = data[at:]
                 return

@@ -1,14 +1,17 @@
 """A request's head must be unambiguous. Bodies for the gateway's own API must be JSON, small, and arrive in time."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
+from gateway.errors import Unavailable
 from gateway.middleware import request_message as limits
 from gateway.middleware.chain import Chain, Handler
 from gateway.middleware.request_message import MAX_JSON_BYTES, invite_body, json_only, read_within, strict
 from gateway.middleware.response_shape import error_shape, request_id
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import RawResponse, dial, exchange, parsed
 from tests.middleware.conftest import Serve
 
@@ -123,6 +126,64 @@ async def test_slow_body_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatc
         response = await client.response()
     assert (response.status, response.error["code"]) == (400, "invalid_body")
     assert response.headers["connection"] == "close"
+
+
+async def arrived(bodies: limits.ArrivingBodies, size: int) -> None:
+    """Wait until the unfinished bodies have `size` bytes together."""
+    async with asyncio.timeout(PATIENCE_S):
+        while bodies.size != size:
+            await asyncio.sleep(0)
+
+
+async def test_bodies_that_have_not_arrived_completely_have_limited_memory_together(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = limits.ArrivingBodies(100)
+    monkeypatch.setattr(limits, "ARRIVING_BODIES", bodies)
+    port = await serve(API, show)
+    head = b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 90\r\n\r\n"
+    async with dial(port) as stalled, dial(port) as later:
+        stalled.send(head + b'"' + b"a" * 59)
+        await arrived(bodies, 60)
+        later.send(head + b'"' + b"b" * 59)
+        refused = await stalled.response()
+        later.send(b"b" * 29 + b'"')
+        assert (await later.response()).body == b'"' + b"b" * 88 + b'"'
+    assert (refused.status, refused.error["code"], refused.headers["retry-after"]) == (503, "busy", "5")
+    assert refused.headers["connection"] == "close"
+    assert bodies.size == 0
+
+
+async def test_body_that_alone_needs_too_much_memory_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = limits.ArrivingBodies(100)
+    monkeypatch.setattr(limits, "ARRIVING_BODIES", bodies)
+    port = await serve(API, show)
+    async with dial(port) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 200\r\n\r\n" + b" " * 150)
+        assert (await client.response()).status == 503
+    assert bodies.size == 0
+
+
+async def test_memory_is_free_again_if_the_client_disconnects(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = limits.ArrivingBodies(100)
+    monkeypatch.setattr(limits, "ARRIVING_BODIES", bodies)
+    port = await serve(API, show)
+    async with dial(port) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 90\r\n\r\n" + b" " * 60)
+        await arrived(bodies, 60)
+    await arrived(bodies, 0)
+
+
+async def test_body_that_is_refused_while_its_last_bytes_arrive_is_not_counted_twice() -> None:
+    bodies = limits.ArrivingBodies(100)
+    with bodies.begin() as first, bodies.begin() as second:
+        bodies.add(first, 60)
+        bodies.add(second, 60)
+        assert (first.refused, second.refused, bodies.size) == (True, False, 60)
+        with pytest.raises(Unavailable):
+            bodies.add(first, 10)
+        assert bodies.size == 60
+    assert bodies.size == 0
 
 
 async def test_continue_is_sent_only_for_an_accepted_request(serve: Serve) -> None:

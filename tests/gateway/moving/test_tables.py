@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,31 @@ async def test_a_line_of_an_unknown_kind_is_reported(place: Place, tmp_path: Pat
     ran = await place.ran("import", file, "--into", "tracker", code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (0, 1)
     assert ran.report["reasons"][0]["example"]["detail"].startswith("line 2: 'kind' must be")
+
+
+async def test_a_host_outside_of_the_allowed_hosts_is_refused(tmp_path: Path, elsewhere: Callable[..., Place]) -> None:
+    client = {"client_id": "client", "client_secret": "s" * 20}
+    place = elsewhere(gitea={**client, "allowed_hosts": ["git.example.com"]})
+    past = {"created_at": "2026-01-01T00:00:00.000Z"}  # a line that this gateway exported
+    rows = [
+        {"connection_id": f"c{number}", "credentials": oauth(number), "connection_config": {"hostname": host}, **own}
+        for number, (host, own) in enumerate(
+            [
+                ("git.example.com", {}),
+                ("evil.example.net", {}),
+                ("git.example.com", {"kind": "connection", "past": past}),
+                ("evil.example.net", {"kind": "connection", "past": past}),
+            ]
+        )
+    ]
+    file = lines(tmp_path, *rows)
+    for words in (["--dry-run"], []):
+        report = tmp_path / f"report{len(words)}"
+        ran = await place.ran("import", file, "--into", "gitea", "--report", str(report), *words, code=1)
+        assert (ran.report["imported"], ran.report["refused"]) == (2, 2)
+        refused = [one for one in map(json.loads, report.read_text().splitlines()) if one["result"] == "refused"]
+        assert [one["connection_id"] for one in refused] == ["c1", "c3"]
+        assert all("evil.example.net" in one["detail"] for one in refused)
 
 
 HEAD = {"kind": "bundle", "version": 1}

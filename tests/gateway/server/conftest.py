@@ -9,7 +9,8 @@ from aiohttp import web
 
 from gateway.errors import Unauthorized
 from gateway.middleware.chain import Chain
-from gateway.middleware.request_message import no_early_continue, send_continue, strict
+from gateway.middleware.facts import READ_BODY
+from gateway.middleware.request_message import no_early_continue, read_within, send_continue, strict
 from gateway.middleware.response_shape import error_shape, request_id
 from gateway.process.sockets import BACKLOG
 from gateway.server import GatewayRunner, runner
@@ -25,6 +26,7 @@ class Shown:
 
     def __init__(self, app: web.Application | None = None) -> None:
         self.heads: list[tuple[str, str, tuple[tuple[bytes, bytes], ...]]] = []
+        self.last: tuple[web.Request, web.Response] | None = None  # of `/whole`
         self.cancelled = 0
         self.entered = asyncio.Event()
         self.release = asyncio.Event()
@@ -40,6 +42,7 @@ class Shown:
             ("/torn", self.torn),
             ("/left", self.left),
             ("/echo", self.echo),
+            ("/whole", self.whole),
             ("/refuse", self.refuse),
             ("/{path:.*}", self.show),
         ):
@@ -57,6 +60,15 @@ class Shown:
         self.record(request)
         await send_continue(request)
         return web.Response(body=await request.content.read())
+
+    async def whole(self, request: web.Request) -> web.Response:
+        """Read the whole body as the gateway's own API does, and send the same body."""
+        self.record(request)
+        await read_within(request, 1 << 20, "too large")
+        request[READ_BODY] = await request.read()
+        response = web.Response(body=request[READ_BODY])
+        self.last = request, response
+        return response
 
     async def refuse(self, request: web.Request) -> web.Response:
         raise Unauthorized("unknown_account", "No.")

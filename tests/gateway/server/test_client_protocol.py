@@ -1,13 +1,16 @@
 """A handler receives exactly the bytes of its request, and no bytes of earlier or later requests."""
 
+import asyncio
 import gzip
 
 import pytest
 from aiohttp import web
 
 from gateway.errors import StartRefused
+from gateway.middleware.facts import CONNECTION, READ_BODY, UPSTREAM
 from gateway.server import runner
 from gateway.server.runner import refuse_inflated, refuse_without_c_parser
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial, exchange, parsed
 from tests.gateway.server.conftest import Served
 from tests.gateway.server.test_refusals import CHUNKED, HOST, get
@@ -94,6 +97,36 @@ async def test_pipelined_requests_get_responses_in_order(server: Served) -> None
         for n in range(40):
             assert (await client.response()).body == b"%02d" % n
             assert (await client.response()).body == b"/%d" % n
+
+
+async def test_few_requests_are_read_ahead_of_the_response_to_an_earlier_request(server: Served) -> None:
+    fields = b"X-Long: " + b"x" * 10_000 + b"\r\n"
+    async with dial(server.port) as client:
+        client.send(get(b"/wait") + b"".join(get(b"/%d" % n, fields) for n in range(40)))
+        await server.shown.entered.wait()
+        (connection,) = server.runner.server.connections  # type: ignore[union-attr]
+        async with asyncio.timeout(PATIENCE_S):
+            while connection.transport.is_reading():
+                await asyncio.sleep(0)
+        assert 0 < connection.queued_requests <= 4
+        server.shown.release.set()
+        assert (await client.response()).body == b"waited"
+        assert [(await client.response()).body for _ in range(40)] == [b"/%d" % n for n in range(40)]
+
+
+async def test_an_idle_connection_keeps_no_data_of_its_last_request(server: Served) -> None:
+    async with dial(server.port) as client:
+        client.send(b"POST /whole HTTP/1.1\r\n" + HOST + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000)
+        assert len((await client.response()).body) == 100_000
+        server.shown.entered.clear()
+        client.send(get(b"/wait"))  # when this request is handled, the first is finished
+        await server.shown.entered.wait()
+        assert server.shown.last is not None
+        request, response = server.shown.last
+        assert response.body is None
+        assert [fact for fact in (READ_BODY, UPSTREAM, CONNECTION) if fact in request] == []
+        with pytest.raises(web.PayloadAccessError):
+            await request.read()
 
 
 async def test_a_large_body_full_of_empty_lines_arrives_whole(server: Served) -> None:

@@ -1,0 +1,24 @@
+"""The pages find their own cookies among all cookies that a browser sends."""
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from gateway.pages.connect_cookie import cookies_of
+
+
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        ("", {}),
+        ("gw-connect-1=a", {"gw-connect-1": "a"}),
+        ("other=1; __Host-gw-flow-2=b=c ;gw-x=", {"__Host-gw-flow-2": "b=c", "gw-x": ""}),
+        ("a b; ;=; é=1; gw-x=1; gw-x=2", {"gw-x": "2"}),
+        ("xgw-x=1; gw_x=2; __host-gw-x=3", {}),
+    ],
+)
+def test_own_cookies_are_found_among_others_and_malformed_ones(field: str, found: dict[str, str]) -> None:
+    assert cookies_of(make_mocked_request("GET", "/", headers={"Cookie": field})) == found
+
+
+def test_request_without_cookies_has_none() -> None:
+    assert cookies_of(make_mocked_request("GET", "/")) == {}
