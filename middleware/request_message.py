@@ -206,7 +206,7 @@ async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: f
 # (docs/compatibility.md#requests).
 
 MAX_JSON_BYTES: Final = 1 << 20
-TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
+TOO_LARGE: Final = "The body is too large. This endpoint accepts at most 1 MiB."
 
 
 @web.middleware

@@ -246,10 +246,10 @@ def convert_http_exception(request: web.Request, fault: web.HTTPException) -> Ga
         if request.path.partition("/")[2].partition("/")[0] in _NOT_OFFERED:
             return NotImplementedHere("not_offered", SYNCS_NOT_OFFERED)
         return NotFound(
-            "not_found", "No such endpoint. A call to a provider begins with /proxy; GET /docs lists the others."
+            "not_found", "No such endpoint. Calls to a provider begin with /proxy/; GET /docs lists all endpoints."
         )
     if isinstance(fault, web.HTTPRequestEntityTooLarge):
-        return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
+        return BodyTooLarge("body_too_large", "The body is too large. This endpoint accepts at most 1 MiB.", close=True)
     if fault.status >= 500:
         return unhandled_error(request[REQUEST_ID])
     return InvalidRequest("bad_framing", f"The gateway cannot read this request: {fault.reason}.", close=True)

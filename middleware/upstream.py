@@ -61,12 +61,12 @@ def _base_url(opened: Opened, override: ParsedUrl | None) -> ParsedUrl:
         return own
     allowed = opened.allowed_origins | {own.origin}
     if not covers(allowed, override.origin):
-        only = "" if override.scheme == "https" else ", if egress.allow opens it: other hosts are reached by https only"
+        plain = "" if override.scheme == "https" else ", and its network to egress.allow, because it is plain http"
         shown = allowed if opened.secret_base is None else allowed - {own.origin}
         raise InvalidRequest(
             "base_url_override_not_allowed",
-            f"Base-Url-Override may name {', '.join(sorted(shown)) or 'no other origin'}; "
-            f"the integration's allowed_origins can add {override.origin}{only}.",
+            f"Base-Url-Override {override.origin} is not allowed; allowed: {', '.join(sorted(shown)) or 'none'}. "
+            f"To allow it, add it to allowed_origins of the integration{plain}.",
         )
     return override
 

@@ -28,7 +28,7 @@ async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Find the connection that the request names, and set PROXY_OPTIONS and CONNECTION.
 
-    Raises InvalidRequest for invalid headers, and the errors of `ConnectionCache.opened`.
+    Raises InvalidRequest for invalid and mistyped headers, and the errors of `ConnectionCache.opened`.
 
     A connection that is in memory and fresh is returned without yielding to the event loop.
     """
@@ -37,6 +37,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     ref = ConnectionRef(request[ENVIRONMENT].name, options.integration_id, options.connection_id)
     runtime, caller = request.app[RUNTIME], request[CALLER]
     request[PROXY_OPTIONS] = options
+    proxy_options.check_own_headers(request.headers)
     check_reach(caller, ref)
     opened = runtime.live.peek(ref)
     if opened is None or not caller.policy.fits(opened.connection.tags):

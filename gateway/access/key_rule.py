@@ -91,6 +91,8 @@ def parse_rule(text: str) -> KeyRule:
     path = _without_placeholders(written, name) if named_as else written
     if len(text) > MAX_RULE_LENGTH:
         raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
+    if methods.startswith("/"):
+        raise ValueError("has no method: write METHOD /path, for example 'GET /v1/items/*'")
     if not space or not path.startswith("/"):
         raise ValueError("has no path: write METHOD /path, for example 'GET /v1/items/*'")
     named = None if methods == "*" else frozenset(methods.split(","))

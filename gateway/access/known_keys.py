@@ -411,7 +411,7 @@ def invalid_key_error(kind: KeyKind) -> Unauthorized:
         fix = f"Ask the person who gave you the URL for a new one: {CREATE_KEY}."
     else:
         message = "Invalid secret key: unknown, expired or revoked."
-        fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE_KEY}."
+        fix = f"Use a key from environments.<name>.secret_keys in gateway.yaml, or create a key: {CREATE_KEY}."
     return Unauthorized(
         "unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID_TOKEN_HEADERS
     )

@@ -273,7 +273,13 @@ async def reconnect_session(
             f"Environment '{ref.environment}' has no integration '{ref.integration_id}'.",
         )
         if known:
-            path, message = ("connection_id",), f"'{ref.integration_id}' has no connection '{ref.connection_id}'."
+            path, message = (
+                ("connection_id",),
+                (
+                    f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'. "
+                    "GET /connections lists the connections."
+                ),
+            )
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
     user = end_user(body.end_user, body.organization)
     asked = replacing_tags(user, body.tags)

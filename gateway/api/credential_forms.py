@@ -1,7 +1,7 @@
 """Connects an account by a form that the end user's browser posts (docs/compatibility.md#without-a-redirect)."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
@@ -19,6 +19,7 @@ from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store.pending_authorizations import bound_to_other_browser
+from gateway.text import did_you_mean
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -69,11 +70,12 @@ class Form:
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
         names = {*(self.names if self.names is not None else _entry_fields(provider)), *provider.credentials}
         names |= set(CERTIFICATE_FIELDS) if provider.require_client_certificate else set()
+        unknown = [name for name in given if name not in names and name != "type"]
         issues = [
-            Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,))
-            for name in given
-            if name not in names and name != "type"
+            Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,)) for name in unknown
         ]
+        if unknown and (near := did_you_mean(unknown[0], sorted(names))):
+            issues[0] = replace(issues[0], message=issues[0].message.removesuffix(".") + near)
         if issues:
             raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
         if self.mode == "OAUTH2_CC":

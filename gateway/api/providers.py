@@ -16,7 +16,7 @@ from gateway.catalog.listing import Listing, ListingBody, Query, get_listing, na
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
-from gateway.text import close_matches
+from gateway.text import close_matches, did_you_mean
 
 # ── Logos: the brand's icon on the brand's colour, or initials if the catalog has no icon. No image is fetched.
 
@@ -156,7 +156,10 @@ def provider_in_path(request: web.Request) -> ListingBody:
         raise InvalidRequest("invalid_uri_params", "The provider's name is malformed.", errors=[issue])
     body = listing(request).provider_body(name)
     if body is None:
-        raise NotFound("not_found", f"There is no provider {name!r}. GET /providers?search=… finds the right name.")
+        near = did_you_mean(name, generation_of(request).catalog.providers)
+        raise NotFound(
+            "not_found", f"There is no provider '{name}'{near or '.'} GET /providers?search=… finds the right name."
+        )
     return body
 
 

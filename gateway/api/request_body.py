@@ -37,6 +37,16 @@ CODES: Final = {
 }
 
 
+# The unit or the form of a value that callers often get wrong, by pydantic's error type and the field.
+_DETAILS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("int_type", "expires_in"): " of seconds",
+        ("string_type", "expires_in"): ": a number and a unit, such as 2h",
+        ("int_type", "rate"): ": the calls per minute",
+    }
+)
+
+
 def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) -> list[Issue]:
     """Return an issue for each error. The issue of the first unknown field suggests the closest field of `model`."""
     errors = fault.errors(include_url=False, include_input=False)
@@ -44,10 +54,23 @@ def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) 
     for n, error in enumerate(errors):
         if error["type"] == "extra_forbidden":
             *place, name = error["loc"]
-            hint = did_you_mean(str(name), keys_at(model, place))
-            issues[n] = replace(issues[n], message=issues[n].message.removesuffix(".") + hint) if hint else issues[n]
+            hint = _hint(str(name), keys_at(model, place), "fields")
+            issues[n] = replace(issues[n], message=issues[n].message.removesuffix(".") + hint)
             break
     return issues
+
+
+def _hint(name: str, known: Sequence[str], what: str) -> str:
+    """Return the end of a message about the unknown `name`.
+
+    It has the most similar known name, all known names if they are few, or the page that lists them. `what`: what
+    `known` has, such as ``fields``.
+    """
+    if near := did_you_mean(name, known):
+        return near
+    if not known:
+        return "."
+    return f"; the {what} are {', '.join(known)}." if len(known) <= MOST_LISTED else f"; GET /docs lists the {what}."
 
 
 def pydantic_issue(error: ErrorDetails, value: Any = None) -> Issue:
@@ -84,7 +107,7 @@ def _issue_text(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
         for step in path:
             value = value[int(step)] if isinstance(value, list) else value[step]
         return f"{place} {id_fault(str(value), pattern)}."
-    message = pydantic_message(error, "json")
+    message = pydantic_message(error, "json") + _DETAILS.get((error["type"], path[-1] if path else ""), "")
     if error["type"] == "value_error":
         return f"{place}: {message}." if place else f"{message}."
     return f"{place} {message}."
@@ -95,6 +118,7 @@ Model = TypeVar("Model", bound=BaseModel)
 TRUE_WORDS: Final = frozenset({"true", "1", "yes", "on"})
 FALSE_WORDS: Final = frozenset({"false", "0", "no", "off", ""})
 MAX_FAULTS: Final = 1000
+MOST_LISTED: Final = 10  # a message lists the valid names only if they are so few
 NO_CHOICES: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 NO_NUMBERS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
@@ -210,7 +234,7 @@ def read_query(
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
         elif name not in allowed:
             known = () if hinted else (*allowed, *repeatable, *nested)
-            hint, hinted = did_you_mean(name, known) or ".", True
+            hint, hinted = _hint(name, known, "parameters"), True
             message = f"'{name[:64]}' is not a parameter of this endpoint{hint}"
             issues.append(Issue("unrecognized_keys", message, (name,)))
         elif name in query:

@@ -10,6 +10,7 @@ from gateway.catalog.value import BadValue, check_value, flat_values
 from gateway.errors import MAX_ISSUES, InvalidRequest, Issue, joined_issues
 from gateway.oauth.token_responses import MAX_LIFETIME, dig, positive_seconds
 from gateway.secret import Secret
+from gateway.text import did_you_mean
 from gateway.timestamps import moment
 
 # ── The members of a credential under the names that templates use.
@@ -163,7 +164,8 @@ class CredentialForm:
             if len(self._issues) >= MAX_ISSUES:
                 break
             if name not in self._read and name not in ignored:
-                self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials.")
+                hint = did_you_mean(name, sorted(self._read - self._fields.keys())) or "."
+                self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials{hint}")
         if self._issues:
             raise InvalidRequest("invalid_body", joined_issues(self._issues), errors=self._issues)
 

@@ -24,6 +24,7 @@ from gateway.catalog.template_places import (
 from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.catalog.value import BadValue, check_value, compile_pattern, is_web_url
 from gateway.documents.read_document import dotted
+from gateway.text import did_you_mean
 
 # ── Checks of templates. Each template must be valid and allowed in its place, and something must fill each of its
 # placeholders.
@@ -249,10 +250,9 @@ def entry_faults(provider: Provider, external_names: ExternalNames) -> Iterator[
 
 def _mode_and_script_faults(provider: Provider, external_names: ExternalNames) -> Iterator[Finding]:
     if provider.auth_mode not in external_names.modes:
-        yield (
-            ("auth_mode",),
-            f"there is no auth mode {provider.auth_mode!r}; there are {', '.join(sorted(external_names.modes))}",
-        )
+        modes = sorted(external_names.modes)
+        hint = did_you_mean(provider.auth_mode, modes) or f"; there are {', '.join(modes)}"
+        yield ("auth_mode",), f"there is no auth mode {provider.auth_mode!r}{hint}"
     if (mode := AUTH_MODES.get(provider.auth_mode)) is not None:
         for key in mode.required_fields:
             if getattr(provider, key) is None:

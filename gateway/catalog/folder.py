@@ -178,9 +178,26 @@ def _fault(error: ErrorDetails) -> Finding:
 
 def _fault_text(error: ErrorDetails, path: Sequence[int | str]) -> str:
     if error["type"] == "extra_forbidden":
-        return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), keys_at(Provider, path[:-1]))
+        hint = _misplaced(str(path[0]), error["input"]) if len(path) == 1 else ""
+        return f"unknown key {str(path[-1])!r}" + (hint or _did_you_mean(str(path[-1]), keys_at(Provider, path[:-1])))
     colon = ":" if error["type"] == "value_error" else ""
     return f"{_dotted(path)}{colon} {pydantic_message(error, 'yaml')}"
+
+
+_OF_INTEGRATIONS: Final = frozenset(
+    {"client_id", "client_secret", "webhook_secret", "app_id", "app_link", "private_key"}
+)
+
+
+def _misplaced(key: str, value: object) -> str:
+    """Return the end of a message about a top-level key that belongs elsewhere; empty for any other key."""
+    if key in _OF_INTEGRATIONS:
+        return "; it belongs to an integration in gateway.yaml"
+    if isinstance(value, dict) and {"auth_mode", "display_name"} & value.keys():
+        return (
+            "; the fields of an entry begin at the top level. `gateway catalog import` splits a file with many entries"
+        )
+    return ""
 
 
 def _missing_hint(path: Sequence[int | str]) -> str:

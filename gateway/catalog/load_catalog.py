@@ -17,6 +17,7 @@ from gateway.catalog.evidence import all_sources, overall_provenance
 from gateway.catalog.folder import CatalogEntry, entry_files, read_entries
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read_yaml
+from gateway.text import did_you_mean, nearest
 
 # ── The JSON of an entry in `/providers`: the fields of the file, and fields that the gateway adds
 # (docs/catalog.md#fields).
@@ -130,6 +131,18 @@ class Catalog:
     def get(self, name: str) -> Provider | None:
         """Return the provider called `name`, or None."""
         return self.providers.get(name)
+
+    def suggestion(self, name: str) -> str:
+        """Return a text such as ``; did you mean 'google-mail'?`` for a mistyped name, or for a display name such as
+        ``gmail``. Return an empty text if nothing is similar.
+
+        The function reads the display name of every provider, so requests must not call it.
+        """
+        if hint := did_you_mean(name, self.providers):
+            return hint
+        names = {json.loads(content)["display_name"]: key for key, content in self.providers.contents.items()}
+        display_name = nearest(name, names)
+        return f"; did you mean '{names[display_name]}'?" if display_name else ""
 
     def where(self, name: str, *path: str | int) -> str:
         """Return the file and the line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``.

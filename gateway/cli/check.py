@@ -4,6 +4,7 @@ The command does not start the gateway.
 """
 
 import json
+import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 # effect, or that are probably mistakes.
 
 _PORTS: Final = {"http": 80, "https": 443}
+_UNBRACED: Final = re.compile(r"\$[A-Z_][A-Z0-9_]*")
+_UNBRACED_WARNING: Final = (
+    "the value is not filled in from the environment: write the variable's name in braces, as in ${NAME}"
+)
 # authorization_url is not in this list: browsers open this URL, and the gateway does not call it.
 _URL_FIELDS: Final = ("token_url", "refresh_url", "base_url")
 
@@ -77,6 +82,7 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
             yield from _sunset_warnings(config, place, integration, catalog)
             if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
                 yield from _webhook_warnings(config, place, integration, catalog)
+    yield from (Fault(config.where(*place), _UNBRACED_WARNING) for place in _unbraced_references(config.document.tree))
     if "request_log" in config.document.tree:
         yield Fault(config.where("request_log"), RENAMED_WARNING)
     if not config.environments:
@@ -91,6 +97,18 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
                 where,
                 f"{allowed.network} lets providers direct calls to any private address; allow only the networks you need",
             )
+
+
+def _unbraced_references(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the place of each value such as ``$NAME``, which a shell would fill in and the gateway does not."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _unbraced_references(inner, (*place, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _unbraced_references(inner, (*place, str(index)))
+    elif isinstance(value, str) and _UNBRACED.fullmatch(value):
+        yield place
 
 
 def _environment_warnings(config: "Config", environment: "EnvironmentConfig", guard: "Guard") -> Iterator[Fault]:

@@ -207,10 +207,8 @@ def _store_url(text: str) -> str:
 
 
 def _provider(name: str, catalog: "Catalog") -> str:
-    from gateway.text import did_you_mean
-
     if name not in catalog.providers:
-        hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list --search WORD` finds one"
+        hint = catalog.suggestion(name) or "; `gateway catalog list --search WORD` finds one"
         raise ValueError(f"the catalog has no provider '{name}'{hint}")
     return name
 

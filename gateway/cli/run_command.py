@@ -165,7 +165,9 @@ def select_environment(runtime: "Runtime", name: str | None) -> str:
     if name is None and len(there) == 1:
         return there[0]
     if name not in there:
-        raise click.UsageError(f"Name the environment: --environment {'|'.join(there) or '(gateway.yaml has none)'}.")
+        wrong = "" if name is None else f"There is no environment '{name}'. "
+        choice = "|".join(there) or "(gateway.yaml has none)"
+        raise click.UsageError(f"{wrong}Name the environment: --environment {choice}.")
     return name
 
 

@@ -28,7 +28,7 @@ from gateway.secret import Secret
 def _no_truth(value: object) -> object:
     """Refuse a boolean where a number is required. Pydantic would accept a boolean, because Python's bool is an int."""
     if isinstance(value, bool):
-        raise ValueError("must be a number, and this is a truth value")
+        raise ValueError("must be a number, and this is a boolean")
     return value
 
 

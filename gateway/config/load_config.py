@@ -40,6 +40,7 @@ _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 _FAULTS_WITH_VALUE: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
 MAX_SHOWN_CHARS: Final = 24
+_UNKNOWN_KEY: Final = ("is not a known key", "is not known here")
 _SHOWN: Final = re.compile(r"[-+]?[0-9]{1,10}([.,][0-9]{1,3})? ?[A-Za-z%]{0,7}")
 
 
@@ -308,8 +309,11 @@ def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path)
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
-    """Add the value's ``${…}`` reference to the fault, because the file does not show the value."""
-    origin = origins.get(finding.place)
+    """Add the value's ``${…}`` reference to the fault, because the file does not show the value.
+
+    Faults of a key itself do not concern its value.
+    """
+    origin = None if finding.message.startswith(_UNKNOWN_KEY) else origins.get(finding.place)
     return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
 
 

@@ -57,7 +57,7 @@ def public_url(text: str) -> str:
     if parts.scheme == "http" and not is_loopback(name):
         raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
     if parts.query or parts.fragment or text[-1] in "?#":
-        raise ValueError("must end with its path: no '?' and no '#'")
+        raise ValueError("must not have a query or a fragment; remove '?' or '#' and the text after it")
     path = parts.path.rstrip("/")
     if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
         raise ValueError("has a path other than plain segments such as /gateway")
@@ -197,7 +197,7 @@ def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> Spli
         raise ValueError(example) from None
     name = parts.hostname or ""
     if parts.scheme not in schemes or not (is_host_name(name) or is_address(name)) or parts.netloc.endswith(":"):
-        raise ValueError(example)
+        raise ValueError(example if "://" in text else f"{example}, with {schemes[0]}:// at its beginning")
     if not userinfo and "@" in parts.netloc:
         raise ValueError("must not hold a user name or a password")
     if parts.port == 0:
@@ -240,12 +240,13 @@ def encryption_key(text: str) -> Secret:
 
 def secret_key(text: str) -> Secret:
     """Check a key that the application sends as ``Authorization: Bearer …``."""
+    if not text:
+        raise ValueError(f"is empty; {_make_a_secret_key()}")
     if not VISIBLE.fullmatch(text):
         raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
     if len(text) < SECRET_KEY_MIN:
         raise ValueError(
-            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; "
-            "`openssl rand -hex 32` makes one"
+            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; {_make_a_secret_key()}"
         )
     return Secret(text)
 
@@ -267,7 +268,7 @@ def client_value(text: str) -> str:
     """
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError(
-            "holds a space at its end, a newline or another character that no provider issues; copy it again"
+            "contains a line break, a space at its end, or a character outside ASCII; copy it from the provider again"
         )
     return text
 
@@ -282,6 +283,10 @@ def private_key(text: str) -> Secret:
 
 def _padded(text: str) -> str:
     return text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
+
+
+def _make_a_secret_key() -> str:
+    return "`openssl rand -hex 32` makes one"
 
 
 def _make_a_key() -> str:

@@ -99,7 +99,9 @@ def console_path(request: web.Request, /, *below: str, **query: str) -> str:
 def check_enabled(request: web.Request) -> None:
     """Raise NotFound if the console is off, or if it has its own port and the request came to `server.port`."""
     config = generation_of(request).config.console
-    if not config.enabled or (config.port is not None and OWN_PORT not in request):
+    if not config.enabled:
+        raise NotFound("not_found", "The console is off. To use it, set console.enabled: true in gateway.yaml.")
+    if config.port is not None and OWN_PORT not in request:
         raise NotFound("not_found", "No such endpoint. See GET /docs.")
 
 

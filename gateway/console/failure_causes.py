@@ -64,7 +64,7 @@ _BY_REASON: Final = {
     "token_endpoint_unavailable": FailureCause(
         "The provider's token endpoint does not respond, limits the rate or returns errors, so expired tokens are not refreshed.",
         "Check the provider's status page. No token is lost: the gateway retries automatically.",
-        "Open one in this list to see which of these.",
+        "Open an entry in this list to see which of these.",
     ),
     "reconnect_needed": FailureCause(
         "The connection's credential no longer works, so the gateway refuses its calls.",
@@ -85,12 +85,12 @@ _BY_REASON: Final = {
     "token_request_failed": FailureCause(
         "The provider refused to exchange an authorization code for tokens.",
         "Compare client ID, client secret and callback URL with the provider's developer console.",
-        "Open one in this list to see the provider's message.",
+        "Open an entry in this list to see the provider's message.",
     ),
     "authorization_refused": FailureCause(
         "The provider, or the end user on its page, refused the authorization.",
         "Correct the callback URL registered at the provider if the message mentions redirect_uri.",
-        "Open one in this list to see the provider's message.",
+        "Open an entry in this list to see the provider's message.",
     ),
     "invalid_state": FailureCause(
         "Browsers returned from an authorization that this gateway did not start, or that has expired.",
@@ -145,7 +145,7 @@ _CLIENT: Final = FailureCause(
     "Open a call in this list to see its path.",
 )
 _SERVER: Final = FailureCause("The provider returns server errors.", "Check the provider's status page.")
-_OTHER: Final = FailureCause("", "", "Open one in this list.")
+_OTHER: Final = FailureCause("", "", "Open an entry in this list to see the request. docs/http-api.md explains the error code.")
 
 
 def cause_of(kind: str, reason: str) -> FailureCause:
@@ -162,7 +162,7 @@ def cause_of(kind: str, reason: str) -> FailureCause:
         return FailureCause(
             "The provider's token endpoint refuses to refresh the token.",
             "Compare client ID and client secret with the provider's developer console.",
-            "Open one in this list to see the provider's message.",
+            "Open an entry in this list to see the provider's message.",
         )
     if reason.startswith("4") and reason.isdigit():
         return _CLIENT

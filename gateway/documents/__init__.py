@@ -1,6 +1,7 @@
 """Parses YAML and JSON text into values with their line numbers.
 
     nodes               parses text into nodes: scalars, lists and mappings, each with its line
+    yaml_faults         turns errors of the YAML parser into messages that say how to fix the file
     read_document       converts nodes into plain values with their lines, and reports faults in the text
     pydantic_messages   turns pydantic's validation errors into our messages, for these files and for request bodies
 

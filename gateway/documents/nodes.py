@@ -16,6 +16,8 @@ from typing import Final, TypeAlias
 
 import yaml
 
+from gateway.documents.yaml_faults import yaml_fault
+
 # ── The nodes: scalars, lists and mappings, each with its line. YAML and JSON are parsed into the same classes.
 
 Value: TypeAlias = str | int | float | bool | None
@@ -96,15 +98,7 @@ def read_yaml(text: str) -> Node | None:
         at = error.position if isinstance(error.position, int) else 0
         raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        last = max(1, len(text.splitlines()))  # at the end of the file, the parser's mark is after the last line
-        line = min(mark.line + 1, last) if mark else 1
-        if error.context == "while scanning a quoted scalar" and error.context_mark:
-            opening_line = error.context_mark.line + 1
-            raise UnreadableText(opening_line, "not YAML: the quote that opens here is not closed") from None
-        unclosed = composer.quote_over_lines(line)
-        hint = f"; check the quote that opens in line {unclosed}" if unclosed else ""
-        raise UnreadableText(line, yaml_error_text(error, text) + hint) from None
+        raise UnreadableText(*yaml_fault(error, text, composer.quote_over_lines)) from None
 
 
 def scalar_value(text: str) -> Value:
@@ -116,26 +110,6 @@ def scalar_value(text: str) -> Value:
     if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
-
-
-def yaml_error_text(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Return PyYAML's message without the parts that quote the file, because these parts can contain a secret."""
-    if _is_reference(error.problem_mark, text):
-        return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
-    problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
-    context = f" ({error.context})" if error.context else ""
-    spaces = "; indent with spaces, not tabs" if "token" in problem or "tab character" in problem else ""
-    quotes = "; quote a value that begins with @, `, %, & or *" if "token" in problem else ""
-    return f"not YAML: {problem}{context}{spaces}{quotes}"
-
-
-def _is_reference(mark: yaml.Mark | None, text: str) -> bool:
-    """Return whether parsing failed at a reference such as ``${NAME}`` without quotes inside ``[ ]`` or ``{ }``.
-
-    YAML reads its brace as the beginning of a mapping.
-    """
-    lines = text.splitlines()
-    return mark is not None and mark.line < len(lines) and lines[mark.line][max(0, mark.column - 1) :].startswith("${")
 
 
 class _Composer:

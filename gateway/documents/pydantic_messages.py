@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 # "json": a request body that a program sends; "yaml": a file that a person writes
 Syntax: TypeAlias = Literal["json", "yaml"]
 
+_TIME: Final = "must be a time with a time zone, such as 2026-01-31T12:00:00Z"
 _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "missing": "is missing",
@@ -41,6 +42,10 @@ _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
         "too_short": "must have {min_length} or more items",
         "too_long": "may have at most {max_length} items",
         "string_pattern_mismatch": "holds a character that it may not have",
+        "datetime_type": _TIME,
+        "datetime_parsing": _TIME,
+        "datetime_from_date_parsing": _TIME,
+        "timezone_aware": _TIME,
         "greater_than": "must be more than {gt}",
         "greater_than_equal": "must be {ge} or more",
         "less_than_equal": "must be {le} or less",
@@ -85,7 +90,7 @@ def _bound_value(value: Any) -> Any:
 def _text_expected_message(value: object) -> str:
     match value:
         case bool():
-            return "must be text, and this reads as a truth value; put it in quotes"
+            return "must be text, and this reads as a boolean; put it in quotes"
         case int() | float():
             return "must be text, and this reads as a number; put it in quotes"
         case list():
@@ -99,15 +104,23 @@ def _text_expected_message(value: object) -> str:
 def keys_at(shape: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     """Return the keys that the model `shape` allows at `path`.
 
-    Return no keys if several models are possible at `path`.
+    In pydantic's paths, the value of `type` follows the name of a field that can have several models. Return no keys if
+    several models are possible at `path`.
     """
-    for step in path:
+    for step, following in zip(path, (*path[1:], None), strict=False):
         field = shape.model_fields.get(str(step))
         shapes = set(_shapes_in(field.annotation)) if field else set()
         if len(shapes) > 1:
-            return []
+            shapes = {one for one in shapes if "type" in one.model_fields and following in _types(one)}
+            if len(shapes) != 1:
+                return []
         shape = next(iter(shapes), shape)
     return list(shape.model_fields)
+
+
+def _types(shape: type[BaseModel]) -> tuple[Any, ...]:
+    """Return the values that the model allows for `type`."""
+    return get_args(shape.model_fields["type"].annotation)
 
 
 def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -80,6 +80,17 @@ def is_public(address: IPAddress) -> bool:
     return address.is_global and not address.is_multicast and not any(address in network for network in _SPECIAL)
 
 
+def _not_public(host: str, port: int, text: str, address: IPAddress | None) -> str:
+    """Return the message for `host`, which resolves to the forbidden address `text`."""
+    leads = "" if host == text else f" leads to {text}, which"
+    message = f"{host} port {port}{leads} is not a public address."
+    if address is None:
+        return f"{message} An address with a zone cannot be allowed in egress.allow."
+    allowed = without_ipv6_prefix(address)
+    entry = f"{allowed}/32:{port}" if allowed.version == 4 else f"[{allowed}/128]:{port}"
+    return f'{message} To allow it, add "{entry}" to egress.allow in gateway.yaml.'
+
+
 class Guard:
     """Checks addresses. `allow`: the networks that the operator allowed (``egress.allow``)."""
 
@@ -109,11 +120,7 @@ class Guard:
                 continue
             if scheme == "http" and address is not None and is_public(without_ipv6_prefix(address)):
                 raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
-            raise EgressError(
-                "refused",
-                f"{host} port {port} leads to {text}, which is not a public address. "
-                "The operator can allow it in gateway.yaml under egress.allow.",
-            )
+            raise EgressError("refused", _not_public(host, port, text, address))
 
     def socket(self, scheme: Scheme, address: SocketAddress) -> socket.socket:
         """Return a socket to connect to `address`. Raises AddressRefused if the address is forbidden."""

@@ -15,6 +15,7 @@ from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.http.origin import ParsedUrl, parse_url
 from gateway.http.retry import MAX_RETRIES
 from gateway.http.url import has_dot_segment
+from gateway.text import nearest
 
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _STATUSES: Final = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
@@ -24,10 +25,36 @@ _SHOWN: Final = re.compile(
 )  # values that an error message repeats; a longer value could be a secret
 _MAX_CHARS: Final = 255
 CONNECTION_HEADERS: Final = ("Provider-Config-Key", "Connection-Id")
-LIST_HINTS: Final = {
-    "Provider-Config-Key": " (GET /integrations lists them)",
-    "Connection-Id": " (GET /connections lists them)",
+_MEANINGS: Final = {
+    "Provider-Config-Key": "with the key of an integration; GET /integrations lists the keys",
+    "Connection-Id": "with the id of a connection; GET /connections lists the ids",
 }
+_OWN_PREFIX: Final = "Gateway-"
+# The headers of requests that begin with `_OWN_PREFIX`.
+_OWN_HEADERS: Final = (
+    "Gateway-Dry-Run",
+    "Gateway-Max-Bytes",
+    "Gateway-Paginate",
+    "Gateway-Paginate-From",
+    "Gateway-Select",
+    "Gateway-Timeout",
+)
+# The headers of responses and events, which a caller may send back.
+_OWN_LOWER: Final = frozenset(name.lower() for name in _OWN_HEADERS)
+_ECHOED: Final = frozenset(
+    f"{_OWN_PREFIX}{name}".lower()
+    for name in (
+        "Attempts",
+        "Connect-Url",
+        "Cut",
+        "Environment",
+        "Error",
+        "Integration",
+        "Provider",
+        "Refresh-Failed",
+        "Request-Id",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +94,7 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
             fault = Issue("invalid_value", f"Send {name} once, not {len(values)} times.", (name.lower(),))
         elif not values or not values[0]:
             if required:
-                fault = Issue("invalid_type", f"Send the header {name}{LIST_HINTS[name]}.", (name.lower(),))
+                fault = Issue("invalid_type", f"Send the header {name} {_MEANINGS[name]}.", (name.lower(),))
         elif len(values[0]) > _MAX_CHARS and required:
             fault = Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
         elif (fault_text := check(values[0])) is not None:
@@ -111,6 +138,24 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
         float(timeout) if timeout else None,
         dry_run.lower() == "true",
     )
+
+
+def check_own_headers(headers: "CIMultiDictProxy[str]") -> None:
+    """Raise InvalidRequest for a name that is almost one of `_OWN_HEADERS`.
+
+    Such a header would have no effect: the call after a mistyped ``Gateway-Dry-Run`` would be sent to the provider.
+    """
+    issues: list[Issue] = []
+    for name in headers:
+        lower = name.lower()
+        if not lower.startswith(_OWN_PREFIX.lower()) or lower in _ECHOED or lower in _OWN_LOWER:
+            continue
+        known = {own.removeprefix(_OWN_PREFIX): own for own in _OWN_HEADERS}
+        if near := nearest(name[len(_OWN_PREFIX) :], known):
+            message = f"{name} is not a header of the gateway; did you mean {known[near]}?"
+            issues.append(Issue("unrecognized_keys", message, (lower,)))
+    if issues:
+        raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
 
 
 def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:

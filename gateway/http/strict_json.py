@@ -19,7 +19,7 @@ def parse(raw: bytes) -> Any:
     except UnicodeDecodeError as fault:
         raise _json_error(f"is not UTF-8 (byte {fault.start + 1})") from None
     if not text.strip():
-        raise _json_error("is empty")
+        raise _json_error("is empty; send a JSON object")
     try:
         value = json.loads(
             text, object_pairs_hook=_object_from_pairs, parse_constant=_refuse_constant, parse_float=_finite_number

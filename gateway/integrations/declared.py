@@ -16,7 +16,6 @@ from gateway.config import Config, Fault, Faults
 from gateway.config.values import private_key
 from gateway.records.integration import Integration
 from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
-from gateway.text import did_you_mean
 
 Place = tuple[str, ...]
 
@@ -112,7 +111,7 @@ def integrations(
 
 
 def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault:
-    hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list` shows what there is"
+    hint = catalog.suggestion(name) or "; `gateway catalog list` lists the providers"
     return Fault(config.where(*place), f"the catalog has no provider '{name}'{hint}")
 
 

@@ -286,9 +286,8 @@ class Peer:
             if response.status == 404:
                 raise UnusableConnection(*where, "gone", "it was deleted there in the meantime") from None
             if response.code == INVALID_CREDENTIALS or response.status == 424:
-                detail = (
-                    f"the credential no longer works there: {response.message}. Its end user must connect again here"
-                )
+                why = response.message.removesuffix(".")
+                detail = f"the credential no longer works there: {why}. Its end user must connect again here"
                 raise UnusableConnection(*where, "dead_at_peer", detail) from None
             detail = f"it was not returned ({response.status} {response.code}): {response.message}"
             raise UnusableConnection(*where, "peer_refused", detail) from None

@@ -63,7 +63,8 @@ async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(ov
             "/proxy/a", override=parse_url(override), allowed_origins=["https://allowed.example.com:443"]
         )
     assert refusal.value.code == "base_url_override_not_allowed"
-    assert "http://127.0.0.1:8000, https://allowed.example.com:443" in refusal.value.message
+    assert refusal.value.message.startswith(f"Base-Url-Override {parse_url(override).origin} is not allowed; allowed: ")
+    assert "http://127.0.0.1:8000, https://allowed.example.com:443. To allow it, add it to" in refusal.value.message
 
 
 # ── The credential replaces the caller's value in its place, and is sent nowhere else.

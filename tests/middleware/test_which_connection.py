@@ -46,6 +46,31 @@ async def test_every_wrong_header_is_named_once(lines: tuple[str, ...], paths: l
     assert provider.heads == []
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("Gateway-Dryrun: true", "Gateway-Dry-Run"),
+        ("gateway-dry-rnu: true", "Gateway-Dry-Run"),
+        ("Gateway-Pagination: all", "Gateway-Paginate"),
+        ("Gateway-TimeOuts: 3", "Gateway-Timeout"),
+    ],
+)
+async def test_a_mistyped_header_of_the_gateway_stops_the_call(line: str, name: str) -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        response = await gateway.call("/proxy/x", KEY, CONNECTION, line, us=False)
+    error = error_of(response)
+    assert (response[:12], error["code"]) == (b"HTTP/1.1 400", "invalid_headers")
+    assert error["message"] == f"{line.partition(':')[0]} is not a header of the gateway; did you mean {name}?"
+    assert provider.heads == []
+
+
+async def test_other_headers_with_the_prefix_of_the_gateway_are_ignored() -> None:
+    lines = ("Gateway-Request-Id: 1", "Gateway-Error: x", "Gateway-User: x", "GATEWAY-TIMEOUT: 3", "Gateway-: x")
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        assert (await gateway.call("/proxy/x", *lines)).startswith(b"HTTP/1.1 200")
+    assert b"gateway-user" not in provider.heads[0].lower()
+
+
 async def test_headers_of_published_sdks_are_accepted() -> None:
     sent = ("Base-Url-Override:", "Nango-Activity-Log-Id:", "Retries: 3", "Retry-On: 429,503", "Decompress: true")
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:

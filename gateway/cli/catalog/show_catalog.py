@@ -19,15 +19,19 @@ PIPE_WIDTH = 400  # columns of a table if stdout is not a terminal: no line is w
 
 
 @click.command("list")
-@click.option(
-    "--search", default="", metavar="WORDS", help="Only providers with these words in name, display name or categories."
-)
+@click.argument("words", nargs=-1)
+@click.option("--search", default="", metavar="WORDS", help="The same as the argument WORDS.")
 @click.option("--category", metavar="NAME", help="Only this category.")
 @click.option("--auth-mode", metavar="MODE", help="Only this auth mode.")
 @catalog_config_file
 @as_json
-def list_providers(search: str, category: str | None, auth_mode: str | None, file: Path | None, as_json: bool) -> None:
-    """List the catalog's providers: name, display name, auth mode, categories."""
+def list_providers(
+    words: tuple[str, ...], search: str, category: str | None, auth_mode: str | None, file: Path | None, as_json: bool
+) -> None:
+    """List the catalog's providers: name, display name, auth mode, categories.
+
+    With WORDS, only the providers with these words in name, display name or categories.
+    """
     from gateway.catalog.listing import Listing, Query
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
     from gateway.cli.terminal import exit_on_faults
@@ -41,6 +45,7 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
         _refuse_unknown("--category", category, (name for provider in every for name in provider["categories"]))
     if auth_mode is not None:
         _refuse_unknown("--auth-mode", auth_mode, known_modes())
+    search = " ".join((*words, search)).strip()
     body = listing.page(Query(search=search, category=category, auth_mode=auth_mode))
     providers = json.loads(body.content)["data"]
     if as_json:
@@ -58,7 +63,6 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
 
 def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
     """Raise BadParameter, with the most similar value, if no entry can have the value `given`."""
-    from gateway.text import did_you_mean
 
     words = sorted(set(known))
     if given.casefold() not in {word.casefold() for word in words}:
@@ -100,7 +104,7 @@ def find_provider(catalog: "Catalog", name: str, file: Path | None) -> "Provider
     if provider is None:
         here = file is None and Path("gateway.yaml").exists()
         own = "; -c gateway.yaml adds your own catalog folders" if here else ""
-        hint = did_you_mean(name, catalog.providers) or f"{own}; to list all, run `gateway catalog list`"
+        hint = catalog.suggestion(name) or f"{own}; to list all, run `gateway catalog list`"
         raise click.ClickException(f"the catalog has no provider '{name}'{hint}")
     return provider
 

@@ -54,8 +54,9 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 
 def banner(ready: "Ready", state: Path) -> str:
     """Return the text for the terminal. Each command and each link has its own line, which makes copying easy."""
-    where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
-    look = f"""Open the console (the link works once, within ten minutes; for a new one, run `{program()} console{where}`):
+    file = f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
+    where = "" if state == Path(".gateway") else file  # `try` finds the default folder by itself
+    look = f"""Open the console (the link works once, within ten minutes; for a new one, run `{program()} console{file}`):
 
 {ready.console_link}
 

@@ -201,7 +201,7 @@ def _check(target: "Target") -> None:
 def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
     """Make the call, print the results and return the exit code. Raises TrialFailed."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway, explain_refusal
-    from gateway.cli.try_.try_target import ConnectionPath, resolve
+    from gateway.cli.try_.try_target import UNKNOWN, ConnectionPath, resolve
     from gateway.client import CallFailed
 
     named = None
@@ -210,7 +210,7 @@ def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
     try:
         named = resolve(client, typed.integration, typed.connection, typed.path)
         sent = build_call(target.url, typed, named)
-        if typed.path is None and not typed.as_json:
+        if typed.path is None and not typed.as_json and named.connection != UNKNOWN:
             print(f"Calling {named.integration} as {named.connection}: {sent.method} {sent.target}\n", file=sys.stderr)
         if typed.dry:
             return _dry(_dry_run_request(client, sent, target), sent, target, typed)

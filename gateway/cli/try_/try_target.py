@@ -127,6 +127,9 @@ def _key(config: "Config", file: Path, environment: str | None) -> Secret:
 _SETTING: Final = re.compile(r"\$?\{(?:connectionConfig\.)?([A-Za-z_][\w.-]*)\}")
 
 
+UNKNOWN: Final = "none"  # the connection of an integration that does not exist
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionPath:
     """A connection, and a path of its provider's API."""
@@ -154,7 +157,7 @@ def resolve(client: Client, integration: str | None, connection: str | None, pat
 def _newest_connection(client: Client, integration: str | None) -> tuple[str, str]:
     known = [integration["unique_key"] for integration in client.list_integrations()]
     if integration is not None and integration not in known:
-        return integration, "none"  # the gateway will refuse the call, and `refused_call` will explain why
+        return integration, UNKNOWN  # the gateway will refuse the call, and `refused_call` will explain why
     filters = {} if integration is None else {"integrations": [integration]}
     for connection in client.list_connections(**filters):  # type: ignore[arg-type]
         return connection["provider_config_key"], connection["connection_id"]

@@ -56,6 +56,16 @@ async def test_import_without_settings_keeps_the_site_and_metadata(running: Runn
     assert len((await running.json("GET", "/connections"))["connections"]) == 1
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_mistyped_credential_is_reported_with_the_nearest_field(shared: RunningGateway) -> None:
+    credentials = {"type": "OAUTH2", "accessToken": "a"}
+    body = {"provider_config_key": "tracker", "connection_id": "c9", "credentials": credentials}
+    response = await shared.json("POST", "/connections", json=body, expect=400)
+    assert response["error"]["message"] == (
+        "'access_token' is missing; 'accessToken' is not a field of these credentials; did you mean 'access_token'?"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "status", "code", "path"),
     [

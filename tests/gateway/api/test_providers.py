@@ -157,6 +157,8 @@ async def test_error_names_all_bad_parameters(client: Client) -> None:
 async def test_an_unknown_provider_is_404_and_a_malformed_one_400(client: Client) -> None:
     response = await client.get("/providers/nobody")
     assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
+    response = await client.get("/providers/jria")
+    assert "no provider 'jria'; did you mean 'jira'?" in (await response.json())["error"]["message"]
     response = await client.get("/providers/no%20body")
     assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_uri_params")
     response = await client.get("/providers/jira?verbose=1")

@@ -56,7 +56,7 @@ async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> 
 @pytest.mark.parametrize("body", [b"", b" \n"])
 async def test_empty_body_is_called_empty(running: RunningGateway, body: bytes) -> None:
     error = await refusal(running, "/connections", data=as_json(body))
-    assert (error["code"], error["message"]) == ("invalid_json", "The body is empty.")
+    assert (error["code"], error["message"]) == ("invalid_json", "The body is empty; send a JSON object.")
 
 
 async def test_complete_surrogate_pair_is_one_character(running: RunningGateway, tracker: Tracker) -> None:
@@ -68,15 +68,15 @@ async def test_complete_surrogate_pair_is_one_character(running: RunningGateway,
     ("body", "message"),
     [
         ([], "The body must be a JSON object."),
-        ({"tags": {}, "surprise": 1}, "'surprise' is not a field here."),
+        ({"tags": {}, "surprise": 1}, "'surprise' is not a field here; GET /docs lists the fields."),
         ({"tags": []}, "tags must be an object."),
         ({"tags": {"1x": "y"}}, "tags: tag '1x' must begin with a letter and hold letters, digits and _ - . / only."),
         ({}, "end_user is missing; send it, or tags that identify the owner of the connection."),
         ({"end_user": {"id": 5}}, "end_user.id must be text."),
-        ({"end_user": {}, "a": 1}, "end_user.id is missing; 'a' is not a field here."),
+        ({"end_user": {}, "a": 1}, "end_user.id is missing; 'a' is not a field here; GET /docs lists the fields."),
         (
             {"tags": {}, **dict.fromkeys("abcde", 1)},
-            "'a' is not a field here; 'b' is not a field here; 'c' is not a field here; and 2 more.",
+            "'a' is not a field here; GET /docs lists the fields; 'b' is not a field here; 'c' is not a field here; and 2 more.",
         ),
     ],
 )
@@ -91,7 +91,8 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
     assert [issue["path"] for issue in body["error"]["errors"]] == [["limit"], ["page"], ["surprise"]]
     assert body["error"]["message"] == (
         "'limit' must be a whole number from 1 to 2000; 'page' must be a whole number from 0 to 1000000000; "
-        "'surprise' is not a parameter of this endpoint."
+        "'surprise' is not a parameter of this endpoint; the parameters are connectionId, search, endUserId, "
+        "endUserOrganizationId, integrationId, limit, page, cursor, missingScopes, tags."
     )
 
 
@@ -101,7 +102,12 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
         ({"tags": {}, "alowed_integrations": []}, "; did you mean 'allowed_integrations'?"),
         ({"tags": {}, "alowed_integrations": [], "overides": {}}, "; 'overides' is not a field here."),
         ({"end_user": {"id": "u1", "emial": "a@b.c"}}, "'emial' is not a field here; did you mean 'email'?"),
-        ({"tags": {}, "a" * 65: 1}, f"'{'a' * 64}' is not a field here."),
+        ({"tags": {}, "a" * 65: 1}, f"'{'a' * 64}' is not a field here; GET /docs lists the fields."),
+        (
+            {"end_user": {"id": "u1", "phone": "1"}},
+            "'phone' is not a field here; the fields are id, email, display_name, tags.",
+        ),
+        ({"end_user": {"id": "u1"}, "expires_in": "2h"}, "expires_in must be a whole number of seconds."),
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")

@@ -61,7 +61,10 @@ CASES = [
     ("just text\n", "1: an entry must be a mapping: `key: value` lines"),
     (PLAIN + "<<: {docs: x}\n", "9: unknown key '<<'; merge keys are not supported, write the values out"),
     # names that exist elsewhere
-    (PLAIN.replace("API_KEY", "APIKEY"), "4: there is no auth mode 'APIKEY'; there are API_KEY, "),
+    (PLAIN.replace("API_KEY", "APIKEY"), "4: there is no auth mode 'APIKEY'; did you mean 'API_KEY'?"),
+    (PLAIN.replace("API_KEY", "TOKEN"), "4: there is no auth mode 'TOKEN'; there are API_KEY, "),
+    (PLAIN + "client_secret: x\n", "9: unknown key 'client_secret'; it belongs to an integration in gateway.yaml"),
+    ("acme:\n  display_name: Acme\n", "1: unknown key 'acme'; the fields of an entry begin at the top level. `gateway"),
     (OAUTH.replace("jira_post_connection", "jira_post"), "10: there is no script 'jira_post'; there are jira_post_con"),
     (OAUTH.replace("token_url:", "refresh_url:"), "1: token_url is missing; auth_mode OAUTH2 needs it"),
     # URLs
@@ -181,9 +184,9 @@ CASES = [
     (PLAIN + "connection_configuration: [a, a]\n", "9: 'a' is given twice"),
     (PLAIN + "  retry: {error_code: [often]}\n", "9: 'often' is not a status; write 429, 5xx or 500-502"),
     # what is not YAML
-    ("display_name: [a\n", "1: not YAML: did not find expected"),
+    ("display_name: [a\n", "1: not YAML: the [ is not closed; write ]"),
     ("categories: [${X}]\n", "1: not YAML: quote ${…} inside [ ] and { }"),
-    ("a: b: c\n", "1: not YAML: mapping values are not allowed"),
+    ("a: b: c\n", "1: not YAML: a second ': ' in one line"),
     ("a: *b\n", "1: an alias to an undefined anchor"),
     ("a: 1\n---\nb: 2\n", "2: a second YAML document"),
     ("a: \x01\n", "1: a control character, which YAML does not allow"),

@@ -48,6 +48,25 @@ def test_check_prints_no_secret(file: Path) -> None:
         assert secret not in check(file, GOOD).output
 
 
+def test_variable_without_braces_is_a_warning_that_does_not_show_the_value(file: Path) -> None:
+    result = check(
+        file, HEAD + "      github:\n        client_id: $GITHUB_ID\n        client_secret: a-client-$ECRET\n"
+    )
+    assert result.exit_code == 0
+    [line] = [line for line in result.stderr.splitlines() if "braces" in line]
+    assert line.endswith(
+        "gateway.yaml:7: warning: the value is not filled in from the environment: "
+        "write the variable's name in braces, as in ${NAME}"
+    )
+    assert "GITHUB_ID" not in result.output
+
+
+def test_unknown_key_is_reported_without_the_source_of_its_value(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ID", "an-id")
+    result = check(file, HEAD + "      github: {clientId: '${GITHUB_ID}'}\n")
+    assert "clientId: is not a known key; did you mean 'client_id'?\n" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("address", "warned"),
     [

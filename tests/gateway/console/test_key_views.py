@@ -1,5 +1,7 @@
 """Keys: the tree of minted keys, a check whether a request would be allowed, and revocation."""
 
+from html import unescape
+
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import RunningGateway
 
@@ -19,3 +21,12 @@ async def test_keys_are_listed_under_their_parents_checked_and_revoked(running: 
         assert "1 revoked" in done
         assert (await console.data("/dev/keys.json"))["keys"] == []
         assert (await console.data("/dev/keys.json?ended=1"))["keys"][0]["revoked_at"] is not None
+
+
+async def test_the_list_shows_how_many_operations_a_rule_covers(running: RunningGateway) -> None:
+    rules = {"display_name": "reader", "limits": {"rules": ["operations jira read"]}}
+    await running.json("POST", "/environment/api-keys", json=rules, expect=200)
+    async with at_console(running) as console:
+        page = unescape(await console.page("/dev/keys"))
+    assert "operations: operations jira read=" in page
+    assert "{'" not in page

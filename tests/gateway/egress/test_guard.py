@@ -79,6 +79,20 @@ def test_name_with_one_forbidden_address_is_refused() -> None:
         CLOSED.admit("https", "rebind.example", 443, ["8.8.8.8", "127.0.0.1"])
 
 
+@pytest.mark.parametrize(
+    ("host", "address", "message"),
+    [
+        ("wiki.lan", "10.1.2.3", 'To allow it, add "10.1.2.3/32:8000" to egress.allow in gateway.yaml.'),
+        ("::1", "::1", '::1 port 8000 is not a public address. To allow it, add "[::1/128]:8000" to egress.allow'),
+        ("x.lan", "fe80::1%eth0", "An address with a zone cannot be allowed in egress.allow."),
+    ],
+)
+def test_a_refusal_shows_the_entry_that_would_allow_the_address(host: str, address: str, message: str) -> None:
+    with pytest.raises(EgressError) as refusal:
+        CLOSED.admit("https", host, 8000, [address])
+    assert message in refusal.value.message
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_operator_allows_networks_and_single_ports(scheme: str) -> None:
     LAN.admit(scheme, "wiki.lan", 80, ["10.1.2.3", "::ffff:10.0.0.1"])  # type: ignore[arg-type]

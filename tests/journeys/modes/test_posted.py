@@ -122,6 +122,8 @@ async def test_faults_are_named_by_their_place_in_the_body(fake_provider: FakePr
     )
     status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k", "extra": 1})
     assert (status, response["error"]["errors"][0]["code"]) == (400, "unrecognized_keys")
+    status, response = await post(gateway, "/api-auth/api-key", {"api_key": "k"})
+    assert "'api_key' is not a field of this form; did you mean 'apiKey'?" in response["error"]["message"]
     status, response = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, query="&connection_id=mine")
     assert (status, response["error"]["code"]) == (400, "invalid_query_params")
 

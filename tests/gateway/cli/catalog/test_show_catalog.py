@@ -80,6 +80,18 @@ def test_show_of_an_unknown_provider_suggests_the_closest_name() -> None:
     assert result.stderr == "Error: the catalog has no provider 'jria'; did you mean 'jira'?\n"
 
 
+@pytest.mark.parametrize(("given", "name"), [("gmail", "google-mail"), ("Google Calender", "google-calendar")])
+def test_show_of_a_display_name_suggests_the_name(given: str, name: str) -> None:
+    assert f"did you mean '{name}'?" in catalog("show", given).stderr
+
+
+def test_words_after_list_are_a_search() -> None:
+    assert catalog("list", "jira").stdout == catalog("list", "--search", "jira").stdout
+    names = [line.split()[0] for line in catalog("list", "google", "calendar").stdout.splitlines()[1:]]
+    assert "google-calendar" in names
+    assert "google-mail" not in names
+
+
 def test_show_of_an_unknown_provider_names_the_option_for_the_configuration_here(
     config_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,7 +86,11 @@ async def test_a_connection_is_authorized_again_under_its_id(
         ((*FOR_ADA, "--expires-in", "soon"), 2, "12h or 30d"),
         ((*FOR_ADA, "--return-url", "https://app.example.com/"), 1, "connect_origins"),
         ((*FOR_ADA, "--state", "s"), 1, "return_url"),
-        ((*FOR_ADA, "--environment", "prod"), 2, "--environment dev"),
+        (
+            (*FOR_ADA, "--environment", "prod"),
+            2,
+            "There is no environment 'prod'. Name the environment: --environment dev",
+        ),
     ],
 )
 async def test_error_names_the_wrong_option(

@@ -32,6 +32,11 @@ def test_curl_command_and_link_are_printed_on_their_own_lines() -> None:
     assert READY.mcp_add in lines
 
 
+@pytest.mark.parametrize(("state", "file"), [(".gateway", ".gateway/gateway.yaml"), ("a b", "'a b/gateway.yaml'")])
+def test_the_printed_console_command_names_the_configuration_of_the_demo(state: str, file: str) -> None:
+    assert f"console -c {file}`" in banner(READY, Path(state))
+
+
 def test_a_busy_port_is_one_line_that_names_the_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])

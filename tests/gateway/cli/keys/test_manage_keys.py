@@ -139,7 +139,7 @@ def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
             "is not a scope; did you mean 'environment:connections:read'?",
         ),
         (["create", "x", "--scope", "environment:foo"], "'environment:foo' is not a scope; docs/keys.md lists them."),
-        (["create", "x", "--allow", "/v1"], "has no path"),
+        (["create", "x", "--allow", "/v1"], "'/v1' has no method: write METHOD /path"),
         (["create", "x", "--capability"], "one connection"),
         (["create", "x", "--expires", "soon"], "30d"),
         (["create", "x", "--tag", "red"], "NAME=VALUE"),

@@ -45,6 +45,9 @@ async def test_default_is_the_newest_connection_and_the_entrys_verification_call
     assert (body["status"], body["complete"]) == (200, True)
     assert body["request"]["url"] == f"{running_target.lists.url}/v1/whoami"
     assert set(body["timing_ms"]) == {"gateway", "token", "upstream", "transfer", "total"}
+    unknown = await try_command("trackr")
+    assert "has no integration 'trackr'" in unknown.stderr
+    assert "Calling" not in unknown.stderr, "there is no connection to call"
     again = await try_command("tracker", "--snippet", "curl")
     assert "-H 'Connection-Id: c2'" in again.stdout
     assert "GET /whoami" in again.stderr
