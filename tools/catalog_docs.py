@@ -1,7 +1,8 @@
 """``python -m tools.catalog_docs`` (``make docs``): generates pages, and parts of pages, from the code.
 
 In docs/catalog.md and docs/architecture.md, the generator replaces only the blocks between ``<!-- begin: … -->`` and
-``<!-- end -->``. It also writes the whole of docs/auth-modes.md, and catalog/_schema.json, which editors read.
+``<!-- end -->``. It also writes the whole of docs/auth-modes.md, docs/log-events.md, and catalog/_schema.json, which
+editors read.
 """
 
 import json
@@ -22,6 +23,7 @@ from gateway.catalog.provider_parts import CATEGORIES, SCRIPT_ALIASES
 from tools.architecture_docs import floors_table, packages_table
 from tools.auth_modes_docs import auth_modes_page
 from tools.catalog_counts import counts, evidence_counts, evidence_sources, left_out
+from tools.log_events_docs import log_events_page
 
 ROOT: Final = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -154,6 +156,7 @@ def pages() -> dict[Path, str]:
     return {
         **{page: catalog_page(page.read_text(encoding="utf-8")) for page in with_blocks},
         ROOT / "docs" / "auth-modes.md": auth_modes_page(),
+        ROOT / "docs" / "log-events.md": log_events_page(),
         ROOT / "catalog" / "_schema.json": json.dumps(json_schema(), indent=2) + "\n",
     }
 

@@ -21,30 +21,32 @@ if TYPE_CHECKING:
 # ── The database that `backup` and `restore` copy: a SQLite file. PostgreSQL has its own tools.
 
 
-def sqlite_file(file: Path, instead: str) -> "tuple[Path, Keyring]":
+def sqlite_file(file: Path, instead: str, how: str = "") -> "tuple[Path, Keyring]":
     """Return the SQLite file of the store, and the encryption keys. The file can be missing. Raises Faults.
 
     If the store is PostgreSQL, print a command to run instead, and exit with code 1. `file`: the configuration.
-    `instead`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password.
+    `instead`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password. `how`: a
+    condition for the command.
     """
     from gateway.config import load
     from gateway.vault import Keyring
 
     config = load(file)
-    _refuse_postgresql(config.store.url, instead)
+    _refuse_postgresql(config.store.url, instead, how)
     from gateway.store.sqlite.file_preflight import sqlite_path
 
     return sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
 
 
-def _refuse_postgresql(url: str, instead: str) -> None:
+def _refuse_postgresql(url: str, instead: str, how: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "postgresql":
         return
     user, _, host = parts.netloc.rpartition("@")
     bare = f"{user.partition(':')[0]}@{host}" if user else host
     shown = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
-    message = f"The store is PostgreSQL. Use its own tools instead: {instead.format(url=shown)}"
+    condition = f", {how}" if how else ""
+    message = f"The store is PostgreSQL. Use its own tools instead{condition}: {instead.format(url=shown)}"
     print(f"gateway: {message}", file=sys.stderr)
     sys.exit(1)
 
@@ -110,8 +112,9 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     from gateway.cli.terminal import exit_on_faults, progress
 
     with exit_on_faults(as_json, file):
-        options = "--clean --if-exists --single-transaction"
-        path, keyring = sqlite_file(file, f"pg_restore {options} --dbname={{url}} {shlex.quote(str(source))}")
+        options = "--exit-on-error --single-transaction"
+        command = f"pg_restore {options} --dbname={{url}} {shlex.quote(str(source))}"
+        path, keyring = sqlite_file(file, command, "into an empty database")
         from gateway.store.sqlite.sqlite_restore import restore as put_back
 
         with progress("copying") as step:

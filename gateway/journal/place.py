@@ -13,7 +13,7 @@ STATE_VARIABLE: Final = (
 TEMPORARY_FOLDER: Final = ("TMPDIR", "/tmp")  # noqa: S108 (the folder's owner is checked)
 NO_FOLDER: Final = (
     "no folder for the refresh journal: set STATE_DIRECTORY (systemd: StateDirectory=) or TMPDIR to a folder that the "
-    "gateway can write to"
+    "gateway can write to; integration-gateway-<uid> in that folder must belong to the gateway's user and have mode 0700"
 )
 UNWRITABLE_EFFECT: Final = "a process that is killed during a refresh may lose that token"
 

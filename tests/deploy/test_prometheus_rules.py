@@ -21,17 +21,26 @@ PROMTOOL = shutil.which("promtool")
 LABELS = 'environment="dev",integration="jira"'
 
 # For each alert, the series that make it fire (one value per minute) and some of the labels that the alert then has.
+# A counter with labels has no series before its first event (`_`). An alert on a single event must fire at that event.
 FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "GatewayRefreshesRefused": (
         {f'gateway_token_refreshes_total{{{LABELS},outcome="refused"}}': "0+1x90"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayClientSecretRefused": (
-        {f'gateway_token_refresh_failures_total{{{LABELS},reason="invalid_client"}}': "0x30 1x60"},
+        {f'gateway_token_refresh_failures_total{{{LABELS},reason="invalid_client"}}': "_x30 1x60"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayRotationLost": (
-        {f'gateway_token_refresh_failures_total{{{LABELS},reason="rotation_lost"}}': "0x30 1x60"},
+        {f'gateway_token_refresh_failures_total{{{LABELS},reason="rotation_lost"}}': "_x30 1x60"},
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewayRefreshFaults": (
+        {f'gateway_token_refreshes_total{{{LABELS},outcome="failed"}}': "_x30 1x60"},
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewayTokenEndpointUnavailable": (
+        {f'gateway_token_refreshes_total{{{LABELS},outcome="unavailable"}}': "0+2x90"},
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayRefreshesSlow": (
@@ -62,9 +71,9 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"environment": "dev", "integration": "jira"},
     ),
     "GatewayJournalUnwritable": ({"gateway_refresh_journal_unwritable": "1x90"}, {}),
-    "GatewayTokensWrittenBack": ({f"gateway_tokens_written_back_total{{{LABELS}}}": "0+1x90"}, {}),
+    "GatewayTokensWrittenBack": ({f"gateway_tokens_written_back_total{{{LABELS}}}": "_x75 1x15"}, {}),
     "GatewaySecretsUnreadable": (
-        {'gateway_stored_secrets_unreadable_total{environment="dev",table="connections"}': "0+1x90"},
+        {'gateway_stored_secrets_unreadable_total{environment="dev",table="connections"}': "_x75 1x15"},
         {"environment": "dev"},
     ),
     "GatewayProviderLeftAlone": ({'gateway_upstream_breakers_open{provider="jira"}': "1x90"}, {"provider": "jira"}),
@@ -80,12 +89,25 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
         {},
     ),
+    "GatewayUnhandledErrors": (
+        {
+            f'gateway_proxy_requests_total{{{LABELS},method="GET",status="500",error="generic_error_support"}}': "_x75 1x15"
+        },
+        {"environment": "dev", "integration": "jira"},
+    ),
     "GatewayInvalidKeys": ({"gateway_invalid_keys_total": "0+50x90"}, {}),
     "GatewayEventsWait": ({'gateway_events_oldest_seconds{environment="dev"}': "1000x90"}, {"environment": "dev"}),
     "GatewayEventsDead": (
-        {'gateway_event_deliveries_total{environment="dev",outcome="dead"}': "0+1x90"},
+        {'gateway_event_deliveries_total{environment="dev",outcome="dead"}': "_x30 1x60"},
         {"environment": "dev"},
     ),
+    "GatewayDown": ({"gateway_build_info": "1x30 _x60"}, {}),
+    "GatewayRestarts": ({'gateway_start_time_seconds{instance="a"}': "0+60x90"}, {"instance": "a"}),
+    "GatewayVersionsMixed": (
+        {f'gateway_build_info{{instance="{name}",version="0.{name}.0"}}': "1x90" for name in "12"},
+        {},
+    ),
+    "GatewayReconciling": ({"gateway_failover_reconciling": "1x90"}, {}),
     "GatewayWorkersMissing": (
         {'gateway_workers{instance="a"}': "1x90", 'gateway_workers_wanted{instance="a"}': "2x90"},
         {"instance": "a"},
@@ -111,8 +133,8 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
         {"instance": "a"},
     ),
-    "GatewayClientsTurnedAway": ({"gateway_client_connections_refused_total": "0+1x90"}, {}),
-    "GatewayReloadRefused": ({'gateway_config_reloads_total{outcome="refused"}': "0+1x90"}, {}),
+    "GatewayClientsTurnedAway": ({"gateway_client_connections_refused_total": "_x78 1x12"}, {}),
+    "GatewayReloadRefused": ({'gateway_catalog_reloads_total{outcome="refused"}': "_x78 1x12"}, {}),
     "GatewayCallLogDropped": ({"gateway_request_log_dropped_total": "0+1x90"}, {}),
 }
 

@@ -180,8 +180,16 @@ def test_postgresql_has_tools_of_its_own_and_no_password_is_printed(tmp_path: Pa
     output = run_command_text("backup", "my copy.dump", "-c", file, code=1)
     wanted = "pg_dump --format=custom --file='my copy.dump' 'postgresql://gw@db.example:5433/prod?sslmode=require'"
     assert wanted in output
-    assert "pg_restore --clean" in run_command_text("restore", "x.dump", "-c", file, code=1)
     assert "hidden" not in output
+
+
+def test_postgresql_dump_is_restored_into_an_empty_database(tmp_path: Path) -> None:
+    """`pg_restore --clean` leaves the tables that a newer version has added, and the next upgrade fails at them."""
+    file = str(write(tmp_path, KEY, url="postgresql://gw:hidden@db.example/prod"))
+    output = run_command_text("restore", "x.dump", "-c", file, code=1)
+    assert "into an empty database: pg_restore --exit-on-error --single-transaction" in output
+    assert output.endswith("--dbname=postgresql://gw@db.example/prod x.dump\n")
+    assert "--clean" not in output
 
 
 def test_no_command_shows_a_key(folder: Path) -> None:
